@@ -1,0 +1,42 @@
+"""Names of resource classes and traits: which are standard, which may be made by users."""
+
+from __future__ import annotations
+
+import re
+
+import os_resource_classes
+import os_traits
+
+from stead.domain.errors import InvalidTraitName
+
+CUSTOM_NAME = r"^CUSTOM_[A-Z0-9_]+$"
+RESOURCE_CLASS_NAME = r"^[A-Z0-9_]+$"
+NAME_LENGTH = 255
+
+FIRST_CUSTOM_CLASS_ID = 10000
+"""Ids of standard classes are their places in the library's list; classes made by users start here."""
+
+SHARES_VIA_AGGREGATE = "MISC_SHARES_VIA_AGGREGATE"
+"""The trait that makes a provider a sharing provider."""
+
+STANDARD_RESOURCE_CLASSES: tuple[str, ...] = tuple(os_resource_classes.STANDARDS)
+"""Place in this tuple = id in the database."""
+
+STANDARD_TRAITS: frozenset[str] = frozenset(os_traits.get_traits())
+
+_CUSTOM = re.compile(CUSTOM_NAME)
+
+
+def is_standard_class(class_id: int) -> bool:
+    """Whether a resource class is one of the library's, which can be neither renamed nor deleted."""
+    return class_id < FIRST_CUSTOM_CLASS_ID
+
+
+def require_custom_trait(name: str) -> None:
+    """Refuse a trait name that users may not make.
+
+    Raises:
+        InvalidTraitName: not of the form ``CUSTOM_…``, or too long.
+    """
+    if not _CUSTOM.fullmatch(name) or len(name) > NAME_LENGTH:
+        raise InvalidTraitName(name)

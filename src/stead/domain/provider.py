@@ -1,0 +1,36 @@
+"""A resource provider as clients see it, and how the three names of one provider are told apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, NewType
+
+if TYPE_CHECKING:
+    from stead.domain.inventory import Inventory
+
+
+ProviderId = NewType("ProviderId", int)
+"""A provider in SQL."""
+
+Slot = NewType("Slot", int)
+"""A provider's place in the arrays of one snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider. ``modified`` is when it was last written, in whole seconds since 1970 (UTC)."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent: str | None
+    root: str
+    modified: int
+
+
+class HeldInventory(NamedTuple):
+    """An inventory with what is taken of it (units) and when it was last written (seconds since 1970, UTC)."""
+
+    inventory: Inventory
+    used: int
+    modified: int
