@@ -1,0 +1,271 @@
+"""Allocations: who holds how much of what. A claim replaces all that its consumers hold, or nothing happens.
+
+Source: "Writing allocations", docs/api.md; the order of locks is rule 3 of "The write and refresh protocol",
+docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from stead.domain.claim import Place, Room, require_room
+from stead.domain.errors import AllocationsNotFound, ProviderNotFound, UnknownProvider
+from stead.store import consumers, inventories, providers, resource_classes, usages
+from stead.store.tables import (
+    allocations,
+    consumer_types,
+    projects,
+    resource_providers,
+    users,
+)
+from stead.store.tables import consumers as consumer_table
+from stead.store.tables import (
+    resource_classes as class_table,
+)
+from stead.store.timestamps import seconds
+from stead.store.transaction import in_portions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from stead.domain.claim import Claim
+    from stead.store.consumers import Owners
+    from stead.store.transaction import Transaction
+
+_columns = allocations.c
+
+
+class Held(NamedTuple):
+    """One row of the books."""
+
+    id: int
+    consumer: str
+    provider_id: int
+    class_id: int
+    used: int
+
+
+def replace(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> None:
+    """Replace all that the consumers of *claims* hold; all of it is written, or an error is raised and nothing is.
+
+    Raises:
+        ConsumerConflict: a client's knowledge of its consumer is old.
+        UnknownProvider, UnknownResourceClass
+        AllocationRefused: it does not fit.
+    """
+    present = consumers.lock(tx, [claim.consumer for claim in claims])
+    consumers.require_expected(claims, present)
+    ids = resolve_providers(tx.connection, claims)
+    held = held_by(tx.connection, [claim.consumer for claim in claims])
+    rows = providers.lock(tx, {*ids.values(), *(row.provider_id for row in held)})
+    require_still_there(ids, rows)
+    tx.touch(rows)
+    settle(tx, claims, ids, held)
+    tx.bump_generations({id_: rows[id_].generation for id_ in rising(claims, ids, held)})
+    consumers.write(tx, claims, present, owners)
+
+
+def resolve_providers(connection: Connection, claims: Sequence[Claim]) -> dict[str, int]:
+    """Ids of the providers that *claims* take from, by uuid; nothing is locked.
+
+    Raises:
+        UnknownProvider: naming the first that does not exist.
+    """
+    wanted = dict.fromkeys(provider for claim in claims for provider in claim.allocations)
+    ids = providers.ids_by_uuid(connection, wanted)
+    for provider in wanted:
+        if provider not in ids:
+            raise UnknownProvider(provider)
+    return ids
+
+
+def require_still_there(ids: Mapping[str, int], rows: Mapping[int, providers.Row]) -> None:
+    """Refuse a claim on a provider that was deleted between its resolution and its lock.
+
+    Raises:
+        UnknownProvider: naming it.
+    """
+    for uuid, id_ in ids.items():
+        if id_ not in rows or rows[id_].uuid != uuid:
+            raise UnknownProvider(uuid)
+
+
+def settle(tx: Transaction, claims: Sequence[Claim], ids: Mapping[str, int], held: Sequence[Held]) -> None:
+    """Check that *claims* fit in place of *held*, and exchange the rows. All providers are locked.
+
+    Raises:
+        UnknownResourceClass, AllocationRefused
+    """
+    names = dict.fromkeys(name for claim in claims for resources in claim.allocations.values() for name in resources)
+    classes = resource_classes.lock_names(tx, names)
+    require_room(_rooms(tx.connection, ids, classes, held), claims)
+    for some in in_portions([row.id for row in held]):
+        tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
+    rows = [
+        {
+            "resource_provider_id": ids[provider],
+            "consumer_id": claim.consumer,
+            "resource_class_id": classes[name],
+            "used": amount,
+            "created_at": tx.now,
+        }
+        for claim in claims
+        for provider, resources in claim.allocations.items()
+        for name, amount in resources.items()
+    ]
+    if rows:
+        tx.connection.execute(sa.insert(allocations), rows)
+
+
+def _rooms(
+    connection: Connection, ids: Mapping[str, int], classes: Mapping[str, int], held: Sequence[Held]
+) -> dict[Place, Room]:
+    """What the books say of each place that the claims could mean, as of after the locks."""
+    stock = inventories.load(connection, ids.values())
+    before = usages.sums(connection, ids.values())
+    ours: dict[tuple[int, int], int] = defaultdict(int)
+    for row in held:
+        ours[row.provider_id, row.class_id] += row.used
+    rooms = {}
+    for provider, provider_id in ids.items():
+        for name, class_id in classes.items():
+            key = (provider_id, class_id)
+            if key in stock:
+                total = before.get(key, 0)
+                rooms[Place(provider, name)] = Room(stock[key], used=total - ours[key], before=total)
+    return rooms
+
+
+def rising(claims: Sequence[Claim], ids: Mapping[str, int], held: Sequence[Held]) -> set[int]:
+    """Ids of the providers whose generation rises: those taken from, and those that a claim of nothing lets go of.
+
+    A provider that a consumer merely leaves for another is not among them.
+    """
+    released = {claim.consumer for claim in claims if not claim.allocations}
+    return {*ids.values(), *(row.provider_id for row in held if row.consumer in released)}
+
+
+def release(tx: Transaction, consumer: str) -> None:
+    """Let a consumer hold nothing, whatever generation it is at; its providers' generations stay.
+
+    Raises:
+        AllocationsNotFound: it holds nothing.
+    """
+    present = consumers.lock(tx, [consumer])
+    held = held_by(tx.connection, [consumer])
+    if not held:
+        raise AllocationsNotFound(consumer)
+    tx.touch(providers.lock(tx, {row.provider_id for row in held}))
+    for some in in_portions([row.id for row in held]):
+        tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
+    consumers.remove(tx, present.values())
+
+
+def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Held]:
+    """All that some consumers hold, spelled exactly so."""
+    query = sa.select(
+        _columns.id, _columns.consumer_id, _columns.resource_provider_id, _columns.resource_class_id, _columns.used
+    )
+    wanted = set(consumer_uuids)
+    return [
+        Held(*row)
+        for some in in_portions(sorted(wanted))
+        for row in connection.execute(query.where(_columns.consumer_id.in_(some)))
+        if row.consumer_id in wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAllocations:
+    """All that one consumer holds: by provider uuid, the provider's generation and the amounts by class."""
+
+    project: str
+    user: str
+    consumer_type: str | None
+    generation: int
+    modified: int
+    """When the newest of it was written, in seconds since 1970 (UTC)."""
+    providers: dict[str, tuple[int, dict[str, int]]]
+
+
+def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None:
+    """What a consumer holds; None if nothing."""
+    query = (
+        sa.select(
+            resource_providers.c.uuid,
+            resource_providers.c.generation,
+            class_table.c.name,
+            _columns.used,
+            _columns.created_at,
+            consumer_table.c.generation.label("consumer_generation"),
+            projects.c.external_id.label("project"),
+            users.c.external_id.label("user"),
+            consumer_types.c.name.label("type"),
+            consumer_table.c.uuid.label("consumer"),
+        )
+        .select_from(allocations)
+        .join(resource_providers, resource_providers.c.id == _columns.resource_provider_id)
+        .join(class_table, class_table.c.id == _columns.resource_class_id)
+        .join(consumer_table, consumer_table.c.uuid == _columns.consumer_id)
+        .join(projects, projects.c.id == consumer_table.c.project_id)
+        .join(users, users.c.id == consumer_table.c.user_id)
+        .outerjoin(consumer_types, consumer_types.c.id == consumer_table.c.consumer_type_id)
+        .where(_columns.consumer_id == consumer)
+        .order_by(_columns.id)
+    )
+    rows = [row for row in connection.execute(query) if row.consumer == consumer]
+    if not rows:
+        return None
+    held: dict[str, tuple[int, dict[str, int]]] = {}
+    for row in rows:
+        held.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
+    first = rows[0]
+    modified = max(seconds(row.created_at) for row in rows)
+    return HeldAllocations(first.project, first.user, first.type, first.consumer_generation, modified, held)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAllocations:
+    """All that is held of one provider: by consumer uuid, the consumer's generation and the amounts by class."""
+
+    generation: int
+    modified: int | None
+    """When the newest of it was written, in seconds since 1970 (UTC); None if nothing is held."""
+    consumers: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
+
+
+def of_provider(connection: Connection, provider: str) -> ProviderAllocations:
+    """Who holds what of a provider.
+
+    Raises:
+        ProviderNotFound
+    """
+    id_ = providers.ids_by_uuid(connection, [provider]).get(provider)
+    if id_ is None:
+        raise ProviderNotFound(provider)
+    query = (
+        sa.select(
+            _columns.consumer_id,
+            consumer_table.c.generation,
+            class_table.c.name,
+            _columns.used,
+            _columns.created_at,
+        )
+        .select_from(allocations)
+        .join(class_table, class_table.c.id == _columns.resource_class_id)
+        .join(consumer_table, consumer_table.c.uuid == _columns.consumer_id)
+        .where(_columns.resource_provider_id == id_)
+        .order_by(_columns.id)
+    )
+    rows = connection.execute(query).all()
+    held: dict[str, tuple[int, dict[str, int]]] = {}
+    for row in rows:
+        held.setdefault(row.consumer_id, (row.generation, {}))[1][row.name] = row.used
+    generation = providers.rows_by_id(connection, [id_])[id_].generation
+    return ProviderAllocations(generation, max((seconds(row.created_at) for row in rows), default=None), held)

@@ -1,0 +1,134 @@
+"""The commit clock: every write says in its own transaction what it touched, every reader can tell what it missed.
+
+A write adds one to the tick of one slot, its own, and notes slot and tick beside each thing it touched. A reader that
+knows the ticks of some moment finds everything newer by them. Writers with different slots do not queue for each other.
+
+Source: "The write and refresh protocol", docs/architecture.md (rules 1, 5, 6, 9 and 12).
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.store.tables import stead_clock, stead_epoch, stead_provider_change
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.dialect import Dialect
+
+SLOTS = 64
+
+EVERYTHING = 0
+"""The id of a change row that stands for everything; names have negative ids, providers their own."""
+
+TOO_MANY = 20_000
+"""A write that touches more than this says "everything" instead."""
+
+
+class LostTick(Exception):
+    """The slot's row is gone, or was not ours to tick; the attempt ends."""
+
+
+def trait_change(trait_id: int) -> int:
+    """The change row that stands for one trait's name."""
+    return -2 * trait_id - 2
+
+
+def class_change(class_id: int) -> int:
+    """The change row that stands for one resource class's name."""
+    return -2 * class_id - 1
+
+
+class OwnSlots:
+    """Deals the slots out to the threads of this process, so that they seldom share one."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(secrets.randbelow(SLOTS))
+        self._mine = threading.local()
+
+    def mine(self) -> int:
+        """The calling thread's slot, always the same."""
+        slot: int | None = getattr(self._mine, "slot", None)
+        if slot is None:
+            slot = self._mine.slot = next(self._next) % SLOTS
+        return slot
+
+
+def tick(connection: Connection, dialect: Dialect, slot: int, touched: Collection[int]) -> None:
+    """Note that this transaction touched *touched*; the last thing before its COMMIT.
+
+    Raises:
+        LostTick: there is no such slot. The transaction must be rolled back.
+    """
+    if len(touched) > TOO_MANY:
+        touched = (EVERYTHING,)
+    ticked = connection.execute(
+        sa.update(stead_clock)
+        .where(stead_clock.c.slot == slot)
+        .values(tick=stead_clock.c.tick + 1, stamp=secrets.randbits(62))
+    )
+    if ticked.rowcount != 1:
+        raise LostTick(slot)
+    now = connection.execute(sa.select(stead_clock.c.tick).where(stead_clock.c.slot == slot)).scalar_one()
+    rows = [{"provider_id": change, "slot": slot, "tick": now} for change in sorted(touched)]
+    connection.execute(dialect.upsert(stead_provider_change, ["slot", "tick"]), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The clock as one snapshot of the database showed it, per slot."""
+
+    epoch: str
+    ticks: tuple[int, ...]
+    stamps: tuple[int, ...]
+    floors: tuple[int, ...]
+
+    def can_follow(self, earlier: Clock) -> bool:
+        """Whether what happened since *earlier* can be told by the change rows.
+
+        Not if a tick fell or has another stamp (the database was restored, or lost a commit), if change rows that
+        old are no longer kept, or if the epoch changed.
+        """
+        return self.epoch == earlier.epoch and all(
+            floor <= then and (now > then or (now == then and stamp == old_stamp))
+            for now, then, stamp, old_stamp, floor in zip(
+                self.ticks, earlier.ticks, self.stamps, earlier.stamps, self.floors, strict=True
+            )
+        )
+
+
+def read_clock(connection: Connection) -> Clock:
+    """The clock; as the first statement of a snapshot transaction, it dates all that is read after it."""
+    rows = connection.execute(
+        sa.select(
+            stead_clock.c.tick,
+            stead_clock.c.stamp,
+            stead_clock.c.floor,
+            sa.select(stead_epoch.c.epoch).where(stead_epoch.c.id == 1).scalar_subquery(),
+        ).order_by(stead_clock.c.slot)
+    ).all()
+    if len(rows) != SLOTS:
+        raise LostTick(len(rows))
+    ticks, stamps, floors, epochs = zip(*rows, strict=True)
+    return Clock(str(epochs[0]), ticks, stamps, floors)
+
+
+def changed_between(connection: Connection, earlier: Clock, now: Clock) -> set[int]:
+    """Ids of the change rows newer than *earlier*, in the snapshot that showed *now*."""
+    newer = [
+        sa.and_(stead_provider_change.c.slot == slot, stead_provider_change.c.tick > then)
+        for slot, (then, tick_now) in enumerate(zip(earlier.ticks, now.ticks, strict=True))
+        if tick_now > then
+    ]
+    if not newer:
+        return set()
+    return set(connection.scalars(sa.select(stead_provider_change.c.provider_id).where(sa.or_(*newer))))

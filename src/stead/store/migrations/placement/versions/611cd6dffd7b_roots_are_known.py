@@ -1,0 +1,16 @@
+"""Refuse to go on while a provider has no root; nothing is changed."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "611cd6dffd7b"
+down_revision = "b4ed3a175331"
+
+
+def upgrade() -> None:
+    query = sa.text("SELECT count(*) FROM resource_providers WHERE root_provider_id IS NULL")
+    if op.get_bind().execute(query).scalar_one():
+        raise RuntimeError(
+            "There are resource providers without a root. Run the online data migrations of the deployed Placement "
+            "release first (placement-manage db online_data_migrations)."
+        )

@@ -1,0 +1,83 @@
+"""Names that are made once and never deleted: projects, users, consumer types, aggregates; and the standard ones.
+
+They are made in short transactions of their own, before the write that needs them, so that the write holds no lock on
+them and their ids never change under it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
+from stead.store.clock import class_change, trait_change
+from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
+from stead.store.transaction import in_portions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stead.store.transaction import Store, Transaction
+
+
+def project_ids(store: Store, names: Collection[str]) -> dict[str, int]:
+    """Ids of projects by their external id; those unknown so far are made."""
+    return _ensure(store, projects.c.external_id, names)
+
+
+def user_ids(store: Store, names: Collection[str]) -> dict[str, int]:
+    """Ids of users by their external id; those unknown so far are made."""
+    return _ensure(store, users.c.external_id, names)
+
+
+def consumer_type_ids(store: Store, names: Collection[str]) -> dict[str, int]:
+    """Ids of consumer types by name; those unknown so far are made."""
+    return _ensure(store, consumer_types.c.name, names)
+
+
+def aggregate_ids(store: Store, uuids: Collection[str]) -> dict[str, int]:
+    """Ids of aggregates by uuid; those unknown so far are made."""
+    return _ensure(store, placement_aggregates.c.uuid, uuids)
+
+
+def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
+    found = store.read(_find, column, names)
+    return found if len(found) == len(set(names)) else store.write(_make, column, names)
+
+
+def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
+    """Ids of those of *names* that exist."""
+    rows = {
+        row.name: row.id
+        for some in in_portions(sorted(names))
+        for row in connection.execute(sa.select(column.label("name"), column.table.c.id).where(column.in_(some)))
+    }
+    # Where the database's collation ignores case, a name may be found under another spelling.
+    folded = {name.casefold(): id_ for name, id_ in rows.items()}
+    sought = {name: rows.get(name, folded.get(name.casefold())) for name in names}
+    return {name: id_ for name, id_ in sought.items() if id_ is not None}
+
+
+def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
+    present = _find(tx.connection, column, names)
+    rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
+    if rows:
+        tx.connection.execute(sa.insert(column.table), rows)
+    return _find(tx.connection, column, names)
+
+
+def sync_standard(tx: Transaction) -> None:
+    """Insert the standard traits and resource classes that the libraries know and the database does not."""
+    known_traits = set(tx.connection.scalars(sa.select(traits.c.name)))
+    new_traits = sorted(STANDARD_TRAITS - known_traits)
+    if new_traits:
+        tx.connection.execute(sa.insert(traits), [{"name": name, "created_at": tx.now} for name in new_traits])
+        for some in in_portions(new_traits):
+            tx.touch(map(trait_change, tx.connection.scalars(sa.select(traits.c.id).where(traits.c.name.in_(some)))))
+    known_classes = set(tx.connection.scalars(sa.select(resource_classes.c.name)))
+    new_classes = {id_: name for id_, name in enumerate(STANDARD_RESOURCE_CLASSES) if name not in known_classes}
+    if new_classes:
+        rows = [{"id": id_, "name": name, "created_at": tx.now} for id_, name in new_classes.items()]
+        tx.connection.execute(sa.insert(resource_classes), rows)
+        tx.touch(map(class_change, new_classes))

@@ -1,0 +1,310 @@
+"""Providers and the trees they stand in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.domain.errors import (
+    DuplicateProvider,
+    GenerationConflict,
+    ParentRefused,
+    ProviderHasChildren,
+    ProviderInUse,
+    ProviderNotFound,
+)
+from stead.domain.provider import Provider
+from stead.store.tables import (
+    allocations,
+    inventories,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+)
+from stead.store.timestamps import seconds
+from stead.store.transaction import RaceLost, in_portions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.transaction import Transaction
+
+_columns = resource_providers.c
+
+
+class Keep(Enum):
+    """The parent was not named: it stays what it is."""
+
+    KEEP = "keep"
+
+
+KEEP = Keep.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A provider's row, as a transaction read it."""
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent: int | None
+    root: int
+
+
+def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
+    """The rows of those of *ids* that exist."""
+    return {row.id: row for some in in_portions(sorted(ids)) for row in _rows(connection, _columns.id.in_(some))}
+
+
+def ids_by_uuid(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
+    """The ids of those of *uuids* that exist, spelled exactly so; nothing is locked."""
+    found: dict[str, int] = {}
+    for some in in_portions(sorted(uuids)):
+        rows = connection.execute(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_(some)))
+        found.update((row.uuid, row.id) for row in rows)
+    return {uuid: found[uuid] for uuid in uuids if uuid in found}
+
+
+def lock(tx: Transaction, ids: Iterable[int]) -> dict[int, Row]:
+    """Lock providers in id order and read them as they are now; those that are gone are missing."""
+    wanted = set(ids)
+    tx.lock(resource_providers, wanted)
+    return rows_by_id(tx.connection, wanted)
+
+
+def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> Row:
+    """Lock the provider with this uuid, and touch it.
+
+    Raises:
+        ProviderNotFound: there is none.
+        RaceLost: the row under its id became another provider's meanwhile.
+    """
+    id_ = ids_by_uuid(tx.connection, [uuid]).get(uuid)
+    if id_ is None:
+        raise ProviderNotFound(uuid, purpose)
+    row = lock(tx, [id_]).get(id_)
+    if row is None or row.uuid != uuid:
+        raise RaceLost("resource_providers")
+    tx.touch([id_])
+    return row
+
+
+def require_generation(row: Row, expected: int) -> None:
+    """Refuse a client whose knowledge of the provider is old.
+
+    Raises:
+        GenerationConflict: it is at another generation.
+    """
+    if row.generation != expected:
+        raise GenerationConflict(row.uuid, expected, row.generation)
+
+
+def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provider:
+    """Make a provider, as a root or below *parent* (a uuid, spelled as stored).
+
+    Raises:
+        DuplicateProvider: the uuid or the name is taken.
+        ParentRefused: there is no such parent.
+    """
+    _require_free(tx.connection, uuid, name)
+    above = _lock_parent(tx, uuid, name, parent) if parent is not None else None
+    values = {
+        "uuid": uuid,
+        "name": name,
+        "generation": 0,
+        "created_at": tx.now,
+        "parent_provider_id": above.id if above else None,
+        "root_provider_id": above.root if above else None,
+    }
+    inserted = tx.connection.execute(sa.insert(resource_providers), values).inserted_primary_key
+    id_: int = inserted[0] if inserted else 0
+    if above is None:
+        root_of_itself = {"root_provider_id": id_, "updated_at": tx.now}
+        tx.connection.execute(sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself))
+    tx.touch([id_, *([above.id, above.root] if above else [])])
+    return _provider(tx, id_)
+
+
+def _require_free(connection: Connection, uuid: str, name: str) -> None:
+    taken = connection.execute(sa.select(_columns.uuid).where((_columns.uuid == uuid) | (_columns.name == name))).all()
+    if any(row.uuid == uuid for row in taken):
+        raise DuplicateProvider(f"uuid: {uuid}")
+    if taken:
+        raise DuplicateProvider(f"name: {name}")
+
+
+def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
+    """Lock a parent-to-be with its root, so that neither goes away nor moves while a child is added."""
+    refusal = f'Unable to create resource provider "{name}", {uuid}: '
+    if parent == uuid:
+        raise ParentRefused(
+            refusal + "parent provider UUID cannot be same as UUID. Please set parent provider UUID to None."
+        )
+    id_ = ids_by_uuid(tx.connection, [parent]).get(parent)
+    if id_ is None:
+        raise ParentRefused(refusal + "parent provider UUID does not exist.")
+    before = rows_by_id(tx.connection, [id_]).get(id_)
+    locked = lock(tx, [id_, before.root] if before else [id_])
+    above = locked.get(id_)
+    if above is None or before is None or above.root != before.root or above.uuid != parent or above.root not in locked:
+        raise RaceLost("resource_providers")
+    return above
+
+
+def update(tx: Transaction, uuid: str, name: str, parent: str | Keep | None, *, may_move: bool = True) -> Provider:
+    """Rename a provider, and give it another parent (or none) with its whole subtree.
+
+    Args:
+        may_move: a provider that has a parent may get another one, or none (the meaning since microversion 1.37).
+
+    Raises:
+        ProviderNotFound: there is none.
+        ParentRefused: the parent is unknown, below the provider, or may not be changed.
+        DuplicateProvider: the name is another's.
+    """
+    id_ = ids_by_uuid(tx.connection, [uuid]).get(uuid)
+    before = rows_by_id(tx.connection, [id_]).get(id_) if id_ is not None else None
+    if before is None:
+        raise ProviderNotFound(uuid)
+    above = before.parent if isinstance(parent, Keep) else _parent_to_be(tx, before, parent, may_move=may_move)
+    if above == before.parent:
+        row = lock_one(tx, uuid)
+        if row.parent != above:
+            raise RaceLost("resource_providers")
+    else:
+        _move(tx, before, above)
+    other = sa.select(_columns.id).where(_columns.name == name, _columns.id != before.id)
+    if tx.connection.execute(other).first():
+        raise DuplicateProvider(name)
+    renamed = sa.update(resource_providers).where(_columns.id == before.id).values(name=name, updated_at=tx.now)
+    tx.connection.execute(renamed)
+    return _provider(tx, before.id)
+
+
+def _parent_to_be(tx: Transaction, row: Row, parent: str | None, *, may_move: bool) -> int | None:
+    refusal = f"Unable to save resource provider {row.uuid}: "
+    above = ids_by_uuid(tx.connection, [parent]).get(parent) if parent is not None else None
+    if parent is not None and above is None:
+        raise ParentRefused(refusal + "parent provider UUID does not exist.")
+    if not may_move and row.parent is not None and above != row.parent:
+        verb = "un-parenting" if above is None else "re-parenting"
+        raise ParentRefused(refusal + f"{verb} a provider is not currently allowed.")
+    return above
+
+
+def _move(tx: Transaction, before: Row, above: int | None) -> None:
+    """Hang the subtree of a provider below *above*, or make it a tree of its own."""
+    subtree = _subtree(tx.connection, before)
+    target = rows_by_id(tx.connection, [above]).get(above) if above is not None else None
+    if above is not None and target is None:
+        raise RaceLost("resource_providers")
+    if target is not None and target.id in subtree:
+        raise ParentRefused(
+            f"Unable to save resource provider {before.uuid}: creating loop in the provider tree is not allowed."
+        )
+    around = {before.root, before.parent, above, target.root if target else None} - {None}
+    involved = subtree | {id_ for id_ in around if id_ is not None}
+    now = lock(tx, involved)
+    # Whoever changes a tree locks its root, so from here on both trees stand still; did they change before?
+    still = now.get(before.id) == before and (target is None or now.get(target.id) == target)
+    if not still or len(now) != len(involved) or _subtree(tx.connection, before) != subtree:
+        raise RaceLost("resource_providers")
+    root = target.root if target else before.id
+    parent = sa.update(resource_providers).where(_columns.id == before.id)
+    tx.connection.execute(parent.values(parent_provider_id=above))
+    for some in in_portions(sorted(subtree)):
+        moved = sa.update(resource_providers).where(_columns.id.in_(some))
+        tx.connection.execute(moved.values(root_provider_id=root, updated_at=tx.now))
+    tx.touch(involved)
+
+
+def _subtree(connection: Connection, top: Row) -> set[int]:
+    """Ids of *top* and everything below it."""
+    tree = connection.execute(
+        sa.select(_columns.id, _columns.parent_provider_id).where(_columns.root_provider_id == top.root)
+    ).all()
+    children: dict[int | None, list[int]] = defaultdict(list)
+    for id_, parent in tree:
+        children[parent].append(id_)
+    found: set[int] = set()
+    ahead = [top.id]
+    while ahead:
+        id_ = ahead.pop()
+        found.add(id_)
+        ahead += [child for child in children[id_] if child not in found]
+    return found
+
+
+def delete(tx: Transaction, uuid: str) -> None:
+    """Remove a provider with its inventories and its associations.
+
+    Raises:
+        ProviderNotFound: there is none.
+        ProviderHasChildren: it is a parent.
+        ProviderInUse: someone holds something of it.
+    """
+    id_ = ids_by_uuid(tx.connection, [uuid]).get(uuid)
+    before = rows_by_id(tx.connection, [id_]).get(id_) if id_ is not None else None
+    if before is None:
+        raise ProviderNotFound(uuid, " for delete")
+    row = lock(tx, {before.id, before.root, before.parent or before.id}).get(before.id)
+    if row != before:
+        raise RaceLost("resource_providers")
+    if tx.connection.execute(sa.select(_columns.id).where(_columns.parent_provider_id == row.id).limit(1)).first():
+        raise ProviderHasChildren(uuid)
+    holds = sa.select(allocations.c.id).where(allocations.c.resource_provider_id == row.id).limit(1)
+    if tx.connection.execute(holds).first():
+        raise ProviderInUse(uuid)
+    for table in (inventories, resource_provider_traits, resource_provider_aggregates):
+        tx.connection.execute(sa.delete(table).where(table.c.resource_provider_id == row.id))
+    # A root refers to itself, which some databases hold against deleting it.
+    tx.connection.execute(sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None))
+    tx.change(sa.delete(resource_providers).where(_columns.id == sa.bindparam("p_id")), [{"p_id": row.id}])
+    tx.touch({row.id, row.root, row.parent or row.id})
+
+
+def _rows(connection: Connection, condition: sa.ColumnElement[bool]) -> list[Row]:
+    query = sa.select(
+        _columns.id,
+        _columns.uuid,
+        _columns.name,
+        _columns.generation,
+        _columns.parent_provider_id,
+        _columns.root_provider_id,
+    )
+    return [Row(*row) for row in connection.execute(query.where(condition))]
+
+
+def _provider(tx: Transaction, id_: int) -> Provider:
+    parent, root = resource_providers.alias("parent"), resource_providers.alias("root")
+    query = (
+        sa.select(
+            _columns.uuid,
+            _columns.name,
+            _columns.generation,
+            parent.c.uuid.label("parent"),
+            root.c.uuid.label("root"),
+            _columns.created_at,
+            _columns.updated_at,
+        )
+        .select_from(resource_providers)
+        .outerjoin(parent, parent.c.id == _columns.parent_provider_id)
+        .outerjoin(root, root.c.id == _columns.root_provider_id)
+        .where(_columns.id == id_)
+    )
+    row = tx.connection.execute(query).one()
+    modified = seconds(row.updated_at or row.created_at)
+    return Provider(row.uuid, row.name, row.generation, row.parent, row.root, modified)
+
+
+def uuids_of(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    """The uuids of providers by id."""
+    return {id_: row.uuid for id_, row in rows_by_id(connection, ids).items()}

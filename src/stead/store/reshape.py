@@ -1,0 +1,87 @@
+"""Reshaping: moving inventories and the allocations of them between providers, in one step.
+
+Source: "POST /reshaper", docs/api.md, with its arithmetic of generations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stead.domain.errors import UnknownProvider
+from stead.store import allocations, consumers, inventories, providers, resource_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stead.domain.claim import Claim
+    from stead.domain.inventory import Inventory
+    from stead.store.consumers import Owners
+    from stead.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class NewInventories:
+    """All that a provider shall have, and the generation at which the client knows it."""
+
+    expected: int
+    inventories: Mapping[str, Inventory]
+
+
+def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Sequence[Claim], owners: Owners) -> None:
+    """Give providers (by uuid) new inventories and consumers new allocations, all at once.
+
+    First every provider gets the union of what it had and what it shall have, then the allocations move, then what is
+    no longer wanted goes. Reserving more than there is, is not refused here.
+
+    Raises:
+        UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse, AllocationRefused
+    """
+    known = providers.ids_by_uuid(tx.connection, wanted)
+    present = consumers.lock(tx, [claim.consumer for claim in claims])
+    held = allocations.held_by(tx.connection, [claim.consumer for claim in claims])
+    taken = providers.ids_by_uuid(tx.connection, {uuid for claim in claims for uuid in claim.allocations})
+    rows = providers.lock(tx, {*known.values(), *taken.values(), *(row.provider_id for row in held)})
+    _require_as_known(wanted, known, rows)
+    consumers.require_expected(claims, present)
+    ids = allocations.resolve_providers(tx.connection, claims)
+    allocations.require_still_there(ids, rows)
+    tx.touch(rows)
+
+    _widen(tx, wanted, known, rows)
+    allocations.settle(tx, claims, ids, held)
+    for uuid, new in wanted.items():
+        inventories.write(tx, rows[known[uuid]], new.inventories)
+
+    rises = dict.fromkeys(rows, 0)
+    for uuid, new in wanted.items():
+        rises[known[uuid]] += 2 if new.inventories else 1
+    for id_ in allocations.rising(claims, ids, held):
+        rises[id_] += 1
+    tx.bump_generations({id_: rows[id_].generation for id_, by in rises.items() if by}, by=rises)
+    consumers.write(tx, claims, present, owners)
+
+
+def _require_as_known(
+    wanted: Mapping[str, NewInventories], known: Mapping[str, int], rows: Mapping[int, providers.Row]
+) -> None:
+    for uuid, new in wanted.items():
+        row = rows.get(known[uuid]) if uuid in known else None
+        if row is None or row.uuid != uuid:
+            raise UnknownProvider(uuid, among="Inventory")
+        providers.require_generation(row, new.expected)
+
+
+def _widen(
+    tx: Transaction,
+    wanted: Mapping[str, NewInventories],
+    known: Mapping[str, int],
+    rows: Mapping[int, providers.Row],
+) -> None:
+    """Give every provider the union of its old and its new inventories; where both exist the new one counts."""
+    stock = inventories.load(tx.connection, known.values())
+    names = resource_classes.names_by_id(tx.connection, {class_id for _, class_id in stock})
+    for uuid, new in wanted.items():
+        id_ = known[uuid]
+        old = {names[class_id]: inventory for (provider_id, class_id), inventory in stock.items() if provider_id == id_}
+        inventories.write(tx, rows[id_], {**old, **new.inventories})

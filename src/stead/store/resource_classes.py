@@ -1,0 +1,139 @@
+"""Resource classes: what is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.domain.errors import (
+    ResourceClassExists,
+    ResourceClassInUse,
+    ResourceClassNotFound,
+    StandardClass,
+    UnknownResourceClass,
+)
+from stead.domain.names import FIRST_CUSTOM_CLASS_ID, is_standard_class
+from stead.store.clock import class_change
+from stead.store.tables import inventories, resource_classes, stead_counter
+from stead.store.transaction import RaceLost, in_portions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.transaction import Transaction
+
+_columns = resource_classes.c
+
+
+def find(connection: Connection, name: str) -> int | None:
+    """The id of the class with exactly this name."""
+    rows = connection.execute(sa.select(_columns.name, _columns.id).where(_columns.name == name))
+    return next((row.id for row in rows if row.name == name), None)
+
+
+def names_by_id(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """Names of the classes with these ids."""
+    rows = connection.execute(sa.select(_columns.id, _columns.name).where(_columns.id.in_(ids)))
+    return {row.id: row.name for row in rows}
+
+
+def lock_names(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
+    """Ids of classes by name, which can not be deleted or renamed before this transaction ends.
+
+    Raises:
+        UnknownResourceClass: naming the first that does not exist.
+    """
+    wanted = list(dict.fromkeys(names))
+    found = {name: id_ for some in in_portions(wanted) for name, id_ in _ids(tx.connection, some).items()}
+    for name in wanted:
+        if name not in found:
+            raise UnknownResourceClass(name)
+    custom = {found[name] for name in wanted if not is_standard_class(found[name])}
+    if custom:
+        tx.lock(resource_classes, custom, shared=True)
+        if names_by_id(tx.connection, custom) != {found[name]: name for name in wanted if found[name] in custom}:
+            raise RaceLost("resource_classes")
+        tx.touch(map(class_change, custom))
+    return found
+
+
+def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
+    rows = connection.execute(sa.select(_columns.name, _columns.id).where(_columns.name.in_(names)))
+    return {row.name: row.id for row in rows}
+
+
+def create(tx: Transaction, name: str) -> None:
+    """Make a custom class.
+
+    Raises:
+        ResourceClassExists: the name is taken.
+    """
+    if not ensure(tx, name):
+        raise ResourceClassExists(name)
+
+
+def ensure(tx: Transaction, name: str) -> bool:
+    """Make a custom class unless it exists; returns whether it was made."""
+    if tx.connection.execute(sa.select(_columns.id).where(_columns.name == name)).first():
+        return False
+    id_ = _next_id(tx)
+    tx.connection.execute(sa.insert(resource_classes), {"id": id_, "name": name, "created_at": tx.now})
+    tx.touch([class_change(id_)])
+    return True
+
+
+def _next_id(tx: Transaction) -> int:
+    """An id that no class has or ever had: a process with old names in memory must not mean another class by it."""
+    counter = sa.update(stead_counter).where(stead_counter.c.name == "resource_class")
+    if tx.connection.execute(counter.values(value=stead_counter.c.value + 1)).rowcount != 1:
+        raise RaceLost("stead_counter")
+    counted = sa.select(stead_counter.c.value).where(stead_counter.c.name == "resource_class")
+    ours: int = tx.connection.execute(counted).scalar_one() - 1
+    highest: int = tx.connection.execute(sa.select(sa.func.max(_columns.id))).scalar_one() or 0
+    id_ = max(ours, highest + 1, FIRST_CUSTOM_CLASS_ID)
+    tx.connection.execute(counter.values(value=id_ + 1))
+    return id_
+
+
+def rename(tx: Transaction, old: str, new: str) -> None:
+    """Give a custom class another name.
+
+    Raises:
+        ResourceClassNotFound, StandardClass
+        ResourceClassExists: another class has that name.
+    """
+    id_ = _lock_custom(tx, old, verb="update")
+    other = sa.select(_columns.id).where(_columns.name == new, _columns.id != id_)
+    if tx.connection.execute(other).first():
+        raise ResourceClassExists(new)
+    tx.connection.execute(sa.update(resource_classes).where(_columns.id == id_).values(name=new, updated_at=tx.now))
+
+
+def delete(tx: Transaction, name: str) -> None:
+    """Remove a custom class.
+
+    Raises:
+        ResourceClassNotFound, StandardClass
+        ResourceClassInUse: some provider has inventory of it.
+    """
+    id_ = _lock_custom(tx, name, verb="delete")
+    used = sa.select(inventories.c.id).where(inventories.c.resource_class_id == id_).limit(1)
+    if tx.connection.execute(used).first():
+        raise ResourceClassInUse(name)
+    tx.change(sa.delete(resource_classes).where(_columns.id == sa.bindparam("p_id")), [{"p_id": id_}])
+
+
+def _lock_custom(tx: Transaction, name: str, *, verb: str) -> int:
+    id_ = find(tx.connection, name)
+    if id_ is None:
+        raise ResourceClassNotFound(name)
+    if is_standard_class(id_):
+        raise StandardClass(name, verb)
+    tx.lock(resource_classes, [id_])
+    if names_by_id(tx.connection, [id_]).get(id_) != name:
+        raise RaceLost("resource_classes")
+    tx.touch([class_change(id_)])
+    return id_

@@ -1,0 +1,139 @@
+"""Every table: those of an existing Placement database, as they are, and Stead's own, prefixed ``stead_``.
+
+Source: "The database", docs/architecture.md. The first thirteen belong to the deployment; Stead can be taken away again
+and leaves them as they were. Indexes and constraints are made by the migrations, which are the one place that knows
+them; what stands here is what the statements need.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger as _BigInteger
+from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Unicode
+
+metadata = MetaData()
+
+
+def _table(name: str, *columns: Column[object]) -> Table:
+    return Table(name, metadata, Column("created_at", DateTime), Column("updated_at", DateTime), *columns)
+
+
+resource_providers = _table(
+    "resource_providers",
+    Column("id", Integer, primary_key=True),
+    Column("uuid", String(36), nullable=False),
+    Column("name", Unicode(200)),
+    Column("generation", Integer),
+    Column("root_provider_id", Integer),
+    Column("parent_provider_id", Integer),
+)
+
+inventories = _table(
+    "inventories",
+    Column("id", Integer, primary_key=True),
+    Column("resource_provider_id", Integer, nullable=False),
+    Column("resource_class_id", Integer, nullable=False),
+    Column("total", Integer, nullable=False),
+    Column("reserved", Integer, nullable=False),
+    Column("min_unit", Integer, nullable=False),
+    Column("max_unit", Integer, nullable=False),
+    Column("step_size", Integer, nullable=False),
+    Column("allocation_ratio", Float, nullable=False),
+)
+
+allocations = _table(
+    "allocations",
+    Column("id", Integer, primary_key=True),
+    Column("resource_provider_id", Integer, nullable=False),
+    Column("consumer_id", String(36), nullable=False),  # the consumer's uuid, whatever the name says
+    Column("resource_class_id", Integer, nullable=False),
+    Column("used", Integer, nullable=False),
+)
+
+consumers = _table(
+    "consumers",
+    Column("id", Integer, primary_key=True),
+    Column("uuid", String(36), nullable=False),
+    Column("project_id", Integer, nullable=False),
+    Column("user_id", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("consumer_type_id", Integer),
+)
+
+consumer_types = _table(
+    "consumer_types",
+    Column("id", Integer, primary_key=True),
+    Column("name", Unicode(255), nullable=False),
+)
+
+projects = _table(
+    "projects",
+    Column("id", Integer, primary_key=True),
+    Column("external_id", String(255), nullable=False),
+)
+
+users = _table(
+    "users",
+    Column("id", Integer, primary_key=True),
+    Column("external_id", String(255), nullable=False),
+)
+
+resource_classes = _table(
+    "resource_classes",
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(255), nullable=False),
+)
+
+traits = _table(
+    "traits",
+    Column("id", Integer, primary_key=True),
+    Column("name", Unicode(255), nullable=False),
+)
+
+resource_provider_traits = _table(
+    "resource_provider_traits",
+    Column("trait_id", Integer, primary_key=True),
+    Column("resource_provider_id", Integer, primary_key=True),
+)
+
+placement_aggregates = _table(
+    "placement_aggregates",
+    Column("id", Integer, primary_key=True),
+    Column("uuid", String(36)),
+)
+
+resource_provider_aggregates = _table(
+    "resource_provider_aggregates",
+    Column("resource_provider_id", Integer, primary_key=True),
+    Column("aggregate_id", Integer, primary_key=True),
+)
+
+stead_clock = Table(
+    "stead_clock",
+    metadata,
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("tick", _BigInteger, nullable=False),
+    Column("stamp", _BigInteger, nullable=False),
+    Column("floor", _BigInteger, nullable=False),
+)
+
+stead_provider_change = Table(
+    "stead_provider_change",
+    metadata,
+    Column("provider_id", Integer, primary_key=True, autoincrement=False),
+    Column("slot", Integer, nullable=False),
+    Column("tick", _BigInteger, nullable=False),
+)
+
+stead_epoch = Table(
+    "stead_epoch",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", String(36), nullable=False),
+)
+
+stead_counter = Table(
+    "stead_counter",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", _BigInteger, nullable=False),
+)

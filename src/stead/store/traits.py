@@ -1,0 +1,117 @@
+"""Traits: what is had, not counted; by name, and of providers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.domain.errors import StandardTrait, TraitInUse, TraitNotFound, UnknownTraits
+from stead.domain.names import STANDARD_TRAITS, require_custom_trait
+from stead.store import providers
+from stead.store.clock import trait_change
+from stead.store.tables import resource_provider_traits, traits
+from stead.store.transaction import RaceLost, in_portions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.transaction import Transaction
+
+_columns = traits.c
+
+
+def create(tx: Transaction, name: str) -> bool:
+    """Make a custom trait unless it exists; returns whether it was made.
+
+    Raises:
+        InvalidTraitName: it is not of the custom form.
+    """
+    require_custom_trait(name)
+    if name in _ids(tx.connection, [name]):
+        return False
+    inserted = tx.connection.execute(sa.insert(traits), {"name": name, "created_at": tx.now}).inserted_primary_key
+    tx.touch([trait_change(inserted[0] if inserted else 0)])
+    return True
+
+
+def delete(tx: Transaction, name: str) -> None:
+    """Remove a custom trait.
+
+    Raises:
+        TraitNotFound, StandardTrait
+        TraitInUse: some provider has it.
+    """
+    id_ = _ids(tx.connection, [name]).get(name)
+    if id_ is None:
+        raise TraitNotFound(name)
+    if name in STANDARD_TRAITS or not name.startswith("CUSTOM_"):
+        raise StandardTrait(name)
+    tx.lock(traits, [id_])
+    tx.touch([trait_change(id_)])
+    had = sa.select(resource_provider_traits.c.trait_id).where(resource_provider_traits.c.trait_id == id_).limit(1)
+    if tx.connection.execute(had).first():
+        raise TraitInUse(name)
+    tx.change(sa.delete(traits).where(_columns.id == sa.bindparam("p_id")), [{"p_id": id_}])
+
+
+def replace(tx: Transaction, provider: str, names: Collection[str], expected: int) -> int:
+    """Make *names* all traits of a provider; returns its generation, which rises only if the set changed.
+
+    Raises:
+        ProviderNotFound, GenerationConflict
+        UnknownTraits: naming all that do not exist.
+    """
+    row = providers.lock_one(tx, provider)
+    providers.require_generation(row, expected)
+    wanted = _lock_names(tx, names)
+    return _associate(tx, row, set(wanted.values()))
+
+
+def clear(tx: Transaction, provider: str) -> None:
+    """Take all traits from a provider; its generation rises only if it had some.
+
+    Raises:
+        ProviderNotFound
+    """
+    _associate(tx, providers.lock_one(tx, provider), set())
+
+
+def _associate(tx: Transaction, row: providers.Row, wanted: set[int]) -> int:
+    table = resource_provider_traits
+    mine = table.c.resource_provider_id == row.id
+    present = set(tx.connection.scalars(sa.select(table.c.trait_id).where(mine)))
+    if wanted == present:
+        return row.generation
+    for some in in_portions(sorted(present - wanted)):
+        tx.connection.execute(sa.delete(table).where(mine, table.c.trait_id.in_(some)))
+    new = [{"resource_provider_id": row.id, "trait_id": id_, "created_at": tx.now} for id_ in sorted(wanted - present)]
+    if new:
+        tx.connection.execute(sa.insert(table), new)
+    return tx.bump_generations({row.id: row.generation})[row.id]
+
+
+def _lock_names(tx: Transaction, names: Collection[str]) -> dict[str, int]:
+    """Ids of traits by name, which can not be deleted before this transaction ends."""
+    found = _ids(tx.connection, names)
+    unknown = sorted(set(names) - set(found))
+    if unknown:
+        raise UnknownTraits(unknown)
+    custom = {name: id_ for name, id_ in found.items() if name not in STANDARD_TRAITS}
+    if custom:
+        tx.lock(traits, custom.values(), shared=True)
+        if _ids(tx.connection, custom) != custom:
+            raise RaceLost("traits")
+        tx.touch(map(trait_change, custom.values()))
+    return found
+
+
+def _ids(connection: Connection, names: Collection[str] | Mapping[str, int]) -> dict[str, int]:
+    found = {
+        row.name: row.id
+        for some in in_portions(sorted(names))
+        for row in connection.execute(sa.select(_columns.name, _columns.id).where(_columns.name.in_(some)))
+    }
+    return {name: found[name] for name in names if name in found}
