@@ -1,0 +1,125 @@
+"""Resolve: names become ids of this snapshot; what does not exist is an error, or an answer that is empty.
+
+The order of the questions is part of the contract: the first unknown name, or the first condition that nothing can
+meet, decides. Source: "Looking at the data", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stead.domain.errors import UnknownResourceClass, UnknownTraits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.request import RequestGroup, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Terms in ids: every clause must be met by one member at least, nothing forbidden may be there."""
+
+    clauses: tuple[tuple[int, ...], ...] = ()
+    forbidden: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.clauses or self.forbidden)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedGroup:
+    """A request group in ids. ``tree`` is the root of the only tree that may serve it."""
+
+    suffix: str
+    amounts: Mapping[int, int]
+    traits: Members
+    aggregates: Members
+    tree: int | None
+
+
+def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
+    """The group in ids of *snapshot*; None if already its names say that nothing serves it.
+
+    Raises:
+        UnknownResourceClass, UnknownTraits
+    """
+    amounts = resolve_classes(snapshot, group.resources)
+    aggregates = resolve_aggregates(snapshot, group.aggregates)
+    if not meetable(snapshot, aggregates):
+        return None
+    traits = resolve_traits(snapshot, group.traits)
+    tree = None
+    if group.in_tree is not None:
+        named = snapshot.find(group.in_tree)
+        if named is None:
+            return None
+        tree = int(snapshot.forest.root[named])
+    return ResolvedGroup(group.suffix, amounts, traits, aggregates, tree)
+
+
+def resolve_classes(snapshot: Snapshot, resources: Mapping[str, int]) -> dict[int, int]:
+    """Amounts by class id.
+
+    Raises:
+        UnknownResourceClass: naming the first that does not exist.
+    """
+    known = snapshot.class_names.by_name
+    for name in resources:
+        if name not in known:
+            raise UnknownResourceClass(name)
+    return {known[name].id: amount for name, amount in resources.items()}
+
+
+def resolve_traits(snapshot: Snapshot, terms: Terms) -> Members:
+    """Trait terms in ids.
+
+    Raises:
+        UnknownTraits: naming those that do not exist, of the required ones or else of the forbidden ones.
+    """
+    clauses = resolve_required(snapshot, terms)
+    return Members(clauses, resolve_forbidden(snapshot, terms))
+
+
+def resolve_required(snapshot: Snapshot, terms: Terms) -> tuple[tuple[int, ...], ...]:
+    """The clauses alone.
+
+    Raises:
+        UnknownTraits: naming those that do not exist.
+    """
+    _trait_ids(snapshot, sorted({name for clause in terms.clauses for name in clause}))
+    return tuple(_trait_ids(snapshot, clause) for clause in terms.clauses)
+
+
+def resolve_forbidden(snapshot: Snapshot, terms: Terms) -> tuple[int, ...]:
+    """The forbidden traits alone.
+
+    Raises:
+        UnknownTraits: naming those that do not exist.
+    """
+    return _trait_ids(snapshot, sorted(terms.forbidden))
+
+
+def _trait_ids(snapshot: Snapshot, names: Iterable[str]) -> tuple[int, ...]:
+    known = snapshot.trait_names.by_name
+    wanted = list(names)
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise UnknownTraits(unknown)
+    return tuple(known[name].id for name in wanted)
+
+
+def resolve_aggregates(snapshot: Snapshot, terms: Terms) -> Members:
+    """Aggregate terms in ids; an unknown aggregate has no members, so as a term it meets and forbids nothing."""
+    known = snapshot.aggregate_ids
+    clauses = tuple(tuple(known[uuid] for uuid in clause if uuid in known) for clause in terms.clauses)
+    return Members(clauses, tuple(known[uuid] for uuid in terms.forbidden if uuid in known))
+
+
+def meetable(snapshot: Snapshot, aggregates: Members) -> bool:
+    """Whether any provider at all meets every clause."""
+    if not aggregates.clauses:
+        return True
+    return bool(snapshot.aggregate_sets.passing(aggregates.clauses, ()).any())

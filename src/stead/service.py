@@ -1,0 +1,121 @@
+"""The service: a store and a catalog, introduced to each other. Reads take the left stairs, writes the right ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from stead.candidates import engine
+from stead.catalog.catalog import Catalog
+from stead.store import aggregates, allocations, names, reshape, schema
+from stead.store.changes import ChangeSource
+from stead.store.consumers import Owners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from stead.candidates.engine import Enumeration
+    from stead.candidates.render import Form
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.claim import Claim
+    from stead.domain.request import CandidateRequest
+    from stead.store.reshape import NewInventories
+    from stead.store.transaction import Store, Transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Service:
+    """What a Placement service can do, without HTTP."""
+
+    def __init__(self, store: Store, enumeration: Enumeration) -> None:
+        """Nothing is connected yet; see :meth:`start`.
+
+        Args:
+            enumeration: in which order candidates are found, and how many at most.
+        """
+        self._store = store
+        self._source = ChangeSource(store)
+        self._catalog = Catalog(self._source)
+        self._enumeration = enumeration
+
+    def start(self, *, upgrade: bool = False) -> None:
+        """Make sure that the database is ready, and load it.
+
+        Args:
+            upgrade: bring the schema to its head first.
+
+        Raises:
+            SchemaOutdated: it is not at its head.
+            Unavailable: the database does not answer.
+        """
+        if upgrade:
+            schema.upgrade(self._store.writer)
+        schema.require_current(self._store.writer)
+        self._store.write(names.sync_standard)
+        self._catalog.fresh()
+
+    def snapshot(self) -> Snapshot:
+        """All providers, with everything in it that was acknowledged before the call.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        return self._catalog.fresh()
+
+    def candidates(self, request: CandidateRequest, form: Form) -> bytes:
+        """The JSON answer to a candidate request.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, Unavailable
+        """
+        return engine.answer(self.snapshot(), request, self._enumeration, form)
+
+    def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Read what only SQL knows, from one fresh snapshot of the database.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        return self._store.read(body, *args, **kwargs)
+
+    def write(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Change the truth in one transaction; it is durable when this returns.
+
+        Raises:
+            Unavailable: the database does not answer, or not in time. Nothing was written.
+        """
+        return self._store.write(body, *args, **kwargs)
+
+    def claim(self, claims: Sequence[Claim]) -> None:
+        """Replace all that some consumers hold; all of it or nothing.
+
+        Raises:
+            ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
+        """
+        self._store.write(allocations.replace, claims, Owners.of(self._store, claims))
+
+    def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
+        """Move inventories and allocations between providers; all of it or nothing.
+
+        Raises:
+            UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse,
+            AllocationRefused, Unavailable
+        """
+        self._store.write(reshape.reshape, inventories, claims, Owners.of(self._store, claims))
+
+    def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
+        """Make *uuids* all aggregates of a provider; returns its generation. None: unchecked.
+
+        Raises:
+            ProviderNotFound, GenerationConflict, Unavailable
+        """
+        ids = names.aggregate_ids(self._store, uuids)
+        return self._store.write(aggregates.replace, provider, list(ids.values()), expected)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._source.close()
+        self._store.close()
