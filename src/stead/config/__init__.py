@@ -1,0 +1,29 @@
+"""What the operator wants: oslo.config in, frozen :class:`Settings` out. Everybody else gets plain values."""
+
+from stead.config.errors import ConfigError
+from stead.config.options import list_opts
+from stead.config.paths import resolve_data_dir
+from stead.config.settings import (
+    AllocationSettings,
+    AuthStrategy,
+    CandidateSettings,
+    CorsSettings,
+    DatabaseSettings,
+    Settings,
+    load,
+    read_conf,
+)
+
+__all__ = [
+    "AllocationSettings",
+    "AuthStrategy",
+    "CandidateSettings",
+    "ConfigError",
+    "CorsSettings",
+    "DatabaseSettings",
+    "Settings",
+    "list_opts",
+    "load",
+    "read_conf",
+    "resolve_data_dir",
+]

@@ -1,0 +1,51 @@
+"""From the URL an operator writes to the URL SQLAlchemy gets."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from stead.config.errors import ConfigError
+
+# Per kind of database: the extra that brings a driver, then (name in the URL, module), the preferred one first.
+_DRIVERS = {
+    "postgresql": ("postgresql", [("psycopg", "psycopg"), ("psycopg2", "psycopg2")]),
+    "mysql": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
+    "mariadb": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
+}
+
+
+def complete_url(url: str, parameters: str = "") -> str:
+    """*url* with a driver that is installed, and *parameters* (``a=1&b=2``) appended.
+
+    A driver named in *url* is kept if it is installed. Everything behind ``://`` stays as it was written.
+
+    Raises:
+        ConfigError: *url* is no SQLAlchemy URL, or no driver for it is installed. The message holds no password.
+    """
+    scheme, separator, rest = url.partition("://")
+    if parameters:
+        rest += ("&" if "?" in rest else "?") + parameters
+    try:
+        make_url(f"{scheme}{separator}{rest}")
+    except (ArgumentError, ValueError) as error:
+        raise ConfigError(
+            "[placement_database] connection is not a database URL (driver://user:password@host/name)"
+        ) from error
+    return f"{_with_driver(scheme)}{separator}{rest}"
+
+
+def _with_driver(scheme: str) -> str:
+    kind, _, driver = scheme.partition("+")
+    kind = "postgresql" if kind == "postgres" else kind
+    if kind not in _DRIVERS:
+        return scheme
+    extra, drivers = _DRIVERS[kind]
+    installed = [name for name, module in drivers if find_spec(module)]
+    if driver and (driver in installed or driver not in dict(drivers)):
+        return f"{kind}+{driver}"
+    if not installed:
+        raise ConfigError(f"no driver for {kind} databases is installed: pip install 'stead[{extra}]'")
+    return f"{kind}+{installed[0]}"

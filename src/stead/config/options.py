@@ -1,0 +1,178 @@
+"""The options, with the groups, names, types and defaults of the service we replace; our own live in ``[stead]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_policy import opts as oslo_policy_opts
+
+UNKNOWN_CONSUMER = "00000000-0000-0000-0000-000000000000"
+
+DEFAULT_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt("tempdir", help="Accepted for compatibility; not used."),
+    cfg.StrOpt(
+        "pybasedir",
+        default=str(Path(__file__).resolve().parents[1]),
+        sample_default="<directory of the package>",
+        help="Directory of the installed package. Only of use as $pybasedir in other values.",
+    ),
+    cfg.StrOpt("state_path", default="$pybasedir", help="Only of use as $state_path in other values."),
+    cfg.BoolOpt("log_options", default=True, help="Write all options to the log at DEBUG when the service starts."),
+]
+
+API_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "auth_strategy",
+        default="keystone",
+        choices=[
+            ("keystone", "Tokens are validated by Keystone, as [keystone_authtoken] says."),
+            ("noauth2", "X-Auth-Token is believed as it is: `user:project`. For tests only."),
+            ("token", "Static tokens, kept hashed in [stead] token_file."),
+        ],
+        deprecated_group="DEFAULT",
+        help="How requests are authenticated.",
+    ),
+]
+
+DATABASE_OPTS: list[cfg.Opt] = [
+    # Not `required=True`: the embedded mode has no connection. Its absence is checked where the settings are made.
+    cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL of the database. Required."),
+    cfg.StrOpt("connection_parameters", default="", help="Appended to the URL: `param1=value1&param2=value2`."),
+    cfg.BoolOpt("sqlite_synchronous", default=True, help="Whether SQLite waits for the disk on each commit."),
+    cfg.StrOpt("slave_connection", secret=True, help="URL of a replica. Accepted for compatibility; not read from."),
+    cfg.StrOpt("mysql_sql_mode", default="TRADITIONAL", help="SQL mode of MySQL sessions; empty: the server's own."),
+    cfg.IntOpt("connection_recycle_time", default=3600, help="Seconds after which a pooled connection is replaced."),
+    cfg.IntOpt("max_pool_size", help="Connections kept open by each process."),
+    cfg.IntOpt("max_overflow", help="Connections opened beyond max_pool_size when all are in use."),
+    cfg.IntOpt("pool_timeout", help="Seconds to wait for a connection of the pool."),
+    cfg.IntOpt("max_retries", default=10, help="Attempts to connect at start; -1: for ever."),
+    cfg.IntOpt("retry_interval", default=10, help="Seconds between attempts to connect at start."),
+    cfg.IntOpt("connection_debug", default=0, min=0, max=100, help="50 and more: log SQL; 100: its results too."),
+    cfg.BoolOpt("connection_trace", default=False, help="Add the place in the code to SQL statements, as comments."),
+    cfg.BoolOpt("sync_on_startup", default=False, help="Bring the tables up to date when the service starts."),
+]
+
+PLACEMENT_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "randomize_allocation_candidates",
+        default=False,
+        help="Return a random sample when `limit` cuts the candidates, instead of the first ones.",
+    ),
+    cfg.StrOpt(
+        "incomplete_consumer_project_id",
+        default=UNKNOWN_CONSUMER,
+        help="Project of consumers that were written without one (microversions before 1.8).",
+    ),
+    cfg.StrOpt(
+        "incomplete_consumer_user_id",
+        default=UNKNOWN_CONSUMER,
+        help="User of consumers that were written without one (microversions before 1.8).",
+    ),
+    cfg.IntOpt(
+        "allocation_conflict_retry_count",
+        default=10,
+        help="Attempts to write allocations when other writers get in between.",
+    ),
+    cfg.IntOpt(
+        "max_allocation_candidates",
+        default=-1,
+        help="Most candidates generated for one request, before `limit` is applied; -1: no limit.",
+    ),
+    cfg.StrOpt(
+        "allocation_candidates_generation_strategy",
+        default="depth-first",
+        choices=[
+            ("depth-first", "All candidates of one tree, then those of the next."),
+            ("breadth-first", "One candidate of each tree in turn."),
+        ],
+        help="In which order the trees contribute candidates.",
+    ),
+]
+
+WORKAROUNDS_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "optimize_for_wide_provider_trees",
+        default=False,
+        help="Accepted for compatibility: branches that lead nowhere are always pruned.",
+    ),
+]
+
+CORS_OPTS: list[cfg.Opt] = [
+    cfg.ListOpt("allowed_origin", help="Origins that browsers may call from; CORS is off when not set."),
+    cfg.BoolOpt("allow_credentials", default=True, help="Whether browsers may send credentials."),
+    cfg.ListOpt(
+        "expose_headers",
+        default=[
+            "X-Auth-Token",
+            "X-Openstack-Request-Id",
+            "X-Subject-Token",
+            "X-Service-Token",
+            "OpenStack-API-Version",
+        ],
+        help="Response headers that scripts may read.",
+    ),
+    cfg.IntOpt("max_age", default=3600, help="Seconds for which browsers may remember a preflight answer."),
+    cfg.ListOpt("allow_methods", default=["GET", "PUT", "POST", "DELETE", "PATCH"], help="Methods scripts may use."),
+    cfg.ListOpt(
+        "allow_headers",
+        default=[
+            "X-Auth-Token",
+            "X-Openstack-Request-Id",
+            "X-Identity-Status",
+            "X-Roles",
+            "X-Service-Catalog",
+            "X-User-Id",
+            "X-Tenant-Id",
+            "OpenStack-API-Version",
+        ],
+        help="Request headers scripts may send.",
+    ),
+]
+
+OSLO_MIDDLEWARE_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "enable_proxy_headers_parsing",
+        default=False,
+        help="Believe Forwarded and X-Forwarded-* headers. Only behind a proxy that sets or removes them.",
+    ),
+]
+
+STEAD_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "token_file",
+        help="File of hashed tokens, needed by auth_strategy `token`. Embedded: tokens.json in the data directory.",
+    ),
+    cfg.FloatOpt(
+        "write_timeout",
+        default=10.0,
+        min=0.1,
+        help="Seconds for which one write may wait and be retried before the client gets 503.",
+    ),
+]
+
+GROUPS: dict[str, list[cfg.Opt]] = {
+    "DEFAULT": DEFAULT_OPTS,
+    "api": API_OPTS,
+    "cors": CORS_OPTS,
+    "oslo_middleware": OSLO_MIDDLEWARE_OPTS,
+    "placement": PLACEMENT_OPTS,
+    "placement_database": DATABASE_OPTS,
+    "stead": STEAD_OPTS,
+    "workarounds": WORKAROUNDS_OPTS,
+}
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make *conf* know every option the service has, those of oslo.log and oslo.policy included."""
+    for group, options in GROUPS.items():
+        conf.register_opts(options, group=None if group == "DEFAULT" else group)
+    log.register_options(conf)
+    for name, options in oslo_policy_opts.list_opts():
+        conf.register_opts(options, group=name)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Our options by group: the entry point ``placement.conf`` of ``oslo.config.opts``."""
+    return list(GROUPS.items())

@@ -1,0 +1,79 @@
+"""Where configuration and data are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from stead.config.errors import ConfigError
+
+CONFIG_FILE_VARIABLE = "STEAD_CONFIG_FILE"
+CONFIG_DIR_VARIABLE = "STEAD_CONFIG_DIR"
+DATA_DIR_VARIABLE = "STEAD_DATA_DIR"
+UPSTREAM_DIR_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
+CONFIG_NAME = "placement.conf"
+
+
+def resolve_data_dir(chosen: Path | None = None) -> Path:
+    """Absolute path of the data directory of the embedded mode; it need not exist.
+
+    The first of: *chosen* (``--data-dir``), ``STEAD_DATA_DIR``, the user's data directory.
+    """
+    if chosen is None and (named := os.environ.get(DATA_DIR_VARIABLE)):
+        chosen = Path(named)
+    return (chosen or user_data_path("stead")).expanduser().absolute()
+
+
+def find_config_files() -> list[Path]:
+    """The configuration files to read when the command line names none; empty if there is none.
+
+    ``STEAD_CONFIG_FILE`` and ``STEAD_CONFIG_DIR`` (several paths, with ``:`` between) come first; where one is set,
+    only the two count. Then ``placement.conf`` in ``OS_PLACEMENT_CONFIG_DIR``. A file named by a variable is returned
+    whether it exists or not, so that a typing error is an error later. Else the first ``placement.conf`` in
+    oslo.config's usual places.
+
+    Raises:
+        ConfigError: one of the usual places may not be searched, so nobody can tell whether there is a file.
+    """
+    if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
+        return _named(CONFIG_FILE_VARIABLE)
+    if directory := os.environ.get(UPSTREAM_DIR_VARIABLE):
+        return [Path(directory) / CONFIG_NAME]
+    return _first_existing(CONFIG_NAME)
+
+
+def find_config_dirs() -> list[Path]:
+    """The directories of ``*.conf`` files to read when the command line names none.
+
+    ``STEAD_CONFIG_DIR``; without it ``placement.conf.d`` in the usual places, unless a variable names the file to read.
+    """
+    if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
+        return _named(CONFIG_DIR_VARIABLE)
+    if os.environ.get(UPSTREAM_DIR_VARIABLE):
+        return []
+    return _first_existing(CONFIG_NAME + ".d")
+
+
+def _named(variable: str) -> list[Path]:
+    return [Path(name) for name in os.environ.get(variable, "").split(os.pathsep) if name]
+
+
+def _first_existing(name: str) -> list[Path]:
+    for directory in _usual_places():
+        candidate = directory / name
+        try:
+            candidate.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ConfigError(f"cannot tell whether {candidate} exists: {error.strerror}") from error
+        return [candidate]
+    return []
+
+
+def _usual_places() -> list[Path]:
+    """oslo.config's places for the project ``placement``, in its order."""
+    home = Path("~").expanduser()
+    return [home / ".placement", home, Path("/etc/placement"), Path("/etc")]

@@ -1,0 +1,234 @@
+"""The configuration as plain values, read once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+from oslo_config import cfg
+from sqlalchemy.engine import URL
+
+from stead.config import options
+from stead.config.database_url import complete_url
+from stead.config.errors import ConfigError
+from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AuthStrategy = Literal["keystone", "noauth2", "token"]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """How to reach the database. Times are seconds; None leaves SQLAlchemy's own default."""
+
+    url: str = field(repr=False)  # complete, with driver and password
+    sync_on_startup: bool = False
+    sqlite_synchronous: bool = True
+    mysql_sql_mode: str = "TRADITIONAL"  # empty: leave the server's own
+    connection_recycle_time: int = 3600
+    max_pool_size: int | None = None
+    max_overflow: int | None = None
+    pool_timeout: int | None = None
+    max_retries: int = 10  # attempts at start; -1: for ever
+    retry_interval: int = 10
+    connection_debug: int = 0
+    connection_trace: bool = False
+    write_timeout: float = 10.0  # how long one write may wait and be retried
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSettings:
+    """How allocation candidates are generated when the request leaves it open."""
+
+    randomize: bool = False
+    maximum: int | None = None  # per request, before `limit`; None: no limit
+    breadth_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSettings:
+    """How allocations are written."""
+
+    conflict_retry_count: int = 10
+    incomplete_project_id: str = options.UNKNOWN_CONSUMER
+    incomplete_user_id: str = options.UNKNOWN_CONSUMER
+
+
+@dataclass(frozen=True, slots=True)
+class CorsSettings:
+    """What browsers may do from elsewhere. Off without origins; names are spelled as the operator spelled them."""
+
+    allowed_origins: tuple[str, ...] = ()
+    allow_credentials: bool = True
+    expose_headers: tuple[str, ...] = ()
+    max_age: int | None = 3600
+    allow_methods: tuple[str, ...] = ()
+    allow_headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the operator decided."""
+
+    database: DatabaseSettings
+    candidates: CandidateSettings
+    allocations: AllocationSettings
+    cors: CorsSettings
+    auth_strategy: AuthStrategy
+    token_file: Path | None  # set whenever auth_strategy is `token`
+    embedded: bool
+    data_dir: Path  # absolute; used by the embedded mode only, need not exist
+    proxy_headers: bool
+    debug: bool
+    config_files: tuple[Path, ...]  # absolute, as given or found
+    config_dirs: tuple[Path, ...]
+    conf: cfg.ConfigOpts = field(repr=False, compare=False)  # for oslo.policy, oslo.log, keystonemiddleware
+
+
+def load(
+    files: Sequence[Path] | None = None, dirs: Sequence[Path] | None = None, *, data_dir: Path | None = None
+) -> Settings:
+    """The settings of *files*, of the ``*.conf`` files in *dirs* and of the environment.
+
+    What is not given is searched for, as :mod:`stead.config.paths` says; if files are given, no directory is, and the
+    other way round. The environment (``OS_<GROUP>__<OPTION>``) comes before the files, later files before earlier ones.
+
+    The settings are those of the *embedded* mode when no file and no directory was given or found and
+    ``OS_PLACEMENT_DATABASE__CONNECTION`` is not in the environment, and only then: SQLite in *data_dir*, tables made at
+    start, ``token`` authentication unless ``OS_API__AUTH_STRATEGY`` says otherwise.
+
+    Raises:
+        ConfigError: a file is missing, unreadable or malformed, a value does not fit its option, or the connection is
+            missing.
+    """
+    conf = read_conf(files, dirs)
+    found = (
+        tuple(Path(path) for path in conf.default_config_files),
+        tuple(Path(path) for path in conf.default_config_dirs),
+    )
+    embedded = not any(found) and "OS_PLACEMENT_DATABASE__CONNECTION" not in os.environ
+    if embedded:
+        conf.set_default("auth_strategy", "token", group="api")
+        conf.set_default("sync_on_startup", True, group="placement_database")
+    try:
+        return _settings(conf, *found, resolve_data_dir(data_dir), embedded=embedded)
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
+        # oslo.config's own message may be a piece of a password.
+        raise ConfigError("a value refers to an option that does not exist: write `$$` where `$` is meant") from error
+    except (cfg.Error, ValueError) as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+
+
+def read_conf(files: Sequence[Path] | None = None, dirs: Sequence[Path] | None = None) -> cfg.ConfigOpts:
+    """The options with their values, for libraries that want them so; :func:`load` says where they come from.
+
+    Raises:
+        ConfigError: a file or directory is missing, unreadable or malformed. Values are looked at when they are used.
+    """
+    files, dirs = _sources(files, dirs)
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    try:
+        conf(
+            args=[],
+            project="placement",
+            prog="placement",
+            default_config_files=[str(path) for path in files],
+            default_config_dirs=[str(path) for path in dirs],
+        )
+    except (cfg.Error, ValueError) as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    return conf
+
+
+def _sources(files: Sequence[Path] | None, dirs: Sequence[Path] | None) -> tuple[list[Path], list[Path]]:
+    if files is None and dirs is None:
+        files, dirs = find_config_files(), find_config_dirs()
+    for directory in dirs or ():
+        if not directory.is_dir():  # oslo.config would read nothing and say nothing
+            raise ConfigError(f"configuration directory {directory} does not exist")
+    return [path.absolute() for path in files or ()], [path.absolute() for path in dirs or ()]
+
+
+def _settings(
+    conf: cfg.ConfigOpts, files: tuple[Path, ...], dirs: tuple[Path, ...], data_dir: Path, *, embedded: bool
+) -> Settings:
+    strategy = cast(AuthStrategy, conf.api.auth_strategy)
+    return Settings(
+        database=_database(conf, data_dir if embedded else None),
+        candidates=_candidates(conf),
+        allocations=AllocationSettings(
+            conflict_retry_count=conf.placement.allocation_conflict_retry_count,
+            incomplete_project_id=conf.placement.incomplete_consumer_project_id,
+            incomplete_user_id=conf.placement.incomplete_consumer_user_id,
+        ),
+        cors=CorsSettings(
+            allowed_origins=tuple(conf.cors.allowed_origin or ()),
+            allow_credentials=conf.cors.allow_credentials,
+            expose_headers=tuple(conf.cors.expose_headers),
+            max_age=conf.cors.max_age,
+            allow_methods=tuple(conf.cors.allow_methods),
+            allow_headers=tuple(conf.cors.allow_headers),
+        ),
+        auth_strategy=strategy,
+        token_file=_token_file(conf, strategy, data_dir if embedded else None),
+        embedded=embedded,
+        data_dir=data_dir,
+        proxy_headers=conf.oslo_middleware.enable_proxy_headers_parsing,
+        debug=conf.debug,
+        config_files=files,
+        config_dirs=dirs,
+        conf=conf,
+    )
+
+
+def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettings:
+    group = conf.placement_database
+    if embedded_dir is not None:
+        url = URL.create("sqlite", database=str(embedded_dir / "stead.db")).render_as_string()
+    elif group.connection:
+        url = complete_url(group.connection, group.connection_parameters)
+    else:
+        raise ConfigError(
+            "[placement_database] connection is required: set it in placement.conf or as "
+            "OS_PLACEMENT_DATABASE__CONNECTION in the environment"
+        )
+    return DatabaseSettings(
+        url=url,
+        sync_on_startup=group.sync_on_startup,
+        sqlite_synchronous=group.sqlite_synchronous,
+        mysql_sql_mode=group.mysql_sql_mode or "",
+        connection_recycle_time=group.connection_recycle_time,
+        max_pool_size=group.max_pool_size,
+        max_overflow=group.max_overflow,
+        pool_timeout=group.pool_timeout,
+        max_retries=group.max_retries,
+        retry_interval=group.retry_interval,
+        connection_debug=group.connection_debug,
+        connection_trace=group.connection_trace,
+        write_timeout=conf.stead.write_timeout,
+    )
+
+
+def _candidates(conf: cfg.ConfigOpts) -> CandidateSettings:
+    group = conf.placement
+    maximum = group.max_allocation_candidates
+    return CandidateSettings(
+        randomize=group.randomize_allocation_candidates,
+        maximum=None if maximum < 0 else maximum,
+        breadth_first=group.allocation_candidates_generation_strategy == "breadth-first",
+    )
+
+
+def _token_file(conf: cfg.ConfigOpts, strategy: AuthStrategy, embedded_dir: Path | None) -> Path | None:
+    if conf.stead.token_file:
+        return Path(conf.stead.token_file).expanduser().absolute()
+    if embedded_dir is not None:
+        return embedded_dir / "tokens.json"
+    if strategy == "token":
+        raise ConfigError("[stead] token_file is required with auth_strategy `token`")
+    return None

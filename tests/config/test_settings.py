@@ -1,0 +1,167 @@
+"""What ends up in the settings, from files and from the environment."""
+
+import pytest
+
+from stead.config import ConfigError, list_opts, load
+
+CONNECTION = "OS_PLACEMENT_DATABASE__CONNECTION"
+
+
+@pytest.fixture
+def conf_file(tmp_path):
+    """Write a configuration file and return its path."""
+
+    def write(text, name="placement.conf"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_defaults_are_those_of_the_contract(monkeypatch):
+    monkeypatch.setenv(CONNECTION, "sqlite:////tmp/db")
+    settings = load()
+    assert not settings.embedded
+    assert settings.auth_strategy == "keystone"
+    assert settings.database.url == "sqlite:////tmp/db"
+    assert (settings.database.sync_on_startup, settings.database.connection_recycle_time) == (False, 3600)
+    assert (settings.database.max_retries, settings.database.retry_interval) == (10, 10)
+    assert settings.database.max_pool_size is settings.database.max_overflow is settings.database.pool_timeout is None
+    assert (settings.candidates.randomize, settings.candidates.maximum) == (False, None)
+    assert settings.candidates.breadth_first is False
+    assert settings.allocations.conflict_retry_count == 10
+    assert settings.allocations.incomplete_project_id == "00000000-0000-0000-0000-000000000000"
+    assert settings.cors.allowed_origins == ()
+    assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
+    assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
+    assert settings.proxy_headers is False
+    assert settings.debug is False
+    assert settings.conf.oslo_policy.policy_file == "policy.yaml"
+    assert settings.conf.log_date_format == "%Y-%m-%d %H:%M:%S"
+
+
+def test_a_file_says_all_that_it_says(conf_file):
+    path = conf_file(
+        """
+        [DEFAULT]
+        debug = true
+        [api]
+        auth_strategy = noauth2
+        [placement_database]
+        connection = sqlite:////srv/p.db
+        max_pool_size = 7
+        sync_on_startup = yes
+        [placement]
+        randomize_allocation_candidates = true
+        max_allocation_candidates = 500
+        allocation_candidates_generation_strategy = breadth-first
+        incomplete_consumer_user_id = nobody
+        [cors]
+        allowed_origin = https://a.example,https://b.example
+        allow_credentials = false
+        [oslo_middleware]
+        enable_proxy_headers_parsing = true
+        [stead]
+        write_timeout = 2.5
+        """.replace("\n        ", "\n")
+    )
+    settings = load([path])
+    assert settings.debug is True
+    assert settings.auth_strategy == "noauth2"
+    assert (settings.database.url, settings.database.max_pool_size) == ("sqlite:////srv/p.db", 7)
+    assert (settings.database.sync_on_startup, settings.database.write_timeout) == (True, 2.5)
+    assert settings.candidates.randomize is settings.candidates.breadth_first is True
+    assert settings.candidates.maximum == 500
+    assert settings.allocations.incomplete_user_id == "nobody"
+    assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
+    assert settings.cors.allow_credentials is False
+    assert settings.proxy_headers is True
+    assert settings.config_files == (path,)
+
+
+def test_the_environment_comes_before_the_file_which_comes_before_the_default(conf_file, monkeypatch):
+    path = conf_file(
+        "[placement_database]\nconnection = sqlite:///f.db\nmax_pool_size=3\n[placement]\nmax_allocation_candidates=9\n"
+    )
+    monkeypatch.setenv(CONNECTION, "sqlite:///environment.db")
+    monkeypatch.setenv("OS_PLACEMENT__MAX_ALLOCATION_CANDIDATES", "11")
+    monkeypatch.setenv("OS_CORS__ALLOWED_ORIGIN", "https://a.example, https://b.example")
+    monkeypatch.setenv("OS_DEFAULT__DEBUG", "true")
+    settings = load([path])
+    assert settings.database.url == "sqlite:///environment.db"
+    assert settings.database.max_pool_size == 3
+    assert settings.candidates.maximum == 11
+    assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
+    assert settings.debug is True
+
+
+def test_later_files_come_before_earlier_ones_and_directories_before_files(conf_file):
+    first = conf_file("[placement_database]\nconnection=sqlite:///1.db\nmax_pool_size=1\nmax_overflow=1\n", "1.conf")
+    second = conf_file("[placement_database]\nconnection = sqlite:///2.db\nmax_overflow = 2\n", "2.conf")
+    extra = conf_file("[placement_database]\nconnection = sqlite:///3.db\n", "extra.d/10.conf").parent
+    database = load([first, second], [extra]).database
+    assert (database.url, database.max_overflow, database.max_pool_size) == ("sqlite:///3.db", 2, 1)
+
+
+def test_unknown_options_and_groups_are_ignored(conf_file):
+    path = conf_file("[placement_database]\nconnection = sqlite:///a.db\nspeed = 9\n[made_up]\nx = 1\n")
+    assert load([path]).database.url == "sqlite:///a.db"
+
+
+def test_auth_strategy_is_also_read_from_its_old_place(conf_file):
+    path = conf_file("[DEFAULT]\nauth_strategy = noauth2\n[placement_database]\nconnection = sqlite:///a.db\n")
+    assert load([path]).auth_strategy == "noauth2"
+
+
+def test_settings_do_not_show_the_password(conf_file):
+    path = conf_file("[placement_database]\nconnection = mysql+pymysql://user:hunter2@db/placement\n")
+    settings = load([path])
+    assert "hunter2" in settings.database.url
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("max_pool_size = many", "max_pool_size"),
+        ("sync_on_startup = perhaps", "sync_on_startup"),
+        ("connection = no url: hunter2", "not a database URL"),
+        ("connection = mysql://u:hunter2$x@h/d", r"\$\$"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_one_line_without_secrets(conf_file, line, hint):
+    path = conf_file(f"[placement_database]\nconnection = sqlite:///a.db\n{line}\n")
+    with pytest.raises(ConfigError, match=hint) as caught:
+        load([path])
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_unknown_auth_strategy_is_refused(conf_file):
+    path = conf_file("[placement_database]\nconnection = sqlite:///a.db\n[api]\nauth_strategy = trust\n")
+    with pytest.raises(ConfigError, match="auth_strategy"):
+        load([path])
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"missing\.conf"):
+        load([tmp_path / "missing.conf"])
+
+
+def test_a_missing_directory_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        load(dirs=[tmp_path / "missing.d"])
+
+
+def test_the_token_strategy_needs_a_token_file(conf_file, tmp_path):
+    text = "[placement_database]\nconnection = sqlite:///a.db\n[api]\nauth_strategy = token\n[stead]\n"
+    with pytest.raises(ConfigError, match="token_file is required"):
+        load([conf_file(text)])
+    assert load([conf_file(text + f"token_file = {tmp_path}/t.json\n")]).token_file == tmp_path / "t.json"
+
+
+def test_every_option_has_a_help_text():
+    silent = [option.name for _, group in list_opts() for option in group if not option.help]
+    assert silent == []
