@@ -1,0 +1,126 @@
+"""Who asks, as policy wants to know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
+ENVIRON_KEY = "stead.credentials"
+
+# The first that is present counts, even if empty. Source: contract, "noauth2"; the later names are Keystone's old ones.
+_USER_ID = ("HTTP_X_USER_ID", "HTTP_X_USER")
+_PROJECT_ID = ("HTTP_X_PROJECT_ID", "HTTP_X_TENANT_ID", "HTTP_X_TENANT")
+_ROLES = ("HTTP_X_ROLES", "HTTP_X_ROLE")
+
+_IDENTITY_PREFIXES = (
+    "HTTP_X_USER",
+    "HTTP_X_PROJECT",
+    "HTTP_X_TENANT",
+    "HTTP_X_DOMAIN",
+    "HTTP_X_ROLE",
+    "HTTP_X_IS_ADMIN",
+    "HTTP_X_IDENTITY",
+    "HTTP_X_SERVICE_",
+    "HTTP_OPENSTACK_SYSTEM_SCOPE",
+)
+_SERVICE_TOKEN = "HTTP_X_SERVICE_TOKEN"  # the one of the prefix X-Service- that the client is to send
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """User, project, roles and scope of one request; ids are Keystone's or whatever stands for them.
+
+    A request is system-scoped if *system_scope* is not empty, else domain-scoped if *domain_id* is not, else it counts
+    as project-scoped, with a project or without. *user_id* is None if nobody was authenticated.
+    """
+
+    user_id: str | None = None
+    project_id: str | None = None
+    roles: tuple[str, ...] = ()
+    system_scope: str | None = None
+    domain_id: str | None = None
+    user_domain_id: str | None = None
+    project_domain_id: str | None = None
+    is_admin_project: bool = True
+    service_user_id: str | None = None
+    service_project_id: str | None = None
+    service_roles: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, environ: WSGIEnvironment) -> Credentials:
+        """The credentials the authentication left in *environ*; :data:`ANONYMOUS` if it let the request pass unseen."""
+        found: Credentials = environ.get(ENVIRON_KEY, ANONYMOUS)
+        return found
+
+    @classmethod
+    def from_headers(cls, environ: WSGIEnvironment) -> Credentials:
+        """The credentials that the identity headers in *environ* tell, whoever set them."""
+        get = environ.get
+        return _make(
+            _first(environ, _USER_ID),
+            _first(environ, _PROJECT_ID),
+            _first(environ, _ROLES),
+            get("HTTP_OPENSTACK_SYSTEM_SCOPE"),
+            get("HTTP_X_DOMAIN_ID"),
+            get("HTTP_X_USER_DOMAIN_ID"),
+            get("HTTP_X_PROJECT_DOMAIN_ID"),
+            get("HTTP_X_IS_ADMIN_PROJECT", "true"),
+            get("HTTP_X_SERVICE_USER_ID"),
+            get("HTTP_X_SERVICE_PROJECT_ID"),
+            get("HTTP_X_SERVICE_ROLES"),
+        )
+
+
+ANONYMOUS = Credentials()
+
+
+def strip_identity(environ: WSGIEnvironment) -> None:
+    """Remove what only authentication may say. Nothing a client claims to be survives this; its tokens do."""
+    for name in [name for name in environ if name.startswith(_IDENTITY_PREFIXES) and name != _SERVICE_TOKEN]:
+        del environ[name]
+
+
+def split_roles(header: str) -> list[str]:
+    """The roles in a comma-separated header, without blanks around them."""
+    return [role for part in header.split(",") if (role := part.strip())]
+
+
+def _first(environ: WSGIEnvironment, names: tuple[str, ...]) -> str | None:
+    for name in names:
+        value: str | None = environ.get(name)
+        if value is not None:
+            return value
+    return None
+
+
+@lru_cache(maxsize=1024)  # the same few clients ask again and again
+def _make(
+    user_id: str | None,
+    project_id: str | None,
+    roles: str | None,
+    system_scope: str | None,
+    domain_id: str | None,
+    user_domain_id: str | None,
+    project_domain_id: str | None,
+    is_admin_project: str,
+    service_user_id: str | None,
+    service_project_id: str | None,
+    service_roles: str | None,
+) -> Credentials:
+    return Credentials(
+        user_id=user_id,
+        project_id=project_id,
+        roles=tuple(split_roles(roles or "")),
+        system_scope=system_scope,
+        domain_id=domain_id,
+        user_domain_id=user_domain_id,
+        project_domain_id=project_domain_id,
+        is_admin_project=is_admin_project.strip().lower() == "true",
+        service_user_id=service_user_id,
+        service_project_id=service_project_id,
+        service_roles=tuple(split_roles(service_roles or "")),
+    )

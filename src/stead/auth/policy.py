@@ -1,0 +1,157 @@
+"""What the caller may do: oslo.policy with our rules."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from oslo_policy import policy
+
+from stead.auth.rules import list_rules
+from stead.config import ConfigError, read_conf
+from stead.domain.errors import Forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oslo_config import cfg
+
+    from stead.auth.credentials import Credentials
+
+
+LOG = logging.getLogger(__name__)
+
+RECHECK = 0.25  # seconds for which policy files, and what was allowed, are taken to be as they were
+
+
+class Policy:
+    """The rules as the operator left them; policy files are read again when they change. Safe under threads.
+
+    oslo.policy would look for changes on each call, and is without rules for a moment while it loads them. So here an
+    enforcer loads its rules once, and a change makes another enforcer. What was allowed is remembered for a moment,
+    because to oslo.policy a decision takes as long as a small request takes to all the rest of the edge.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Read the policy files that ``[oslo_policy]`` of *conf* names, if they exist.
+
+        Raises:
+            ConfigError: a policy file is malformed.
+        """
+        self._conf = conf
+        self._reloading = Lock()
+        self._files: _FileStates | None = None  # not known to be those that were read: the first look reads again
+        self._fresh_until = monotonic() + RECHECK
+        try:
+            self._known = _Known(_LoadedEnforcer(conf))
+        except Exception as error:  # oslo.policy promises no class
+            raise ConfigError(f"policy: {_one_line(error)}") from error
+
+    def require(self, rule: str, credentials: Credentials, target: Mapping[str, str] | None = None) -> None:
+        """Return if *rule* allows *credentials* to touch *target*, their own project and user if None.
+
+        Raises:
+            Forbidden: it does not, or the request's scope is not one the rule is for.
+            oslo_policy.policy.PolicyNotRegistered: there is no such rule; a bug of ours.
+        """
+        known = self._current()
+        question = rule, credentials, None if target is None else frozenset(target.items())
+        if question in known.allowed:
+            return
+        wanted = {"project_id": credentials.project_id, "user_id": credentials.user_id} if target is None else target
+        try:
+            known.enforcer.authorize(rule, wanted, _values(credentials), do_raise=True)
+        except policy.InvalidScope as error:
+            raise Forbidden(rule, scope=True) from error
+        except policy.PolicyNotAuthorized as error:
+            raise Forbidden(rule) from error
+        known.allowed.add(question)
+
+    def _current(self) -> _Known:
+        if monotonic() > self._fresh_until and self._reloading.acquire(blocking=False):
+            try:
+                self._known = _Known(self._enforcer_of_now())
+            finally:
+                self._fresh_until = monotonic() + RECHECK
+                self._reloading.release()
+        return self._known
+
+    def _enforcer_of_now(self) -> policy.Enforcer:
+        try:
+            files = self._policy_files()
+            if files != self._files:
+                self._files = files  # also if one is malformed: that is complained of once
+                return _LoadedEnforcer(self._conf)
+        except Exception as error:  # oslo.policy promises no class
+            LOG.warning("policy: %s; the rules read before stay in force", _one_line(error))
+        return self._known.enforcer
+
+    def _policy_files(self) -> _FileStates:
+        names = [self._known.enforcer.policy_file, *self._conf.oslo_policy.policy_dirs]
+        paths = [Path(path) for name in names if (path := self._conf.find_file(name))]
+        files = [path for path in paths if path.is_file()]
+        files += [path for directory in paths if directory.is_dir() for path in directory.iterdir()]
+        stats = {path: path.stat() for path in files}
+        return {path: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
+
+
+_FileStates = dict[Path, tuple[int, int, int]]  # what tells one state of a file from the next
+
+
+class _Known:
+    """An enforcer, and what it allowed lately. In one object, so that no answer outlives the rules it came from."""
+
+    __slots__ = ("allowed", "enforcer")
+
+    def __init__(self, enforcer: policy.Enforcer) -> None:
+        self.enforcer = enforcer
+        self.allowed: set[tuple[str, Credentials, frozenset[tuple[str, str]] | None]] = set()
+
+
+class _LoadedEnforcer(policy.Enforcer):
+    """Loads its rules when it is made, and never again."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        _prepare(self)
+        super().load_rules()
+
+    def load_rules(self, force_reload: bool = False) -> None:  # oslo.policy's signature
+        """Called by oslo.policy before each decision."""
+
+
+def get_enforcer() -> policy.Enforcer:
+    """For the ``oslopolicy-*`` tools: the entry point ``placement`` of ``oslo.policy.enforcer``."""
+    return _prepare(policy.Enforcer(read_conf()))
+
+
+def _prepare(enforcer: policy.Enforcer) -> policy.Enforcer:
+    # All our rules have the same deprecated alternative: a warning for each would tell an operator nothing.
+    enforcer.suppress_default_change_warnings = True
+    enforcer.suppress_deprecation_warnings = True
+    enforcer.register_defaults(list(list_rules()))
+    return enforcer
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _values(credentials: Credentials) -> dict[str, Any]:
+    """*credentials* by the names policy files know. A new dict each time, because oslo.policy writes to it."""
+    return {
+        "user_id": credentials.user_id,
+        "user_domain_id": credentials.user_domain_id,
+        "project_id": credentials.project_id,
+        "project_domain_id": credentials.project_domain_id,
+        "domain_id": credentials.domain_id,
+        "system_scope": credentials.system_scope,
+        "roles": list(credentials.roles),
+        "is_admin_project": credentials.is_admin_project,
+        "service_user_id": credentials.service_user_id,
+        "service_project_id": credentials.service_project_id,
+        "service_roles": list(credentials.service_roles),
+    }

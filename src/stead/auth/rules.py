@@ -1,0 +1,118 @@
+"""The policy rules: their names, defaults and what they guard. Source: contract, "Policy"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oslo_policy import policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SCOPE = ["project"]
+_DEFAULT = "rule:admin_or_service_api"
+
+_ADMIN_ALONE = policy.DeprecatedRule(
+    name="rule:admin_api",
+    check_str="role:admin",
+    deprecated_reason="Roles other than admin were given a part of their own.",
+    deprecated_since="W",
+)
+
+BASE_RULES: list[policy.RuleDefault] = [
+    policy.RuleDefault("admin_api", "role:admin", "Default of what administrators may do.", scope_types=_SCOPE),
+    policy.RuleDefault(
+        "service_api",
+        "role:service",
+        "Default of what only other services may do.",
+        deprecated_rule=_ADMIN_ALONE,
+        scope_types=_SCOPE,
+    ),
+    policy.RuleDefault(
+        "admin_or_service_api",
+        "role:admin or role:service",
+        "Default of most routes.",
+        deprecated_rule=_ADMIN_ALONE,
+        scope_types=_SCOPE,
+    ),
+    policy.RuleDefault(
+        "project_reader_api",
+        "role:reader and project_id:%(project_id)s",
+        "Default of what readers may see of their own project.",
+        deprecated_rule=_ADMIN_ALONE,
+    ),
+    policy.RuleDefault(
+        "admin_or_project_reader_or_service_api",
+        "role:admin or rule:project_reader_api or role:service",
+        "Default of what readers may see of their own project, and administrators and services of all.",
+        deprecated_rule=_ADMIN_ALONE,
+        scope_types=_SCOPE,
+    ),
+]
+
+_PROVIDERS = "/resource_providers"
+_PROVIDER = f"{_PROVIDERS}/{{uuid}}"
+_INVENTORIES = f"{_PROVIDER}/inventories"
+_INVENTORY = f"{_INVENTORIES}/{{resource_class}}"
+_CLASS = "/resource_classes/{name}"
+_CONSUMER = "/allocations/{consumer_uuid}"
+
+# name without "placement:", what it allows, routes
+_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
+    ("resource_providers:list", "List resource providers.", [f"GET {_PROVIDERS}"]),
+    ("resource_providers:create", "Create a resource provider.", [f"POST {_PROVIDERS}"]),
+    ("resource_providers:show", "Show a resource provider.", [f"GET {_PROVIDER}"]),
+    ("resource_providers:update", "Rename or move a resource provider.", [f"PUT {_PROVIDER}"]),
+    ("resource_providers:delete", "Delete a resource provider.", [f"DELETE {_PROVIDER}"]),
+    ("resource_classes:list", "List resource classes.", ["GET /resource_classes"]),
+    ("resource_classes:create", "Create a resource class.", ["POST /resource_classes"]),
+    ("resource_classes:show", "Show a resource class.", [f"GET {_CLASS}"]),
+    ("resource_classes:update", "Create or rename a resource class.", [f"PUT {_CLASS}"]),
+    ("resource_classes:delete", "Delete a resource class.", [f"DELETE {_CLASS}"]),
+    ("resource_providers:inventories:list", "List a provider's inventories.", [f"GET {_INVENTORIES}"]),
+    ("resource_providers:inventories:create", "Add an inventory to a provider.", [f"POST {_INVENTORIES}"]),
+    ("resource_providers:inventories:show", "Show an inventory of a provider.", [f"GET {_INVENTORY}"]),
+    (
+        "resource_providers:inventories:update",
+        "Replace inventories of a provider.",
+        [f"PUT {_INVENTORIES}", f"PUT {_INVENTORY}"],
+    ),
+    (
+        "resource_providers:inventories:delete",
+        "Delete inventories of a provider.",
+        [f"DELETE {_INVENTORIES}", f"DELETE {_INVENTORY}"],
+    ),
+    ("resource_providers:aggregates:list", "List a provider's aggregates.", [f"GET {_PROVIDER}/aggregates"]),
+    ("resource_providers:aggregates:update", "Replace a provider's aggregates.", [f"PUT {_PROVIDER}/aggregates"]),
+    ("resource_providers:usages", "Show how much of a provider is used.", [f"GET {_PROVIDER}/usages"]),
+    ("usages", "Show how much a project uses.", ["GET /usages"]),
+    ("traits:list", "List traits.", ["GET /traits"]),
+    ("traits:show", "Show whether a trait exists.", ["GET /traits/{name}"]),
+    ("traits:update", "Create a trait.", ["PUT /traits/{name}"]),
+    ("traits:delete", "Delete a trait.", ["DELETE /traits/{name}"]),
+    ("resource_providers:traits:list", "List a provider's traits.", [f"GET {_PROVIDER}/traits"]),
+    ("resource_providers:traits:update", "Replace a provider's traits.", [f"PUT {_PROVIDER}/traits"]),
+    ("resource_providers:traits:delete", "Remove all traits of a provider.", [f"DELETE {_PROVIDER}/traits"]),
+    ("allocations:manage", "Write the allocations of several consumers at once.", ["POST /allocations"]),
+    ("allocations:list", "Show what a consumer holds.", [f"GET {_CONSUMER}"]),
+    ("allocations:update", "Replace what a consumer holds.", [f"PUT {_CONSUMER}"]),
+    ("allocations:delete", "Give back all that a consumer holds.", [f"DELETE {_CONSUMER}"]),
+    ("resource_providers:allocations:list", "Show who holds a provider.", [f"GET {_PROVIDER}/allocations"]),
+    ("allocation_candidates:list", "Find where a request fits.", ["GET /allocation_candidates"]),
+    ("reshaper:reshape", "Move inventories and allocations between providers.", ["POST /reshaper"]),
+]
+
+_OTHER_DEFAULTS = {"usages": "rule:admin_or_project_reader_or_service_api", "reshaper:reshape": "rule:service_api"}
+
+
+def list_rules() -> Iterator[policy.RuleDefault]:
+    """All rules, base rules first: the entry point ``placement`` of ``oslo.policy.policies``."""
+    yield from BASE_RULES
+    for name, description, routes in _ROUTE_RULES:
+        yield policy.DocumentedRuleDefault(
+            name=f"placement:{name}",
+            check_str=_OTHER_DEFAULTS.get(name, _DEFAULT),
+            description=description,
+            operations=[{"method": method, "path": path} for method, path in (route.split() for route in routes)],
+            scope_types=_SCOPE,
+        )

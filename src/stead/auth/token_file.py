@@ -1,0 +1,202 @@
+"""The file of static tokens.
+
+Tokens are kept as SHA-256 digests. A plain, fast hash is enough because tokens are not passwords: they are made by
+:func:`new_token` with 256 random bits, so there is nothing to guess offline, and a slow hash would be paid on each
+request.
+
+The file is JSON::
+
+    {"tokens": [{"name": "admin", "sha256": "…", "user": "admin", "project": "admin",
+                 "roles": ["admin", "service"], "expires": "2031-01-01T00:00:00+00:00"}]}
+
+``name`` is for people, unique in the file; ``user`` and ``project`` are ids; ``expires`` may be absent or null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from stead.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One entry of the file: whom the token stands for. The token itself is not known."""
+
+    name: str
+    digest: bytes  # SHA-256 of the token, 32 bytes
+    user: str
+    project: str
+    roles: tuple[str, ...]
+    expires: datetime | None = None  # with a time zone; None: never
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether the token is worth nothing at *now*."""
+        return self.expires is not None and self.expires <= now
+
+
+def new_token() -> str:
+    """A new random token of 256 bits, safe in headers, URLs and shells."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(token: str) -> bytes:
+    """What is kept of *token*."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def parse(text: str | bytes) -> tuple[Token, ...]:
+    """The tokens that the *text* of a token file lists, in its order.
+
+    Raises:
+        ValueError: the text is malformed. An unknown key is, too: a misspelt ``expires`` must not make a token eternal.
+    """
+    document = json.loads(text)
+    if not isinstance(document, dict) or set(document) != {"tokens"} or not isinstance(document["tokens"], list):
+        raise ValueError('it must be an object with the one key "tokens", a list')
+    tokens = tuple(_parse_entry(entry, f"tokens[{place}]") for place, entry in enumerate(document["tokens"]))
+    for what in ("name", "digest"):
+        if len({getattr(token, what) for token in tokens}) < len(tokens):
+            raise ValueError(f"two tokens have the same {what.replace('digest', 'sha256')}")
+    return tokens
+
+
+def render(tokens: Iterable[Token]) -> str:
+    """The text of a token file that lists *tokens*."""
+    entries = [
+        {
+            "name": token.name,
+            "sha256": token.digest.hex(),
+            "user": token.user,
+            "project": token.project,
+            "roles": list(token.roles),
+            "expires": token.expires and token.expires.isoformat(),
+        }
+        for token in tokens
+    ]
+    return json.dumps({"tokens": entries}, indent=2) + "\n"
+
+
+_REQUIRED = frozenset({"name", "sha256", "user", "project", "roles"})
+_OPTIONAL = frozenset({"expires"})
+
+
+def _parse_entry(entry: Any, where: str) -> Token:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where} is not an object")  # noqa: TRY004  # the file's fault, not a caller's
+    if missing := _REQUIRED - set(entry):
+        raise ValueError(f"{where} lacks {', '.join(sorted(missing))}")
+    if unknown := set(entry) - _REQUIRED - _OPTIONAL:
+        raise ValueError(f"{where} has unknown keys: {', '.join(sorted(unknown))}")
+    for key in ("name", "sha256", "user", "project"):
+        if not isinstance(entry[key], str) or not _is_header_text(entry[key]):
+            raise ValueError(f"{where}.{key} is not a text of one line")
+    roles = entry["roles"]
+    if not isinstance(roles, list) or not all(isinstance(role, str) and _is_role(role) for role in roles):
+        raise ValueError(f"{where}.roles is not a list of role names")
+    return Token(
+        name=entry["name"],
+        digest=_parse_digest(entry["sha256"], where),
+        user=entry["user"],
+        project=entry["project"],
+        roles=tuple(roles),
+        expires=_parse_time(entry.get("expires"), where),
+    )
+
+
+def _is_header_text(text: str) -> bool:
+    return bool(text) and text.isprintable()
+
+
+def _is_role(text: str) -> bool:
+    return _is_header_text(text) and "," not in text
+
+
+def _parse_digest(text: str, where: str) -> bytes:
+    try:
+        value = bytes.fromhex(text)
+    except ValueError:
+        value = b""
+    if len(value) != hashlib.sha256().digest_size:
+        raise ValueError(f"{where}.sha256 is not 64 hexadecimal digits")
+    return value
+
+
+def _parse_time(text: Any, where: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ValueError(f"{where}.expires is not a time with its zone, like 2031-01-01T00:00:00Z")
+    return time
+
+
+class TokenFile:
+    """The tokens of a file, always those of its last good state. May be used by many threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file at *path*.
+
+        Raises:
+            ConfigError: it is missing, unreadable or malformed.
+        """
+        self._path = path
+        mark = _mark(path)
+        try:
+            # One attribute holds both, so that a thread never sees the tokens of one state with the mark of another.
+            self._state = mark, parse(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"token file {path}: {_reason(error)}") from error
+
+    def find(self, token: str) -> Token | None:
+        """The entry of *token*, if it is in the file and has not expired.
+
+        Every entry is compared, each in constant time, so that the time taken tells nothing about the digests.
+        """
+        wanted = digest(token)
+        found = None
+        for entry in self._current():
+            if hmac.compare_digest(entry.digest, wanted):
+                found = entry
+        return None if found is None or found.is_expired(datetime.now(UTC)) else found
+
+    def _current(self) -> tuple[Token, ...]:
+        mark, tokens = self._state
+        now = _mark(self._path)  # before reading: what changes meanwhile is read again
+        if now == mark:
+            return tokens
+        try:
+            tokens = parse(self._path.read_bytes())
+        except (OSError, ValueError) as error:  # once per state of the file, not once per request
+            LOG.warning("token file %s: %s; the tokens read before stay valid", self._path, _reason(error))
+        self._state = now, tokens
+        return tokens
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    """What tells one state of the file from the next; None if it cannot be looked at."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

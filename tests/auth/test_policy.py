@@ -1,0 +1,193 @@
+"""Who may do what. Source: contract, "Policy"."""
+
+import threading
+
+import pytest
+
+from stead.auth import ANONYMOUS, Credentials, Policy
+from stead.auth import policy as policy_module
+from stead.auth.policy import get_enforcer
+from stead.auth.rules import list_rules
+from stead.config import ConfigError
+from stead.domain.errors import Forbidden
+
+RULES = [rule.name for rule in list_rules() if rule.name.startswith("placement:")]
+RESHAPE, USAGES = "placement:reshaper:reshape", "placement:usages"
+OWN, OTHER = {"project_id": "own"}, {"project_id": "other"}
+
+
+def who(*roles, **scope):
+    return Credentials(user_id="u", project_id=None if scope else "own", roles=roles, **scope)
+
+
+@pytest.fixture
+def policy(tmp_path, settings, monkeypatch):
+    """A policy of the given mode and files, which looks at the files each time."""
+    monkeypatch.setattr(policy_module, "RECHECK", -1.0)
+
+    def make(enforce_new_defaults=True, **files):
+        conf = tmp_path / "placement.conf"
+        conf.write_text(f"[oslo_policy]\nenforce_new_defaults = {enforce_new_defaults}\n")
+        for name, text in files.items():
+            (tmp_path / name.replace("_", ".")).write_text(text)
+        return Policy(settings(conf).conf)
+
+    return make
+
+
+def allowed(policy, credentials, target=None):
+    """The rules that allow it; *target* is that of the usages route."""
+
+    def allows(rule):
+        try:
+            policy.require(rule, credentials, target if rule == USAGES else None)
+        except Forbidden:
+            return False
+        return True
+
+    return {rule for rule in RULES if allows(rule)}
+
+
+EVERYTHING = set(RULES)
+
+
+def test_there_is_a_rule_for_each_line_of_the_contract():
+    assert len(EVERYTHING) == 33
+    assert {rule.name for rule in list_rules()} - EVERYTHING == {
+        "admin_api",
+        "service_api",
+        "admin_or_service_api",
+        "project_reader_api",
+        "admin_or_project_reader_or_service_api",
+    }
+
+
+@pytest.mark.parametrize("target", [OWN, OTHER, {}])
+@pytest.mark.parametrize(
+    ("roles", "new", "legacy"),
+    [
+        (("admin",), EVERYTHING - {RESHAPE}, EVERYTHING),
+        (("admin", "member", "reader"), EVERYTHING - {RESHAPE}, EVERYTHING),
+        (("ADMIN",), EVERYTHING - {RESHAPE}, EVERYTHING),
+        (("service",), EVERYTHING, EVERYTHING),
+        (("admin", "service"), EVERYTHING, EVERYTHING),
+        (("member",), set(), set()),
+        ((), set(), set()),
+    ],
+)
+def test_roles_decide_alike_for_every_project(policy, roles, new, legacy, target):
+    assert allowed(policy(True), who(*roles), target) == new
+    assert allowed(policy(False), who(*roles), target) == legacy
+
+
+@pytest.mark.parametrize("new_defaults", [True, False])
+@pytest.mark.parametrize("roles", [("reader",), ("member", "reader")])
+def test_a_reader_sees_the_usages_of_the_own_project_and_nothing_else(policy, roles, new_defaults):
+    rules = policy(new_defaults)
+    assert allowed(rules, who(*roles), OWN) == {USAGES}
+    assert allowed(rules, who(*roles), OTHER) == set()
+    assert allowed(rules, who(*roles), {}) == set()
+
+
+@pytest.mark.parametrize("new_defaults", [True, False])
+@pytest.mark.parametrize("scope", [{"system_scope": "all"}, {"domain_id": "default"}])
+@pytest.mark.parametrize("roles", [("admin",), ("service",), ("reader",), ("admin", "service", "reader")])
+def test_system_and_domain_scope_are_refused_everywhere(policy, new_defaults, scope, roles):
+    assert allowed(policy(new_defaults), who(*roles, **scope), OWN) == set()
+
+
+def test_a_request_without_any_scope_counts_as_project_scoped(policy):
+    assert allowed(policy(), Credentials(user_id="u", roles=("service",)), OWN) == EVERYTHING
+
+
+def test_nobody_may_do_nothing(policy):
+    assert allowed(policy(), ANONYMOUS, OWN) == set()
+
+
+def test_a_refusal_names_the_rule(policy):
+    with pytest.raises(Forbidden) as refused:
+        policy().require(RESHAPE, who("admin"))
+    assert str(refused.value) == f"Policy does not allow {RESHAPE} to be performed."
+    with pytest.raises(Forbidden) as refused:
+        policy().require(RESHAPE, who("admin", system_scope="all"))
+    assert str(refused.value) == RESHAPE
+
+
+def test_the_policy_file_overrides_and_then_no_old_default_is_added(policy):
+    rules = policy(False, policy_yaml='"placement:traits:list": "role:auditor"\n"service_api": "role:robot"\n')
+    assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
+    assert allowed(rules, who("robot"), OWN) == {RESHAPE}
+    assert allowed(rules, who("admin"), OWN) == EVERYTHING - {"placement:traits:list", RESHAPE}
+
+
+def test_a_wide_open_policy_lets_a_user_without_roles_do_everything(policy):
+    names = [rule.name for rule in list_rules() if rule.name != "admin_api"]
+    rules = policy(policy_yaml="".join(f'"{name}": "@"\n' for name in names))
+    assert allowed(rules, who(), {}) == EVERYTHING
+
+
+def test_the_policy_file_is_read_again_when_it_appears_changes_and_goes(policy, tmp_path):
+    rules = policy()
+    file = tmp_path / "policy.yaml"
+    assert allowed(rules, who("auditor"), OWN) == set()
+    file.write_text('"placement:traits:list": "role:auditor"\n')
+    assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
+    file.write_text('"placement:traits:show": "role:auditor"\n')
+    assert allowed(rules, who("auditor"), OWN) == {"placement:traits:show"}
+    file.unlink()
+    assert allowed(rules, who("auditor"), OWN) == set()
+    (tmp_path / "policy.d").mkdir()
+    (tmp_path / "policy.d" / "more.yaml").write_text('"placement:traits:list": "role:auditor"\n')
+    assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
+
+
+def test_a_malformed_file_stops_the_start_and_at_run_time_changes_nothing(policy, tmp_path, caplog):
+    rules = policy(policy_yaml='"placement:traits:list": "role:auditor"\n')
+    (tmp_path / "policy.yaml").write_text("{ this is : no [ yaml")
+    for _ in range(3):
+        assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
+    assert len([record for record in caplog.records if record.name.startswith("stead.auth")]) == 1
+    with pytest.raises(ConfigError, match="policy"):
+        policy(policy_yaml="{ this is : no [ yaml")
+
+
+def test_what_was_allowed_is_asked_again_after_a_moment(policy, tmp_path, monkeypatch):
+    monkeypatch.setattr(policy_module, "RECHECK", 3600.0)
+    rules = policy(policy_yaml='"placement:traits:list": "role:auditor"\n')
+    rules.require("placement:traits:list", who("auditor"))
+    (tmp_path / "policy.yaml").write_text('"placement:traits:list": "!"\n')
+    rules.require("placement:traits:list", who("auditor"))  # within the moment
+    rules._fresh_until = 0.0
+    with pytest.raises(Forbidden):
+        rules.require("placement:traits:list", who("auditor"))
+
+
+def test_threads_never_see_a_policy_without_rules(policy, tmp_path):
+    rules = policy()
+    refused = []
+
+    def ask():
+        for _ in range(150):
+            try:
+                rules.require("placement:traits:list", who("service"))
+            except Forbidden as error:
+                refused.append(error)
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    for number in range(20):
+        (tmp_path / "policy.yaml").write_text(f'"placement:traits:show": "role:r{number}"\n')
+    for asker in askers:
+        asker.join()
+    assert refused == []
+
+
+def test_the_policy_tools_get_our_rules(tmp_path, monkeypatch):
+    (tmp_path / "placement.conf").write_text("[DEFAULT]\n")
+    (tmp_path / "policy.yaml").write_text('"placement:traits:list": "!"\n')
+    monkeypatch.setenv("OS_PLACEMENT_CONFIG_DIR", str(tmp_path))
+    enforcer = get_enforcer()
+    enforcer.load_rules()
+    assert set(RULES) <= set(enforcer.rules)
+    assert set(enforcer.file_rules) == {"placement:traits:list"}
