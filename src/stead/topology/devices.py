@@ -1,0 +1,240 @@
+"""Which of a machine's devices can be given away, and as what.
+
+hwloc says what a PCI function is (class, vendor, device, often a name) and which operating system devices drive it
+(`cuda0`, `eth4`, `nvme0n1`). The tables below turn that into a few kinds of device; docs/topology.md explains them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead.topology.machine import HwObject, Machine
+
+
+class Kind(StrEnum):
+    """What a device is given away as; the value is part of the provider's name."""
+
+    GPU = "GPU"
+    FPGA = "FPGA"
+    ACCELERATOR = "ACCELERATOR"
+    NIC = "NIC"
+    NVME = "NVME"
+
+
+class Role(StrEnum):
+    """What an operating system device does."""
+
+    STORAGE = "storage"
+    GPU = "gpu"
+    NETWORK = "network"
+    RDMA = "rdma"
+    COMPUTE = "compute"
+
+
+_ROLES_OF_FORMAT_2 = {0: Role.STORAGE, 1: Role.GPU, 2: Role.NETWORK, 3: Role.RDMA, 5: Role.COMPUTE}
+"""By number. Source: hwloc 2's ``hwloc_obj_osdev_type_t``."""
+
+_ROLES_OF_FORMAT_3 = {0: Role.STORAGE, 2: Role.GPU, 3: Role.COMPUTE, 4: Role.NETWORK, 5: Role.RDMA}
+"""By bit: a device may have several. Source: hwloc 3's ``hwloc_obj_osdev_types_t``."""
+
+_KINDS_BY_PCI_CLASS = {
+    0x0108: Kind.NVME,
+    0x0200: Kind.NIC,  # Ethernet
+    0x0207: Kind.NIC,  # InfiniBand
+    0x0208: Kind.NIC,  # fabric: Omni-Path
+    0x0300: Kind.GPU,  # VGA, but for those that only show a console
+    0x0302: Kind.GPU,  # 3D
+    0x0380: Kind.GPU,  # display of another kind: AMD Instinct
+    0x0C06: Kind.NIC,  # InfiniBand as older adapters say it
+    0x1200: Kind.ACCELERATOR,
+}
+_VGA = 0x0300
+_PROCESSING = 0x1200
+_ETHERNET = 0x0200
+_FABRIC = 0x0208
+
+_KINDS_OF_ACCELERATORS = {0x1002: Kind.GPU, 0x10EE: Kind.FPGA, 0x1172: Kind.FPGA}
+"""Of PCI class 1200, by vendor: AMD, Xilinx, Altera."""
+
+_CONSOLE_VENDORS = frozenset(
+    {
+        0x1013,  # Cirrus Logic, as emulated
+        0x102B,  # Matrox
+        0x1234,  # QEMU's standard VGA
+        0x126F,  # Silicon Motion
+        0x1414,  # Hyper-V
+        0x15AD,  # VMware
+        0x18CA,  # XGI
+        0x19E5,  # Huawei iBMC
+        0x1A03,  # ASPEED
+        0x1AF4,  # virtio
+        0x1B36,  # QXL
+        0x80EE,  # VirtualBox
+    }
+)
+_CONSOLES = frozenset({(0x1002, 0x4752), (0x1002, 0x5159), (0x1002, 0x515E)})  # ATI Rage XL, RV100, ES1000
+
+_VIRTUAL_FUNCTIONS = frozenset(
+    {(0x8086, device) for device in (0x10CA, 0x10ED, 0x1515, 0x1520, 0x154C, 0x1565, 0x15C5, 0x1889, 0x37CD)}
+    | {(0x15B3, device) for device in (0x1002, 0x1004, 0x1012, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E)}
+    | {(0x1137, device) for device in (0x0071, 0x00CF, 0x02B7)}
+    | {(0x14E4, device) for device in (0x16A9, 0x16AF, 0x16DC, 0x1806, 0x1807)}
+)
+"""For files without names of devices. hwloc does not say what is virtual; SR-IOV gives it a device id of its own."""
+
+_VIRTUAL_NAME = re.compile(r"virtual function|userspace nic", re.IGNORECASE)
+
+_COMPUTE_NAME = re.compile(r"(cuda|nvml|rsmi|ze|opencl|mic|ve)\d")
+"""What hwloc's backends call their devices, the ones with the most to say about the hardware first."""
+_COMPUTE_BACKENDS = ("cuda", "nvml", "rsmi", "ze", "opencl", "mic", "ve")
+_NOT_GPUS = frozenset({"mic", "ve"})
+
+_NVME_NAME = re.compile(r"nvme\d+n\d+$")
+
+_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.IGNORECASE)
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class OsDevice:
+    """One operating system device: its name, what it does, and hwloc's remarks on it."""
+
+    name: str
+    roles: frozenset[Role]
+    hw: HwObject
+
+    @property
+    def backend(self) -> str | None:
+        """The compute API that found it; None if it does not compute, or only emulates to on the CPU."""
+        found = _COMPUTE_NAME.match(self.name)
+        if found is None or self.hw.infos.get("OpenCLDeviceType", "GPU").upper() == "CPU":
+            return None
+        return found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something to give away: a PCI function, or an operating system device that hwloc shows without one.
+
+    Attributes:
+        label: PCI address, or the operating system's name; unique on the machine.
+        pci: vendor and device id; None if unknown.
+        is_virtual: it is an SR-IOV virtual function.
+    """
+
+    label: str
+    kind: Kind
+    pci_class: int
+    pci: tuple[int, int] | None
+    is_virtual: bool
+    hw: HwObject
+    os_devices: tuple[OsDevice, ...]
+
+    @property
+    def model(self) -> str:
+        """What the vendor calls it; empty if the file does not say."""
+        remarks = [os_device.hw.infos.get("GPUModel", "") for os_device in self.os_devices]
+        return next(filter(None, [*remarks, self.hw.infos.get("PCIDevice", "")]), "")
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """Names of its network interfaces."""
+        return tuple(one.name for one in self.os_devices if Role.NETWORK in one.roles and Role.RDMA not in one.roles)
+
+    @property
+    def does_rdma(self) -> bool:
+        """Whether an RDMA device stands on it."""
+        return any(Role.RDMA in one.roles for one in self.os_devices)
+
+    @property
+    def network(self) -> str:
+        """The kind of network it is on."""
+        if self.pci_class == _FABRIC:
+            return "FABRIC"
+        return "ETHERNET" if self.pci_class == _ETHERNET else "INFINIBAND"
+
+
+def devices_of(machine: Machine) -> list[Device]:
+    """The devices of *machine* that can be given away, in the order of the file, each once."""
+    found: dict[str, Device] = {}
+    for device in [*_pci_devices(machine), *_bare_devices(machine)]:
+        found.setdefault(device.label, device)
+    return list(found.values())
+
+
+def _pci_devices(machine: Machine) -> Iterator[Device]:
+    for hw in machine.root.walk():
+        if hw.type != "PCIDev":
+            continue
+        os_devices = tuple(_os_device(below, machine.format) for below in hw.walk() if below.type == "OSDev")
+        described = _PCI_TYPE.match(hw.attributes.get("pci_type", ""))
+        pci_class, *ids = [int(digits, 16) for digits in described.groups()] if described else (0, 0, 0)
+        pci = (ids[0], ids[1]) if any(ids) else None
+        kind = _kind(pci_class, pci, os_devices)
+        if kind is None:
+            continue
+        is_virtual = pci in _VIRTUAL_FUNCTIONS or bool(_VIRTUAL_NAME.search(hw.infos.get("PCIDevice", "")))
+        if is_virtual and kind is not Kind.NIC:
+            continue  # part of a device that is given away as a whole
+        yield Device(_label(hw), kind, pci_class, pci, is_virtual, hw, os_devices)
+
+
+def _bare_devices(machine: Machine) -> Iterator[Device]:
+    """Disks and GPUs that are shown without their PCI function, as when the file was written without PCI devices.
+
+    Several compute APIs may show one GPU; without a PCI function nothing says so, and one API is believed.
+    """
+    bare = [
+        _os_device(hw, machine.format) for hw in machine.root.walk() if hw.type == "OSDev" and not _is_below_pci(hw)
+    ]
+    for one in bare:
+        if _NVME_NAME.match(one.name):
+            yield Device(one.name, Kind.NVME, 0, None, False, one.hw, (one,))
+    shown = {one.backend for one in bare}
+    believed = next((backend for backend in _COMPUTE_BACKENDS if backend in shown), None)
+    for one in bare:
+        if believed is not None and one.backend == believed:
+            kind = Kind.ACCELERATOR if believed in _NOT_GPUS else Kind.GPU
+            yield Device(one.name, kind, 0, None, False, one.hw, (one,))
+
+
+def _kind(pci_class: int, pci: tuple[int, int] | None, os_devices: tuple[OsDevice, ...]) -> Kind | None:
+    backends = {one.backend for one in os_devices} - {None}
+    if backends:
+        return Kind.ACCELERATOR if backends <= _NOT_GPUS else Kind.GPU
+    vendor = pci[0] if pci is not None else None
+    if pci_class == _VGA and (vendor in _CONSOLE_VENDORS or pci in _CONSOLES):
+        return None
+    if pci_class == _PROCESSING and vendor is not None:
+        return _KINDS_OF_ACCELERATORS.get(vendor, Kind.ACCELERATOR)
+    return _KINDS_BY_PCI_CLASS.get(pci_class)
+
+
+def _os_device(hw: HwObject, file_format: int) -> OsDevice:
+    number = hw.number("osdev_type")
+    roles: frozenset[Role]
+    if number is None:
+        roles = frozenset()
+    elif file_format == 2:
+        roles = frozenset(role for value, role in _ROLES_OF_FORMAT_2.items() if value == number)
+    else:
+        roles = frozenset(role for bit, role in _ROLES_OF_FORMAT_3.items() if number >> bit & 1)
+    return OsDevice(hw.attributes.get("name", ""), roles, hw)
+
+
+def _label(hw: HwObject) -> str:
+    address = hw.attributes.get("pci_busid", "").strip()
+    return address.lower() if _PCI_ADDRESS.fullmatch(address) else f"gp{hw.number('gp_index') or 0}"
+
+
+def _is_below_pci(hw: HwObject) -> bool:
+    around = hw.parent
+    while around is not None and around.type != "PCIDev":
+        around = around.parent
+    return around is not None

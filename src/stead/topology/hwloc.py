@@ -1,0 +1,178 @@
+"""A real machine, as ``lstopo --of xml`` describes it, as a tree of providers.
+
+The host is the root; every NUMA node is a child of it; every device is a child of the NUMA node it is attached to, or
+of the host where none is nearest. docs/topology.md has the mapping as a table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stead.domain.inventory import MAX_INT, Inventory
+from stead.domain.names import NAME_LENGTH, STANDARD_TRAITS
+from stead.topology.devices import Device, Kind, Role, devices_of
+from stead.topology.machine import Machine, read_xml
+from stead.topology.numa import NumaNode, layout_of, nearest
+from stead.topology.site import Description, Site, SiteError, site_of
+from stead.topology.sriov import count_virtual_functions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_KIB_PER_GIB = 1024 * 1024
+_SIZE = re.compile(r"(\d{1,20})\s*(KiB)?")
+
+_DEVICE_CLASSES = {Kind.GPU: "PGPU", Kind.FPGA: "FPGA", Kind.ACCELERATOR: "CUSTOM_ACCELERATOR"}
+"""What one device of a kind is one unit of; NICs and disks have other amounts, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator decides about a machine, since hardware does not say it.
+
+    Attributes:
+        shared: hardware threads of each NUMA node that guests share (`VCPU`); the rest is theirs alone (`PCPU`).
+            None shares all.
+        vcpu_ratio: allocation ratio of `VCPU`.
+        aggregates: uuids of aggregates the host belongs to.
+    """
+
+    shared: int | None = 0
+    vcpu_ratio: float = 1.0
+    aggregates: frozenset[str] = frozenset()
+
+
+def read_machine(
+    data: bytes, name: str | None = None, options: Options | None = None, *, source: str = "machine"
+) -> Site:
+    """The provider tree of one machine.
+
+    Args:
+        data: hwloc XML, format 2 or 3.
+        name: the host's name; None takes the one that the file gives.
+        options: what the hardware does not say.
+        source: what error messages call *data*.
+
+    Raises:
+        SiteError: not hwloc XML (see :func:`stead.topology.machine.read_xml`), no name, or a name that is too long.
+    """
+    return site_of(describe(read_xml(data, source), name, options, source=source))
+
+
+def describe(
+    machine: Machine, name: str | None = None, options: Options | None = None, *, source: str = "machine"
+) -> list[Description]:
+    """The providers of *machine*, as :func:`read_machine` has them; for several hosts like it, with different names.
+
+    Raises:
+        SiteError: no name, or absurdly many NUMA nodes.
+    """
+    host = (machine.infos.get("HostName", "") if name is None else name).strip()
+    if not host:
+        raise SiteError(f"{source}: the file does not say what the machine is called; give a name with --name")
+    try:
+        return list(_providers(machine, host, options or Options()))
+    except SiteError as error:
+        raise SiteError(f"{source}: {error}") from error
+
+
+def _providers(machine: Machine, host: str, options: Options) -> Iterator[Description]:
+    layout = layout_of(machine)
+    devices = devices_of(machine)
+    yield Description(
+        name=host,
+        inventories=_cpu_inventories(layout.homeless, options),
+        traits=frozenset(_host_traits(machine, devices)),
+        aggregates=options.aggregates,
+    )
+    for node in layout.nodes:
+        yield _numa_provider(node, host, options)
+    virtual = count_virtual_functions(devices)
+    for device in devices:
+        if device.is_virtual and device.label not in virtual:
+            continue
+        near = nearest(device.hw, layout)
+        yield Description(
+            name=f"{host}_{device.kind}_{device.label}",
+            parent=host if near is None else _numa_name(host, near),
+            inventories=_device_inventories(device, virtual),
+            traits=frozenset(_device_traits(device, virtual)),
+        )
+
+
+def _numa_name(host: str, node: NumaNode) -> str:
+    return f"{host}_NUMA{node.index}"
+
+
+def _numa_provider(node: NumaNode, host: str, options: Options) -> Description:
+    inventories = _cpu_inventories(node.threads, options)
+    if node.memory:
+        inventories["MEMORY_MB"] = Inventory(node.memory)
+    traits = {"HW_NUMA_ROOT"}
+    if node.has_siblings:
+        traits.add("HW_CPU_HYPERTHREADING")
+    kind = node.hw.attributes.get("subtype", "")
+    if kind and kind != "DRAM":
+        traits.add(custom("MEMORY", kind))
+    return Description(_numa_name(host, node), parent=host, inventories=inventories, traits=frozenset(traits))
+
+
+def _cpu_inventories(threads: int, options: Options) -> dict[str, Inventory]:
+    count = threads.bit_count()
+    shared = count if options.shared is None else min(options.shared, count)
+    inventories = {}
+    if count > shared:
+        inventories["PCPU"] = Inventory(count - shared)
+    if shared:
+        inventories["VCPU"] = Inventory(shared, allocation_ratio=options.vcpu_ratio)
+    return inventories
+
+
+def _host_traits(machine: Machine, devices: Iterable[Device]) -> Iterator[str]:
+    """What a query wants to know of the whole host: root traits can be required and forbidden, a tree's cannot."""
+    architecture = f"HW_ARCH_{machine.infos.get('Architecture', '').upper()}"
+    if architecture in STANDARD_TRAITS:
+        yield architecture
+    for device in devices:
+        yield f"CUSTOM_HAS_{'SRIOV_VF' if device.is_virtual else device.kind}"
+
+
+def _device_inventories(device: Device, virtual: Mapping[str, int]) -> dict[str, Inventory]:
+    match device.kind:
+        case Kind.NIC:
+            amount, resource_class = virtual.get(device.label, 0), "SRIOV_NET_VF"
+        case Kind.NVME:
+            amount, resource_class = _gibibytes(device), "DISK_GB"
+        case kind:
+            amount, resource_class = 1, _DEVICE_CLASSES[kind]
+    return {resource_class: Inventory(min(amount, MAX_INT))} if amount > 0 else {}
+
+
+def _device_traits(device: Device, virtual: Mapping[str, int]) -> Iterator[str]:
+    if device.pci is not None:
+        yield "CUSTOM_PCI_{:04X}_{:04X}".format(*device.pci)
+    match device.kind:
+        case Kind.NIC:
+            yield custom("NIC", device.network)
+            if device.label in virtual:
+                yield "HW_NIC_SRIOV"
+            if device.does_rdma:
+                yield "HW_NIC_OFFLOAD_RDMA"
+        case Kind.NVME:
+            yield "STORAGE_DISK_SSD"
+            yield "CUSTOM_DISK_NVME"
+        case kind:
+            yield custom(kind, device.model)
+
+
+def _gibibytes(device: Device) -> int:
+    sizes = [_SIZE.match(one.hw.infos.get("Size", "")) for one in device.os_devices if Role.STORAGE in one.roles]
+    return sum(int(size[1]) for size in sizes if size) // _KIB_PER_GIB
+
+
+def custom(*words: str) -> str:
+    """A custom class or trait name made of *words*, whatever they contain."""
+    text = "_".join(re.sub(r"[^A-Z0-9]+", "_", word.upper()).strip("_") for word in words)
+    return f"CUSTOM_{text}"[:NAME_LENGTH].rstrip("_")

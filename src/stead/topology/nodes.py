@@ -1,0 +1,176 @@
+"""YAML as plain values that know their line, read in bounded memory.
+
+PyYAML's own composer recurses (in C, where a deep file ends the process) and lets the last of two equal keys win, and
+merges or aliases multiply a small file without bound. Here nesting is limited, repeated keys are refused, and what
+aliases stand for is counted before anybody walks through it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+from yaml import events
+from yaml.constructor import SafeConstructor
+from yaml.nodes import ScalarNode
+from yaml.resolver import Resolver
+
+from stead.topology.site import SiteError
+
+MAX_DEPTH = 200
+MAX_ALIASED = 1_000_000
+"""Values that aliases may add to those that are written out."""
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CONVERTED_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null"))
+
+
+@dataclass(slots=True)
+class Node:
+    """A value, the line it starts on (from 1), and how many values it is, itself included, with aliases written out."""
+
+    value: Scalar | list[Node] | dict[str, Node]
+    line: int
+    size: int = 1
+
+
+def read_documents(text: str, source: str) -> list[Node]:
+    """The documents of *text*, in order; empty ones are left out.
+
+    Raises:
+        SiteError: not YAML, or YAML of a kind that site files have no use for; says where in *source*.
+    """
+    composer = _Composer(source)
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            composer.take(event)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{source}:{mark.line + 1}" if mark else source
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        raise SiteError(f"{place}: not YAML: {problem}") from error
+    return composer.documents
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not come yet; *key* is the mapping's key that waits for its value."""
+
+    node: Node
+    anchor: str | None
+    key: str | None = None
+
+
+@dataclass(slots=True)
+class _Composer:
+    source: str
+    documents: list[Node] = field(default_factory=list)
+    _open: list[_Open] = field(default_factory=list)
+    _anchors: dict[str, Node] = field(default_factory=dict)
+    _written: int = 0
+
+    def take(self, event: Any) -> None:
+        match event:
+            case events.DocumentStartEvent():
+                self._anchors = {}
+            case events.ScalarEvent():
+                self._refuse_tag(event)
+                self._finish(Node(self._scalar(event), _line(event)), event.anchor)
+            case events.SequenceStartEvent():
+                self._enter(event, [])
+            case events.MappingStartEvent():
+                self._enter(event, {})
+            case events.CollectionEndEvent():
+                done = self._open.pop()
+                self._finish(done.node, done.anchor)
+            case events.AliasEvent():
+                self._finish(self._aliased(event), None)
+
+    def _enter(self, event: Any, empty: list[Node] | dict[str, Node]) -> None:
+        self._refuse_tag(event)
+        if len(self._open) == MAX_DEPTH:
+            raise self._error(event, f"nested more than {MAX_DEPTH} levels deep")
+        self._open.append(_Open(Node(empty, _line(event)), event.anchor))
+
+    def _finish(self, node: Node, anchor: str | None) -> None:
+        self._written += 1
+        if anchor is not None:  # only now: an alias inside its own anchor would be endless
+            self._anchors[anchor] = node
+        if self._open:
+            self._attach(self._open[-1], node)
+        elif node.value is not None:
+            self.documents.append(node)
+
+    def _attach(self, inside: _Open, node: Node) -> None:
+        holder = inside.node
+        holder.size += node.size
+        if holder.size > self._written + MAX_ALIASED:
+            raise SiteError(f"{self.source}:{node.line}: the aliases stand for more than {MAX_ALIASED:,} values")
+        if isinstance(holder.value, list):
+            holder.value.append(node)
+        elif isinstance(holder.value, dict):
+            if inside.key is None:
+                inside.key = self._key(holder.value, node)
+            else:
+                holder.value[inside.key] = node
+                inside.key = None
+
+    def _key(self, taken: dict[str, Node], node: Node) -> str:
+        if not isinstance(node.value, str):
+            raise SiteError(f"{self.source}:{node.line}: {shown(node)} is no field name")
+        if node.value in taken:
+            raise SiteError(f"{self.source}:{node.line}: {node.value!r} is given twice")
+        return node.value
+
+    def _aliased(self, event: Any) -> Node:
+        if event.anchor not in self._anchors:
+            raise self._error(event, f"no anchor &{event.anchor} stands before this alias")
+        return self._anchors[event.anchor]
+
+    def _scalar(self, event: Any) -> Scalar:
+        text = str(event.value)
+        tag = _resolve(ScalarNode, text, event.implicit)
+        if tag not in _CONVERTED_TAGS or ":" in text:  # 1:30 is 90 to YAML 1.1, and to nobody else
+            return text
+        with suppress(ValueError):
+            return _scalar_of(tag, text)
+        raise self._error(event, f"{text[:40]!r} cannot be read as a number")
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag not in (None, "!"):
+            raise self._error(event, f"the tag {event.tag} has no meaning here")
+
+    def _error(self, event: Any, problem: str) -> SiteError:
+        return SiteError(f"{self.source}:{_line(event)}: {problem}")
+
+
+_resolve: Any = Resolver().resolve
+_CONSTRUCTOR = SafeConstructor()
+
+
+def _scalar_of(tag: str, text: str) -> Scalar:
+    value: Scalar = _CONSTRUCTOR.construct_object(ScalarNode(tag, text))
+    _CONSTRUCTOR.constructed_objects.clear()
+    return value
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+def shown(node: Node) -> str:
+    """*node* in an error message: short, on one line."""
+    match node.value:
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case None:
+            return "nothing"
+        case value:
+            text = repr(value)
+            return text if len(text) <= 60 else f"{text[:60]}…"
