@@ -1,0 +1,5 @@
+"""The command line: clients of the HTTP API, but for ``serve`` and ``db``, which open the house."""
+
+from stead.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,187 @@
+"""The ``stead`` command: finds the subcommand, hands it the shared options, turns errors into exit codes.
+
+A subcommand's module is imported when the subcommand runs, so that ``stead --help`` costs no more than Typer does.
+Each of these modules has an ``app``: a :class:`typer.Typer` (without completion, which is offered once, here) with one
+command, or with several for a family.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path  # noqa: TC003  # Typer reads the annotations
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from stead import __version__
+from stead.cli.errors import REFUSED, CommandError
+from stead.cli.options import Options, options, use_options
+from stead.cli.output import one_line
+
+INTERRUPTED = 128 + 2  # as a shell reports a process that SIGINT ended
+READER_LEFT = 128 + 13  # SIGPIPE
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # which Typer gives no public name
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A row of ``stead --help``: where the command lives and which shared options it takes."""
+
+    module: str
+    help: str
+    shared: frozenset[str]
+
+
+_CLIENT = frozenset({"url", "token", "data_dir", "json"})
+_HOUSE = frozenset({"data_dir", "json"})
+
+SUBCOMMANDS = {
+    "serve": Subcommand("stead.cli.serve", "Run the service.", _HOUSE),
+    "tree": Subcommand("stead.cli.tree", "Show the provider forest: what is used, what is free, traits.", _CLIENT),
+    "candidates": Subcommand("stead.cli.candidates", "Show where a request fits.", _CLIENT),
+    "claim": Subcommand("stead.cli.claim", "Claim the first place where a request fits.", _CLIENT),
+    "release": Subcommand("stead.cli.release", "Give back all that a consumer holds.", _CLIENT),
+    "topology": Subcommand("stead.cli.topology", "Describe a site in a file, and make it so.", _CLIENT),
+    "db": Subcommand("stead.cli.db", "Look after the database.", _HOUSE),
+}
+
+
+class Subcommands(TyperGroup):
+    """The subcommands by name; only the one that runs is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # Typer's signature
+        """The names, in the order of the help."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # Typer's signature
+        """What help and suggestions need to know of a command."""
+        row = SUBCOMMANDS.get(cmd_name)
+        return row and TyperCommand(name=cmd_name, help=row.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that *args* begin with, imported."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, self._load(str(name)), rest
+
+    def _load(self, name: str) -> Any:
+        row = SUBCOMMANDS[name]
+        command = get_command(import_module(row.module).app)
+        command.name = name
+        share([option for option in self.params if option.name in row.shared], command)
+        return command
+
+
+def share(shared: list[Any], command: Any) -> None:
+    """Let *command*, and all below it, take the *shared* options too, unless it has an option of that name itself."""
+    for below in getattr(command, "commands", {}).values():
+        share(shared, below)
+    if isinstance(command, TyperGroup):
+        return
+    own = {flag for parameter in command.params for flag in parameter.opts}
+    for option in shared:
+        if own.isdisjoint(option.opts):
+            after = copy.copy(option)
+            after.expose_value = False  # it is kept; the command's function does not know it
+            after.envvar = (
+                None  # the environment was asked before the command's name; it must not outvote what stood there
+            )
+            command.params.append(after)
+
+
+def _keep(param: typer.CallbackParam, value: Any) -> Any:
+    if value:
+        use_options(replace(options(), **{str(param.name): value}))
+    return value
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"stead {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=Subcommands, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+
+@app.callback()
+def stead(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="STEAD_URL", callback=_keep, help="The server to ask; the embedded one that runs, if not given."
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="STEAD_TOKEN",
+            callback=_keep,
+            help="The token to show; the embedded server's, if not given.",
+            show_envvar=True,
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="STEAD_DATA_DIR", callback=_keep, help="Where an embedded server keeps its data."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", callback=_keep, help="Answer in JSON.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """A Placement service: what every provider can still give, where a request fits, and who claimed it."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run ``stead`` with *arguments*, those of the process if None, and end the process with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run ``stead`` and return the exit code: 0 done, 1 no, 2 wrong usage or refused, else 128 + a signal."""
+    use_options(Options())
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a bar is not worth dying for on a terminal without Unicode
+    try:
+        code = app(args=arguments or ["--help"], prog_name="stead", standalone_mode=False)
+        sys.stdout.flush()
+    except CommandError as error:
+        return _complain(str(error), error.exit_code)
+    except UsageError as error:
+        return _complain(_usage(error), REFUSED)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit) as error:
+        if not _reader_left(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush complains at exit
+        return READER_LEFT
+    return code if isinstance(code, int) else 0
+
+
+def _reader_left(error: BaseException) -> bool:
+    """Whether nobody reads what we write, as in ``stead tree | head -1``; Typer and Rich turn that into an exit."""
+    return isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+
+
+def _complain(message: str, exit_code: int) -> int:
+    if message:
+        print(f"stead: {one_line(message)}", file=sys.stderr)
+    return exit_code
+
+
+def _usage(error: Any) -> str:
+    """What was wrong and where to read how it is right; nothing if Typer has shown the help already."""
+    message: str = error.format_message()
+    context = getattr(error, "ctx", None)
+    if not message or context is None:
+        return message
+    return f"{message} (see `{context.command_path} --help`)"

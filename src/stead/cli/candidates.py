@@ -1,0 +1,44 @@
+"""``stead candidates``: where a request fits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stead.cli.client import connect
+from stead.cli.errors import Negative
+from stead.cli.options import options
+from stead.cli.output import one_line, print_json, show
+from stead.cli.request import QUERY_HELP, ask, names_of, query_string
+
+app = typer.Typer(add_completion=False)
+
+_DEFAULT_LIMIT = 20
+
+
+@app.command()
+def candidates(
+    query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
+    limit: Annotated[
+        int, typer.Option(min=1, help="How many to show at most, if the query itself does not say.")
+    ] = _DEFAULT_LIMIT,
+) -> None:
+    """Show where a request fits, and what stays free there after a claim."""
+    question = query_string(query, limit)
+    with connect() as api:
+        found = ask(api, question)
+        names = names_of(api, found)
+    if options().json:
+        from stead.cli.candidate_table import candidate_as_json
+
+        print_json({"candidates": [candidate_as_json(candidate, names) for candidate in found]})
+    if not found:
+        raise Negative(f"nothing fits {one_line(query)}")
+    if options().json:
+        return
+    from stead.cli.candidate_table import draw_candidates
+
+    show(draw_candidates(found, names))
+    if len(found) == limit and question != query_string(query):
+        print(f"The first {limit} are shown; --limit asks for more.")

@@ -1,0 +1,165 @@
+import os
+
+import pytest
+
+from stead.cli.client import Api, connect
+from stead.cli.errors import ApiError, CommandError, Unreachable
+from stead.cli.options import Options, use_options
+
+DEAD_PID = 2**22 + 1  # above the kernel's largest
+
+
+def embed(directory, url, pid):
+    (directory / "server.json").write_text(f'{{"url": "{url}", "pid": {pid}}}')
+    (directory / "admin-token").write_text("embedded-secret\n")
+
+
+def test_every_call_names_the_microversion_the_token_and_what_it_accepts(server):
+    server.can("POST /things", {"made": 1})
+    with Api(server.url, "secret") as api:
+        assert api.post("/things", {"a": 1}) == {"made": 1}
+    sent = server.asked[0]
+    assert sent.headers["openstack-api-version"] == "placement 1.39"
+    assert sent.headers["x-auth-token"] == "secret"
+    assert sent.headers["accept"] == "application/json"
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.body == {"a": 1}
+
+
+def test_a_put_without_body_sends_none_and_an_answer_without_body_is_none(server):
+    server.can("PUT /traits/CUSTOM_A", None, 201)
+    with Api(server.url) as api:
+        assert api.put("/traits/CUSTOM_A") is None
+    assert server.asked[0].body is None
+    assert "content-type" not in server.asked[0].headers
+
+
+def test_parameters_are_added_lists_repeat_and_none_is_left_out(server):
+    server.can("GET /x?name=é&required=A&required=B", [])
+    with Api(server.url) as api:
+        assert api.get("/x", name="é", required=["A", "B"], uuid=None) == []
+
+
+def test_a_query_string_in_the_path_is_sent_as_it_stands(server):
+    server.can("GET /x?resources=VCPU:1&required=!A,in:B", [])
+    with Api(server.url) as api:
+        assert api.get("/x?resources=VCPU:1&required=!A,in:B") == []
+
+
+def test_a_prefix_in_the_url_is_kept(server):
+    server.can("GET /placement/traits", {})
+    with Api(server.url + "/placement/") as api:
+        assert api.get("/traits") == {}
+
+
+def test_a_refusal_carries_status_code_and_the_last_line_of_the_detail(server):
+    server.refuse("GET /x", 409, "two came at once", "placement.concurrent_update")
+    with Api(server.url) as api, pytest.raises(ApiError) as refused:
+        api.get("/x")
+    error = refused.value
+    assert (error.status, error.code, error.detail) == (409, "placement.concurrent_update", "two came at once")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"errors": []}', b'{"errors": [1]}', b'{"errors": null}', b""])
+def test_a_refusal_in_another_form_has_the_words_of_its_status(server, body):
+    server.can("GET /x", body, 502)
+    with Api(server.url) as api, pytest.raises(ApiError, match="Bad Gateway"):
+        api.get("/x")
+
+
+@pytest.mark.parametrize(("token", "words"), [(None, "wants a token"), ("secret", "does not accept the token")])
+def test_an_unauthorized_call_says_how_to_give_a_token_and_never_which(server, token, words):
+    server.can("GET /x", {"message": "no", "code": "401 Unauthorized"}, 401)
+    with Api(server.url, token) as api, pytest.raises(ApiError, match=words) as refused:
+        api.get("/x")
+    assert "STEAD_TOKEN" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_older_server_is_named_with_what_it_speaks(server):
+    server.can("GET /x", {"errors": [{"detail": "Unacceptable version", "max_version": "1.36"}]}, 406)
+    with Api(server.url) as api, pytest.raises(ApiError, match=r"speaks Placement 1\.36 at most; 1\.39 is needed"):
+        api.get("/x")
+
+
+def test_a_redirect_is_not_followed_with_the_token(server):
+    server.can("GET /x", None, 302)
+    server.can("GET /elsewhere", {})
+    with Api(server.url, "secret") as api, pytest.raises(Unreachable, match="redirects"):
+        api.get("/x")
+    assert server.calls() == ["GET /x"]
+
+
+def test_something_that_is_not_a_placement_service_is_told_apart(server):
+    server.can("GET /x", b"<html>It works!</html>")
+    with Api(server.url) as api, pytest.raises(Unreachable, match="does not speak the Placement API"):
+        api.get("/x")
+
+
+def test_a_server_that_hangs_up_is_an_error_in_words(server):
+    server.can("GET /x", status=0)
+    with Api(server.url) as api, pytest.raises(Unreachable, match=r"the connection to http://127\.0\.0\.1:\d+ failed"):
+        api.get("/x")
+
+
+def test_no_server_is_an_error_with_the_next_step():
+    with Api("http://127.0.0.1:1") as api, pytest.raises(Unreachable, match=r"connection refused \(`stead serve`"):
+        api.get("/x")
+
+
+@pytest.mark.parametrize("url", ["localhost:8778", "ftp://host", "http://", "", "http://host:port", "http://[::1"])
+def test_a_url_that_cannot_be_used_is_refused_in_words(url):
+    with pytest.raises(CommandError), Api(url) as api:
+        api.get("/x")
+
+
+@pytest.mark.parametrize("token", ["se\ncret", "secré", "se\x00cret"])
+def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(server, token):
+    with pytest.raises(CommandError) as refused:
+        Api(server.url, token)
+    assert "se" not in str(refused.value).split()
+    assert token not in repr(refused.value)
+
+
+def test_neither_the_token_nor_a_password_in_the_url_is_ever_shown():
+    with Api("http://me:hidden@127.0.0.1:1", "secret") as api, pytest.raises(Unreachable) as failed:
+        api.get("/x")
+    for text in (repr(api), str(failed.value), repr(Options(token="secret"))):
+        assert "secret" not in text
+        assert "hidden" not in text
+
+
+def test_the_embedded_server_is_found_and_gets_its_own_token(server, tmp_path):
+    server.can("GET /x", {})
+    embed(tmp_path, server.url, os.getpid())
+    use_options(Options(data_dir=tmp_path))
+    with connect() as api:
+        api.get("/x")
+    assert server.asked[0].headers["x-auth-token"] == "embedded-secret"
+
+
+@pytest.mark.parametrize(("known", "pid"), [("http://127.0.0.1:1", os.getpid()), (None, DEAD_PID)])
+def test_the_embedded_token_goes_to_no_other_server_nor_to_what_took_a_dead_ones_port(server, tmp_path, known, pid):
+    server.can("GET /x", {})
+    embed(tmp_path, known or server.url, pid)
+    use_options(Options(data_dir=tmp_path, url=server.url))
+    with connect() as api:
+        api.get("/x")
+    assert "x-auth-token" not in server.asked[0].headers
+
+
+@pytest.mark.parametrize("note", ["", "[]", "{}", '{"url": 1}', "null", '{"url": "http://127.0.0.1:1", "pid": "x"}'])
+def test_a_spoiled_note_of_the_embedded_server_is_as_none(tmp_path, note):
+    (tmp_path / "server.json").write_text(note)
+    use_options(Options(data_dir=tmp_path))
+    with connect() as api:
+        assert api.url == "http://127.0.0.1:8778"
+
+
+def test_a_given_token_wins_over_the_embedded_one(server, tmp_path):
+    server.can("GET /x", {})
+    embed(tmp_path, server.url, os.getpid())
+    use_options(Options(data_dir=tmp_path, token="mine"))
+    with connect() as api:
+        api.get("/x")
+    assert server.asked[0].headers["x-auth-token"] == "mine"

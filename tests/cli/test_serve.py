@@ -1,0 +1,285 @@
+"""``stead serve`` as a process: how it starts, what it says, how it stops. The application is a small one."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+
+APPLICATION = """
+import json, os, time
+from stead.config import load
+
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/slow":
+        time.sleep(1.5)
+    settings = load()
+    facts = {"pid": os.getpid(), "url": settings.database.url, "embedded": settings.embedded}
+    body = json.dumps(facts).encode()
+    start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]
+"""
+
+COMMAND = """
+import sys
+import stead.cli.granian_server
+from stead.cli import main
+
+if __name__ == "__main__":
+    stead.cli.granian_server.TARGET = sys.argv.pop(1)
+    main()
+"""
+
+
+class Machine:
+    """A user with an empty home who runs commands."""
+
+    def __init__(self, home):
+        self.home = home
+        self.data = home / "data"
+        (home / "small_application.py").write_text(APPLICATION)
+        (home / "broken_application.py").write_text("raise RuntimeError('cannot be imported')\n")
+        (home / "command.py").write_text(COMMAND)
+        path = os.pathsep.join([str(home), *filter(None, sys.path)])
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": path}
+        self.started = []
+
+    def start(self, *arguments, target="small_application:application", **environment):
+        """Start ``stead serve`` in a session of its own, without waiting."""
+        process = subprocess.Popen(
+            [sys.executable, "command.py", target, "serve", "--port", "0", "--json", *arguments],
+            cwd=self.home,
+            env=self.environment | {"STEAD_DATA_DIR": str(self.data)} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def serve(self, *arguments, **environment):
+        """Start ``stead serve`` and wait until it says that it listens."""
+        process = self.start(*arguments, **environment)
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        facts = json.loads(line)
+        return SimpleNamespace(process=process, facts=facts, url=facts["url"], note=self.data / "server.json")
+
+    def run(self, *arguments, **environment):
+        """Run ``stead serve`` to its end: exit code and stderr."""
+        process = self.start(*arguments, **environment)
+        _, complaint = process.communicate(timeout=60)
+        return process.returncode, complaint
+
+    def config(self, text, name="other.conf"):
+        path = self.home / name
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def machine(tmp_path):
+    machine = Machine(tmp_path)
+    yield machine
+    for process in machine.started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def one_line(complaint):
+    assert complaint.startswith("stead: "), complaint
+    assert complaint.count("\n") == 1, complaint
+    return complaint
+
+
+def until(condition, timeout=30):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def refuses(url):
+    try:
+        httpx.get(url)
+    except httpx.TransportError:
+        return True
+    return False
+
+
+def test_an_embedded_service_says_where_it_listens_and_where_its_things_are(machine):
+    service = machine.serve()
+    assert service.facts == {
+        "url": service.url,
+        "data_dir": str(machine.data),
+        "admin_token_file": str(machine.data / "admin-token"),
+    }
+    assert service.url.startswith("http://127.0.0.1:")
+    assert json.loads(service.note.read_text()) == {"url": service.url, "pid": service.process.pid}
+    answer = httpx.get(service.url).json()
+    assert (answer["embedded"], answer["url"]) == (True, f"sqlite:///{machine.data}/stead.db")
+    modes = {path.name: path.stat().st_mode & 0o077 for path in [machine.data, *machine.data.iterdir()]}
+    assert set(modes.values()) == {0}
+
+
+def test_the_token_is_shown_when_asked_for_only(machine):
+    shown = machine.serve("--show-token")
+    token = (machine.data / "admin-token").read_text().strip()
+    assert shown.facts["admin_token"] == token
+    shown.process.terminate()
+    assert token not in "".join(shown.process.communicate(timeout=60))
+    silent = machine.serve()
+    silent.process.terminate()
+    assert token not in json.dumps(silent.facts) + "".join(silent.process.communicate(timeout=60))
+
+
+def test_an_interrupt_is_the_main_process_s_business(machine):
+    service = machine.serve()
+    worker = httpx.get(service.url).json()["pid"]
+    os.kill(
+        worker, signal.SIGINT
+    )  # a terminal sends it to all; a worker that acts on it may hang at the SIGTERM after it
+    time.sleep(0.5)
+    assert httpx.get(service.url).json()["pid"] == worker
+
+
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT), (os.killpg, signal.SIGTERM)],
+    ids=["SIGTERM", "SIGINT", "SIGINT to all, as from a terminal", "SIGTERM to all, as from systemd"],
+)
+def test_a_signal_stops_it_cleanly(machine, send, number):
+    service = machine.serve("--workers", "2")
+    send(service.process.pid, number)
+    rest, complaint = service.process.communicate(timeout=25)
+    assert (service.process.returncode, rest, complaint) == (0, "", "")
+    assert not service.note.exists()
+    assert refuses(service.url)
+
+
+def test_requests_under_way_are_answered_before_it_stops(machine):
+    service = machine.serve()
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{service.url}/slow", timeout=20).status_code))
+    asking.start()
+    time.sleep(0.7)
+    service.process.terminate()
+    asking.join()
+    assert answers == [200]
+    assert service.process.wait(timeout=25) == 0
+
+
+def test_a_port_in_use_is_one_line(machine):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, complaint = machine.run("--port", str(port))
+    assert code == 1
+    assert f"port {port} of 127.0.0.1 is in use" in one_line(complaint)
+
+
+def test_a_second_service_does_not_share_the_port_of_the_first(machine):
+    service = machine.serve()
+    port = service.url.rpartition(":")[2]
+    code, complaint = machine.run("--port", port)
+    assert (code, "is in use" in one_line(complaint)) == (1, True)
+    assert json.loads(service.note.read_text())["pid"] == service.process.pid
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_an_embedded_service_listens_on_this_machine_only(machine, host):
+    code, complaint = machine.run("--host", host)
+    assert (code, host in one_line(complaint)) == (2, True)
+    assert not machine.data.exists()
+
+
+def test_an_unknown_host_is_wrong_usage(machine):
+    code, complaint = machine.run("--host", "no.such.host.invalid")
+    assert (code, "no.such.host.invalid" in one_line(complaint)) == (2, True)
+
+
+def test_a_configuration_without_connection_is_one_line(machine):
+    code, complaint = machine.run("--config-file", str(machine.config("[api]\nauth_strategy = noauth2\n")))
+    assert (code, "connection is required" in one_line(complaint)) == (1, True)
+    assert not machine.data.exists()
+
+
+def test_a_database_without_tables_is_refused_with_the_command_that_helps(machine):
+    file = machine.config(f"[placement_database]\nconnection = sqlite:///{machine.home}/p.db\n")
+    code, complaint = machine.run("--config-file", str(file))
+    assert (code, "stead db upgrade" in one_line(complaint)) == (1, True)
+
+
+def test_a_database_that_cannot_be_reached_is_one_line_without_the_password(machine):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+    url = f"postgresql://user:hunter2@127.0.0.1:{port}/placement"
+    code, complaint = machine.run(OS_PLACEMENT_DATABASE__CONNECTION=url)
+    assert (code, "database cannot be used" in one_line(complaint)) == (1, True)
+    assert "hunter2" not in complaint
+
+
+def test_the_workers_find_the_configuration_of_the_command_line(machine):
+    url = f"sqlite:///{machine.home}/p.db"
+    machine.config(
+        "[placement_database]\nconnection = sqlite:////wrong.db\n", "placement.conf"
+    )  # in the home directory
+    file = machine.config(f"[placement_database]\nconnection = {url}\n")
+    more = machine.home / "more"
+    more.mkdir()
+    (more / "sync.conf").write_text("[placement_database]\nsync_on_startup = true\n")
+    service = machine.serve("--config-file", "other.conf", "--config-dir", "more", "--workers", "2")
+    answer = httpx.get(service.url).json()
+    assert (answer["url"], answer["embedded"]) == (url, False)
+    assert file.exists()
+    assert service.facts == {"url": service.url}
+    assert not machine.data.exists()
+    with sqlite3.connect(machine.home / "p.db") as database:
+        assert database.execute("SELECT count(*) FROM resource_providers").fetchone() == (0,)
+    database.close()
+
+
+def test_an_application_that_cannot_be_loaded_ends_the_service(machine):
+    code, complaint = machine.run("--workers", "2", target="broken_application:application")
+    assert code == 1
+    assert "cannot be imported" in complaint
+    assert complaint.splitlines()[-1].startswith("stead: a worker ended by itself")
+    assert not (machine.data / "server.json").exists()
+
+
+def test_a_worker_that_dies_is_replaced(machine):
+    service = machine.serve()
+    first = httpx.get(service.url).json()["pid"]
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not refuses(service.url))
+    assert httpx.get(service.url).json()["pid"] != first
+    assert service.process.poll() is None
+
+
+def test_workers_end_when_the_main_process_is_killed(machine):
+    service = machine.serve("--workers", "2")
+    service.process.kill()
+    service.process.wait()
+    until(lambda: refuses(service.url))
+
+
+def test_the_data_directory_is_found_again_and_a_stale_note_is_replaced(machine):
+    first = machine.serve()
+    token = (machine.data / "admin-token").read_text()
+    first.process.kill()
+    first.process.wait()
+    assert first.note.exists()
+    second = machine.serve()
+    assert json.loads(second.note.read_text()) == {"url": second.url, "pid": second.process.pid}
+    assert (machine.data / "admin-token").read_text() == token
