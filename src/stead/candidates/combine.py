@@ -8,7 +8,8 @@ traits and subtrees leave a way through it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from stead.candidates.matching import Matching
@@ -18,144 +19,165 @@ if TYPE_CHECKING:
 
     from stead.domain.provider import Slot
 
-Way = tuple["Slot", ...]
-"""The chosen provider of every need, in the order in which the needs were given."""
+    Choices = Sequence[Sequence[Slot]]
+    """For each need the providers it may be served by."""
+
+    Way = tuple[Slot, ...]
+    """For each need the provider that serves it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """One open choice: what is taken (amounts by class id) and from whom it may be taken."""
+class Demand:
+    """What a request needs of every tree alike; needs go by their places in ``amounts``.
 
-    suffix: str
-    amounts: Mapping[int, int]
-    choices: Sequence[Slot]
-    is_isolated: bool = False
-    """No other isolated need may be served by the same provider."""
-
-
-@dataclass(frozen=True, slots=True)
-class Puzzle:
-    """All needs under one anchor, and what binds them together.
-
-    ``left(slot, class id)`` says how much one candidate may take of a place in all. ``is_below(slot, top)`` is the
-    ancestor relation. Each of ``subtrees`` names needs of which one must be served by an ancestor of all the others
-    (or the same provider). ``clauses`` are sets of providers: of each, one must serve one of the ``clause_needs``.
+    ``amounts`` says what each need takes, by class id. ``isolated`` needs are served by different providers. Each of
+    ``subtrees`` names needs of which one must be served by an ancestor of all the others (or by the same provider).
+    ``clause_needs`` are those whose providers must meet required traits together. ``left(slot, class id)`` is how much
+    one candidate may take of a place in all; ``is_below(slot, top)`` the ancestor relation.
     """
 
-    needs: Sequence[Need]
+    amounts: Sequence[Mapping[int, int]]
     left: Callable[[Slot, int], int]
     is_below: Callable[[Slot, Slot], bool]
+    isolated: frozenset[int] = frozenset()
     subtrees: Sequence[frozenset[int]] = ()
-    clauses: Sequence[frozenset[Slot]] = ()
-    clause_needs: frozenset[int] = field(default_factory=frozenset)
+    clause_needs: frozenset[int] = frozenset()
+
+    def contested(self) -> frozenset[int]:
+        """Classes that more than one need takes; of all others a provider that was matched has enough."""
+        times = Counter(class_id for amounts in self.amounts for class_id in amounts)
+        return frozenset(class_id for class_id, count in times.items() if count > 1)
 
 
-def ways(puzzle: Puzzle) -> Iterator[Way]:
-    """All ways to solve *puzzle*, each once."""
-    if any(not need.choices for need in puzzle.needs) or _is_over_demanded(puzzle):
-        return
-    for tops, narrowed in _topped(puzzle, 0, (), [list(need.choices) for need in puzzle.needs]):
-        yield from _Search(puzzle, tops, narrowed).run()
+class Combiner:
+    """Finds all ways to serve one demand, tree by tree."""
 
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._contested = demand.contested()
+        self._is_bound = bool(self._contested or len(demand.isolated) > 1 or demand.subtrees)
 
-def _is_over_demanded(puzzle: Puzzle) -> bool:
-    """Whether all providers together have less of a contested class than is asked of them."""
-    demand: Counter[int] = Counter()
-    places: dict[int, set[Slot]] = defaultdict(set)
-    for need in puzzle.needs:
-        for class_id, amount in need.amounts.items():
-            demand[class_id] += amount
-            places[class_id].update(need.choices)
-    contested = {class_id for class_id in demand if sum(class_id in need.amounts for need in puzzle.needs) > 1}
-    return any(
-        sum(puzzle.left(slot, class_id) for slot in places[class_id]) < demand[class_id] for class_id in contested
-    )
+    def ways(self, choices: Choices, clauses: Sequence[frozenset[Slot]] = ()) -> Iterator[Way]:
+        """All ways to choose from *choices* (by need), each once.
+
+        Args:
+            clauses: sets of providers; one of each must serve one of the demand's ``clause_needs``.
+        """
+        open_clauses = [clause for clause in clauses if not self._is_always_met(clause, choices)]
+        if not all(choices) or (self._contested and self._is_over_demanded(choices)):
+            return
+        if not (self._is_bound or open_clauses):
+            yield from product(*choices)
+            return
+        for tops, narrowed in _topped(self._demand, 0, (), choices):
+            yield from _Search(self._demand, self._contested, tops, narrowed, open_clauses).run()
+
+    def _is_always_met(self, clause: frozenset[Slot], choices: Choices) -> bool:
+        """Whether some need meets *clause* whatever is chosen for it."""
+        return any(clause.issuperset(choices[need]) for need in self._demand.clause_needs)
+
+    def _is_over_demanded(self, choices: Choices) -> bool:
+        """Whether all providers together have less of a contested class than is asked of them."""
+        demanded: Counter[int] = Counter()
+        places: dict[int, set[Slot]] = defaultdict(set)
+        for amounts, some in zip(self._demand.amounts, choices, strict=True):
+            for class_id in self._contested.intersection(amounts):
+                demanded[class_id] += amounts[class_id]
+                places[class_id].update(some)
+        left = self._demand.left
+        return any(
+            sum(left(slot, class_id) for slot in places[class_id]) < amount for class_id, amount in demanded.items()
+        )
 
 
 def _topped(
-    puzzle: Puzzle, place: int, tops: tuple[Slot, ...], choices: list[list[Slot]]
-) -> Iterator[tuple[tuple[Slot, ...], list[list[Slot]]]]:
+    demand: Demand, place: int, tops: tuple[Slot, ...], choices: Choices
+) -> Iterator[tuple[tuple[Slot, ...], Choices]]:
     """Every choice of a top for each subtree constraint, with the needs' choices narrowed to below the tops.
 
     A way that holds has exactly one top per constraint, so no way is met twice.
     """
-    if place == len(puzzle.subtrees):
+    if place == len(demand.subtrees):
         yield tops, choices
         return
-    bound = puzzle.subtrees[place]
-    for top in sorted({slot for need in bound for slot in choices[need]}):
+    bound = demand.subtrees[place]
+    for top in dict.fromkeys(slot for need in bound for slot in choices[need]):
         narrowed = [
-            [slot for slot in some if puzzle.is_below(slot, top)] if need in bound else some
+            [slot for slot in some if demand.is_below(slot, top)] if need in bound else some
             for need, some in enumerate(choices)
         ]
         if all(narrowed[need] for need in bound):
-            yield from _topped(puzzle, place + 1, (*tops, top), narrowed)
+            yield from _topped(demand, place + 1, (*tops, top), narrowed)
 
 
 class _Search:
     """Depth-first search over the needs, those with the fewest choices first."""
 
-    def __init__(self, puzzle: Puzzle, tops: Sequence[Slot], choices: Sequence[Sequence[Slot]]) -> None:
-        self._puzzle = puzzle
-        self._tops = tops
+    def __init__(
+        self,
+        demand: Demand,
+        contested: frozenset[int],
+        tops: Sequence[Slot],
+        choices: Choices,
+        clauses: Sequence[frozenset[Slot]],
+    ) -> None:
+        self._demand = demand
         self._choices = choices
         self._order = sorted(range(len(choices)), key=lambda need: len(choices[need]))
         self._way: dict[int, Slot] = {}
         self._taken: Counter[tuple[Slot, int]] = Counter()
-        demanded = Counter(class_id for need in puzzle.needs for class_id in need.amounts)
-        self._contested = frozenset(class_id for class_id, times in demanded.items() if times > 1)
-        isolated = {need: choices[need] for need in self._order if puzzle.needs[need].is_isolated}
+        self._claims = [
+            [(class_id, amount) for class_id, amount in amounts.items() if class_id in contested]
+            for amounts in demand.amounts
+        ]
+        self._musts = [(bound, frozenset([top])) for bound, top in zip(demand.subtrees, tops, strict=True)]
+        self._musts += [(demand.clause_needs, clause) for clause in clauses]
+        isolated = {need: choices[need] for need in self._order if need in demand.isolated}
         self._matching = Matching(isolated if len(isolated) > 1 else {})
 
     def run(self) -> Iterator[Way]:
-        if not self._matching.is_complete or not self._may_still_hold(0):
-            return
-        yield from self._from(0)
+        """All ways."""
+        if self._matching.is_complete and self._may_still_hold(0):
+            yield from self._from(0)
 
     def _from(self, depth: int) -> Iterator[Way]:
         if depth == len(self._order):
-            yield tuple(self._way[need] for need in range(len(self._order)))
+            yield tuple(self._way[need] for need in range(depth))
             return
         need = self._order[depth]
+        before = self._matching
         for slot in self._choices[need]:
-            before = self._matching
-            if not self._has_room(need, slot):
-                continue
-            after = before.assigned(need, slot)
+            after = before.assigned(need, slot) if self._has_room(need, slot) else None
             if after is None:
                 continue
-            self._take(need, slot, +1)
-            self._way[need] = slot
+            self._assign(need, slot)
             self._matching = after
             if self._may_still_hold(depth + 1):
                 yield from self._from(depth + 1)
-            self._matching = before
-            del self._way[need]
-            self._take(need, slot, -1)
+            self._take_back(need)
+        self._matching = before
 
     def _has_room(self, need: int, slot: Slot) -> bool:
+        left = self._demand.left
         return all(
-            self._taken[slot, class_id] + amount <= self._puzzle.left(slot, class_id)
-            for class_id, amount in self._puzzle.needs[need].amounts.items()
-            if class_id in self._contested
+            self._taken[slot, class_id] + amount <= left(slot, class_id) for class_id, amount in self._claims[need]
         )
 
-    def _take(self, need: int, slot: Slot, sign: int) -> None:
-        for class_id, amount in self._puzzle.needs[need].amounts.items():
-            if class_id in self._contested:
-                self._taken[slot, class_id] += sign * amount
+    def _assign(self, need: int, slot: Slot) -> None:
+        self._way[need] = slot
+        for class_id, amount in self._claims[need]:
+            self._taken[slot, class_id] += amount
+
+    def _take_back(self, need: int) -> None:
+        slot = self._way.pop(need)
+        for class_id, amount in self._claims[need]:
+            self._taken[slot, class_id] -= amount
 
     def _may_still_hold(self, depth: int) -> bool:
-        """Whether every top and every clause is met already, or still can be by the needs after *depth*."""
+        """Whether of every set of providers that must serve one of some needs, one does, or still can after *depth*."""
         ahead = self._order[depth:]
-        for bound, top in zip(self._puzzle.subtrees, self._tops, strict=True):
-            if not self._can_be_met(bound, {top}, ahead):
-                return False
-        clause_needs = self._puzzle.clause_needs
-        return all(self._can_be_met(clause_needs, clause, ahead) for clause in self._puzzle.clauses)
-
-    def _can_be_met(self, needs: frozenset[int], wanted: set[Slot] | frozenset[Slot], ahead: Sequence[int]) -> bool:
-        """Whether one of *needs* is served by one of *wanted*, or can still be."""
-        return any(self._way.get(need) in wanted for need in needs) or any(
-            not wanted.isdisjoint(self._choices[need]) for need in ahead if need in needs
+        return all(
+            any(self._way.get(need) in wanted for need in needs)
+            or any(need in needs and not wanted.isdisjoint(self._choices[need]) for need in ahead)
+            for needs, wanted in self._musts
         )

@@ -17,7 +17,7 @@ from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -92,11 +92,8 @@ def _matched(snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np
 
 def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_]) -> bool:
     """Whether *group*, alone, can be served under any anchor."""
-    return any(
-        True
-        for anchor in trees.anchors(snapshot, eligible, group.pools)
-        for _ in combine.ways(_Puzzles(snapshot, [group]).at(int(anchor)))
-    )
+    alone = _Demanded(snapshot, [group])
+    return any(True for anchor in alone.anchors(eligible) for _ in alone.ways(anchor))
 
 
 def _found(
@@ -106,13 +103,13 @@ def _found(
     eligible: NDArray[np.bool_],
     enumeration: Enumeration,
 ) -> Iterator[Candidate]:
-    puzzles = _Puzzles(snapshot, groups, request, randomize=enumeration.randomize)
-    anchors = [int(anchor) for anchor in trees.anchors(snapshot, eligible, puzzles.pools)]
+    demanded = _Demanded(snapshot, groups, request, shuffles=enumeration.randomize)
+    anchors = demanded.anchors(eligible)
     if enumeration.randomize:
         random.shuffle(anchors)
-    one_by_one = order.breadth_first if enumeration.breadth_first or enumeration.randomize else order.depth_first
-    ways = one_by_one(combine.ways(puzzles.at(anchor)) for anchor in anchors)
-    return (puzzles.candidate(way) for way in _once(snapshot, ways))
+    in_turn = order.breadth_first if enumeration.breadth_first or enumeration.randomize else order.depth_first
+    ways = _once(snapshot, in_turn(demanded.ways(anchor) for anchor in anchors))
+    return (Candidate.of(demanded.pools, way) for way in ways)
 
 
 def _once(snapshot: Snapshot, ways: Iterator[combine.Way]) -> Iterator[combine.Way]:
@@ -133,8 +130,8 @@ def _shuffled(found: Iterator[Candidate]) -> Iterator[Candidate]:
     return iter(whole)
 
 
-class _Puzzles:
-    """What the groups demand, put together for one anchor after the other."""
+class _Demanded:
+    """What all groups together demand of one tree after the other."""
 
     def __init__(
         self,
@@ -142,48 +139,53 @@ class _Puzzles:
         groups: Sequence[MatchedGroup],
         request: CandidateRequest | None = None,
         *,
-        randomize: bool = False,
+        shuffles: bool = False,
     ) -> None:
-        self._snapshot = snapshot
-        self.pools: list[Pool] = [pool for group in groups for pool in group.pools]
-        self._clauses = [clause for group in groups for clause in group.clauses]
-        self._isolate = request is not None and request.isolate
-        self._randomize = randomize
-        number = {pool.suffix: need for need, pool in enumerate(self.pools) if pool.suffix != UNSUFFIXED}
-        named = request.same_subtree if request is not None else ()
-        self._subtrees = [frozenset(number[suffix] for suffix in suffixes) for suffixes in named]
-        self._unsuffixed = frozenset(need for need, pool in enumerate(self.pools) if pool.suffix == UNSUFFIXED)
-        self._left: Callable[[Slot, int], int] = lru_cache(maxsize=65536)(self._compute_left)
+        """The demand of *groups*, bound together as *request* says, or not at all.
 
-    def at(self, anchor: int) -> combine.Puzzle:
-        choices = trees.choices(self._snapshot, self.pools, anchor)
-        if self._randomize:
-            for some in choices:
-                random.shuffle(some)
-        needs = [
-            combine.Need(pool.suffix, pool.amounts, some, self._isolate and pool.suffix != UNSUFFIXED)
-            for pool, some in zip(self.pools, choices, strict=True)
-        ]
-        return combine.Puzzle(
-            needs,
-            self._left,
+        Args:
+            shuffles: choices are tried in random order.
+        """
+        self.pools: list[Pool] = [pool for group in groups for pool in group.pools]
+        self._snapshot = snapshot
+        self._shuffles = shuffles
+        self._clauses = [clause for group in groups for clause in group.clauses]
+        self._unsuffixed = frozenset(need for need, pool in enumerate(self.pools) if pool.suffix == UNSUFFIXED)
+        self._combiner = combine.Combiner(self._demand(request))
+
+    def _demand(self, request: CandidateRequest | None) -> combine.Demand:
+        suffixed = {pool.suffix: need for need, pool in enumerate(self.pools) if pool.suffix != UNSUFFIXED}
+        subtrees = request.same_subtree if request else ()
+        return combine.Demand(
+            [pool.amounts for pool in self.pools],
+            lru_cache(maxsize=65536)(self._left),
             self._snapshot.forest.is_below,
-            self._subtrees,
-            [self._having(clause, needs) for clause in self._clauses],
+            frozenset(suffixed.values()) if request and request.isolate else frozenset(),
+            [frozenset(suffixed[suffix] for suffix in suffixes) for suffixes in subtrees],
             self._unsuffixed,
         )
 
-    def _having(self, clause: Sequence[int], needs: Sequence[combine.Need]) -> frozenset[Slot]:
-        """Providers that serve the unsuffixed group and meet a clause of required traits."""
+    def anchors(self, eligible: NDArray[np.bool_]) -> list[int]:
+        """Roots under which every pool has a provider."""
+        found: list[int] = trees.anchors(self._snapshot, eligible, self.pools).tolist()
+        return found
+
+    def ways(self, anchor: int) -> Iterator[combine.Way]:
+        """All ways to serve the demand under *anchor*; nothing is looked at before the first is asked for."""
+        choices = trees.choices(self._snapshot, self.pools, anchor)
+        if self._shuffles:
+            for some in choices:
+                random.shuffle(some)
+        yield from self._combiner.ways(choices, [self._meeting(clause, choices) for clause in self._clauses])
+
+    def _meeting(self, clause: Sequence[int], choices: Sequence[Sequence[Slot]]) -> frozenset[Slot]:
+        """Providers that may serve the unsuffixed group and meet a clause of required traits."""
         traits = self._snapshot.trait_sets
         return frozenset(
-            slot for need in self._unsuffixed for slot in needs[need].choices if not traits.of(slot).isdisjoint(clause)
+            slot for need in self._unsuffixed for slot in choices[need] if not traits.of(slot).isdisjoint(clause)
         )
 
-    def _compute_left(self, slot: Slot, class_id: int) -> int:
+    def _left(self, slot: Slot, class_id: int) -> int:
         """How much one candidate may take of a place in all."""
         held = self._snapshot.inventory[class_id].at(slot)
         return min(held.inventory.capacity - held.used, held.inventory.max_unit)
-
-    def candidate(self, way: combine.Way) -> Candidate:
-        return Candidate.of(self.pools, way)

@@ -117,7 +117,7 @@ def _resources(snapshot: Snapshot, slots: Sequence[Slot], classes: set[str] | No
     for class_id in sorted(snapshot.inventory):
         name = snapshot.class_names.by_id[class_id].name
         columns = snapshot.inventory[class_id]
-        if len(columns.slots) == 0 or (classes is not None and name not in classes):
+        if classes is not None and name not in classes:
             continue
         rows = np.minimum(np.searchsorted(columns.slots, places), len(columns.slots) - 1)
         having = np.flatnonzero(columns.slots[rows] == places)

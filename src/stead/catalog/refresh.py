@@ -155,7 +155,8 @@ def _inventory(
     for class_id in {*new, *gone}:
         old = columns.get(class_id) or InventoryColumns.of({})
         columns[class_id] = old.replaced(gone[class_id], new[class_id])
-    return columns
+    # A class without inventory may be deleted, and must then be in nobody's way.
+    return {class_id: some for class_id, some in columns.items() if len(some.slots)}
 
 
 def _with_sharing(snapshot: Snapshot) -> Snapshot:

@@ -44,7 +44,7 @@ class Snapshot:
     modified: NDArray[np.int64]
     forest: Forest
     inventory: Mapping[int, InventoryColumns]
-    """By class id; a class without inventory may be missing."""
+    """By class id; a class without inventory is missing."""
     class_sets: Memberships
     """Of which classes each slot has inventory."""
     trait_sets: Memberships

@@ -33,6 +33,10 @@ class Database:
     max_overflow: int | None = None
     pool_timeout: float | None = None
     connection_recycle_time: int = 3600
+    sqlite_synchronous: bool = True
+    """Off, a power cut may take acknowledged writes with it."""
+    mysql_sql_mode: str = "TRADITIONAL"
+    """Empty leaves the server's own."""
     echo: bool = False
 
     def pool(self) -> dict[str, Any]:
@@ -104,15 +108,16 @@ class Sqlite:
 
     def _engine(self, database: Database, url: URL, *, begin: str) -> Engine:
         engine = _create(url, database)
-        sa.event.listen(engine, "connect", self._on_connect)
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
         # The driver's own idea of when a transaction starts is too late for a lock; we begin explicitly.
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
 
     @staticmethod
-    def _on_connect(connection: Any, _record: object) -> None:
+    def _on_connect(connection: Any, database: Database) -> None:
         connection.isolation_level = None
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"):
+        synchronous = "FULL" if database.sqlite_synchronous else "OFF"
+        for pragma in ("busy_timeout=5000", "journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
@@ -178,19 +183,20 @@ class Mysql(_Server):
     def writer(self, database: Database, url: URL) -> Engine:
         # Under REPEATABLE READ a lock reads the current row and the SUM after it an old snapshot: over-commit.
         engine = _create(url, database, isolation_level="READ COMMITTED")
-        sa.event.listen(engine, "connect", self._on_connect)
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
         return engine
 
     def reader(self, database: Database, url: URL) -> Engine:
         engine = _create(url, database, isolation_level="REPEATABLE READ")
-        sa.event.listen(engine, "connect", self._on_connect)
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
         return engine
 
     @staticmethod
-    def _on_connect(connection: Any, _record: object) -> None:
+    def _on_connect(connection: Any, database: Database) -> None:
+        # VCPU has id 0, which MySQL would otherwise replace by the next free number.
+        mode = ",".join(filter(None, (database.mysql_sql_mode, "NO_AUTO_VALUE_ON_ZERO")))
         with connection.cursor() as cursor:
-            # VCPU has id 0, which MySQL would otherwise replace by the next free number.
-            cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',TRADITIONAL,NO_AUTO_VALUE_ON_ZERO')")
+            cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',', %s)", (mode,))
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         insert = mysql.insert(table)
