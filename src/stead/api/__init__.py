@@ -1,0 +1,1 @@
+"""The edge: HTTP in and out. Knows microversions, headers and JSON, so that nobody below has to."""

@@ -1,0 +1,70 @@
+"""What the Accept header admits.
+
+Falcon's own reader lets ``application/json; charset=utf8`` admit ``application/json``; the contract does not.
+Source: RFC 9110, section 12.5.1.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_VALUE = rf'(?:{_TOKEN}|"(?:[^"\\]|\\.)*")'
+_RANGE = re.compile(
+    rf"\s*(?P<main>{_TOKEN})/(?P<sub>{_TOKEN})"
+    rf"(?P<parameters>(?:\s*;\s*(?![qQ]\s*=){_TOKEN}={_VALUE})*)"
+    rf"(?:\s*;\s*[qQ]=(?P<quality>0(?:\.\d{{0,3}})?|1(?:\.0{{0,3}})?)(?:\s*;\s*{_TOKEN}(?:={_VALUE})?)*)?\s*"
+)
+
+
+class MediaRange(NamedTuple):
+    """One element of the header, in lower case."""
+
+    main: str
+    sub: str
+    quality: float
+    has_parameters: bool
+
+    def specificity(self, main: str, sub: str) -> int | None:
+        """How exactly the range names a media type that has no parameters; None if it does not admit it."""
+        if self.has_parameters:
+            return None
+        if (self.main, self.sub) == (main, sub):
+            return 2
+        if (self.main, self.sub) == (main, "*"):
+            return 1
+        return 0 if (self.main, self.sub) == ("*", "*") else None
+
+
+@lru_cache(maxsize=256)
+def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
+    """The ranges of an Accept header; None if it is malformed, which is to be read as if it were absent."""
+    found: list[MediaRange] = []
+    at = 0
+    while at < len(header):
+        match = _RANGE.match(header, at)
+        if match is None or header[match.end() : match.end() + 1] not in ("", ","):
+            return None
+        quality = match["quality"]
+        found.append(
+            MediaRange(
+                match["main"].lower(),
+                match["sub"].lower(),
+                1.0 if quality is None else float(quality),
+                bool(match["parameters"]),
+            )
+        )
+        at = match.end() + 1
+    return tuple(found) or None
+
+
+def quality(media_type: str, header: str) -> float:
+    """How much *header* wants *media_type*, between 0 and 1. The most specific range decides; 1 if it is malformed."""
+    ranges = media_ranges(header)
+    if ranges is None:
+        return 1.0
+    main, _, sub = media_type.partition("/")
+    fitting = [(exactness, at.quality) for at in ranges if (exactness := at.specificity(main, sub)) is not None]
+    return max(fitting, default=(0, 0.0))[1]

@@ -1,0 +1,74 @@
+"""The WSGI application: routes, wired to a service. Who asks is found out before, by the layers around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import falcon
+
+from stead.api import errors
+from stead.api.negotiation import Negotiation
+from stead.api.request import Request, Response
+from stead.api.resources.aggregates import ProviderAggregates
+from stead.api.resources.allocation_candidates import AllocationCandidates
+from stead.api.resources.allocations import Allocations, AllocationsOfConsumer, AllocationsOfProvider
+from stead.api.resources.inventories import Inventories, OneClass
+from stead.api.resources.reshaper import Reshaper
+from stead.api.resources.resource_classes import OneResourceClass, ResourceClasses
+from stead.api.resources.resource_providers import OneProvider, Providers
+from stead.api.resources.root import Root
+from stead.api.resources.traits import OneTrait, ProviderTraits, Traits
+from stead.api.resources.usages import ProviderUsages, Usages
+from stead.api.routing import Router
+from stead.api.shapes import Owner
+
+if TYPE_CHECKING:
+    from stead.auth.policy import Policy
+    from stead.service import Service
+
+NOBODY = "00000000-0000-0000-0000-000000000000"
+
+
+def create_app(
+    service: Service, policy: Policy, *, incomplete_project: str = NOBODY, incomplete_user: str = NOBODY
+) -> falcon.App[Request, Response]:
+    """The API over *service*, as far as *policy* allows.
+
+    Args:
+        incomplete_project: owner of what clients claim that can not name a project yet (before 1.8); likewise the user.
+    """
+    app: falcon.App[Request, Response] = falcon.App(
+        request_type=Request,
+        router=cast("Any", Router()),  # any object with its two methods will do
+        middleware=Negotiation(policy),
+    )
+    app.resp_options.default_media_type = cast("str", None)  # no body, no content type
+    errors.install(app)
+    for path, resource in routes(service, Owner(incomplete_project, incomplete_user)).items():
+        app.add_route(path, resource)
+    return app
+
+
+def routes(service: Service, incomplete: Owner) -> dict[str, object]:
+    """Every path and what stands there."""
+    provider = "/resource_providers/{uuid}"
+    return {
+        "/": Root(),
+        "/resource_providers": Providers(service),
+        provider: OneProvider(service),
+        f"{provider}/inventories": Inventories(service),
+        f"{provider}/inventories/{{resource_class}}": OneClass(service),
+        f"{provider}/usages": ProviderUsages(service),
+        f"{provider}/aggregates": ProviderAggregates(service),
+        f"{provider}/allocations": AllocationsOfProvider(service),
+        f"{provider}/traits": ProviderTraits(service),
+        "/resource_classes": ResourceClasses(service),
+        "/resource_classes/{name}": OneResourceClass(service),
+        "/traits": Traits(service),
+        "/traits/{name}": OneTrait(service),
+        "/allocations": Allocations(service, incomplete),
+        "/allocations/{consumer_uuid}": AllocationsOfConsumer(service, incomplete),
+        "/allocation_candidates": AllocationCandidates(service),
+        "/usages": Usages(service),
+        "/reshaper": Reshaper(service, incomplete),
+    }

@@ -1,0 +1,95 @@
+"""Cross-origin requests: what browsers may do from pages of other origins.
+
+Source: the Fetch standard, "CORS protocol"; "CORS", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    Headers = list[tuple[str, str]]
+
+ALWAYS_ALLOWED = (
+    "Accept",
+    "Accept-Language",
+    "Content-Type",
+    "Cache-Control",
+    "Content-Language",
+    "Expires",
+    "Last-Modified",
+    "Pragma",
+)
+
+
+class Cors:
+    """Answers preflights, and tells browsers what pages of the allowed origins may read."""
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        *,
+        origins: Sequence[str],
+        allow_credentials: bool,
+        expose_headers: Sequence[str],
+        max_age: int | None,
+        allow_methods: Sequence[str],
+        allow_headers: Sequence[str],
+    ) -> None:
+        """*max_age* is in seconds; None lets browsers decide."""
+        self._app = app
+        self._origins = frozenset(origins)
+        self._any_origin = "*" in self._origins
+        self._credentials = [("access-control-allow-credentials", "true")] if allow_credentials else []
+        self._exposed = ",".join(expose_headers)
+        self._max_age = [] if max_age is None else [("access-control-max-age", str(max_age))]
+        self._methods = frozenset(allow_methods)
+        self._headers = frozenset(name.lower() for name in (*allow_headers, *ALWAYS_ALLOWED))
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] == "OPTIONS":
+            start_response("200 OK", [*self._preflight(environ), ("content-length", "0")])
+            return []
+        origin = environ.get("HTTP_ORIGIN")
+        if origin is None or not self._knows(origin):
+            return self._app(environ, start_response)
+
+        def start(status: str, headers: Headers, exc_info: Any = None) -> Callable[[bytes], object]:
+            told = [*_with_vary(headers), *self._of_origin(origin)]
+            if self._exposed:
+                told.append(("access-control-expose-headers", self._exposed))
+            return start_response(status, told, exc_info) if exc_info else start_response(status, told)
+
+        return self._app(environ, start)
+
+    def _knows(self, origin: str) -> bool:
+        return self._any_origin or origin in self._origins
+
+    def _of_origin(self, origin: str) -> Headers:
+        return [("access-control-allow-origin", origin), *self._credentials]
+
+    def _preflight(self, environ: WSGIEnvironment) -> Headers:
+        """Nothing, unless everything that is asked for is allowed."""
+        origin = environ.get("HTTP_ORIGIN")
+        method = environ.get("HTTP_ACCESS_CONTROL_REQUEST_METHOD")
+        asked = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
+        headers = [name.strip() for name in asked.split(",") if name.strip()]
+        if origin is None or not self._knows(origin) or method not in self._methods:
+            return []
+        if not self._headers.issuperset(name.lower() for name in headers):
+            return []
+        told = [("vary", "Origin"), *self._of_origin(origin), *self._max_age]
+        told.append(("access-control-allow-methods", str(method)))
+        if headers:
+            told.append(("access-control-allow-headers", ",".join(headers)))
+        return told
+
+
+def _with_vary(headers: Headers) -> Headers:
+    """*headers* with Origin among what the answer varies by."""
+    varied = [value for name, value in headers if name.lower() == "vary"]
+    others = [(name, value) for name, value in headers if name.lower() != "vary"]
+    return [*others, ("vary", ", ".join([*varied, "Origin"]))]

@@ -1,0 +1,73 @@
+"""An id for every request, and a line in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from stead.api.request import REQUEST_ID_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+LOG = logging.getLogger(__name__)
+
+HEADER = "x-openstack-request-id"
+
+_GLOBAL_ID = re.compile(r"req-[a-f0-9]{8}-([a-f0-9]{4}-){3}[a-f0-9]{12}")
+_SAFE = "/:@!$&'()*+,;=~"
+
+
+class RequestLog:
+    """Gives each request an id, sends it back, and logs what became of the request.
+
+    An id of the same form that the client sent is the *global* one: it goes to the log beside the request's own.
+    Also reads a missing Accept header as one that asks for JSON, for every layer inside.
+    """
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        request_id = f"req-{uuid4()}"
+        environ[REQUEST_ID_KEY] = request_id
+        if environ.get("HTTP_ACCEPT", "").strip() in ("", "*/*"):
+            environ["HTTP_ACCEPT"] = "application/json"
+        target = _target(environ)
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+            headers.append((HEADER, request_id))
+            _log(environ, target, status, headers)
+            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+
+        return self._app(environ, start)
+
+
+def _target(environ: WSGIEnvironment) -> str:
+    path = quote(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""), safe=_SAFE, encoding="latin-1")
+    query = environ.get("QUERY_STRING")
+    return f"{path}?{query}" if query else path
+
+
+def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple[str, str]]) -> None:
+    if not LOG.isEnabledFor(logging.INFO):
+        return
+    sent = {name.lower(): value for name, value in headers}
+    given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
+    LOG.info(
+        '%s "%s %s" status: %s len: %s microversion: %s',
+        environ.get("REMOTE_ADDR", "-"),
+        environ["REQUEST_METHOD"],
+        target,
+        status.partition(" ")[0],
+        sent.get("content-length", "-"),
+        sent.get("openstack-api-version", "").partition(" ")[2] or "-",
+        extra={
+            "request_id": environ[REQUEST_ID_KEY],
+            "global_request_id": given if _GLOBAL_ID.fullmatch(given) else None,
+        },
+    )

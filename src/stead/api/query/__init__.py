@@ -1,0 +1,1 @@
+"""Query strings: text and microversion in, domain requests out."""

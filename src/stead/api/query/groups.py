@@ -1,0 +1,133 @@
+"""Request groups: made of the pairs in their order, then checked against each other.
+
+Source: "Group values" and "Cross checks" of allocation candidates, docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stead.api.query.values import (
+    parse_aggregates,
+    parse_resources,
+    parse_traits,
+    parse_tree,
+    require_no_conflict,
+)
+from stead.api.versions import V
+from stead.domain.errors import InvalidQuery
+from stead.domain.request import RequestGroup, Terms
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Collection, Sequence
+
+    from stead.api.query.pairs import Pairs
+    from stead.api.versions import Microversion
+
+BAD_VALUE = "placement.query.bad_value"
+MISSING_VALUE = "placement.query.missing_value"
+
+ANYTHING = Terms()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A group while the pairs are read."""
+
+    resources: dict[str, int] = field(default_factory=dict)
+    traits: Terms = ANYTHING
+    aggregates: Terms = ANYTHING
+    in_tree: str | None = None
+
+
+def parse_groups(pairs: Pairs, version: Microversion, group_key: re.Pattern[str]) -> tuple[RequestGroup, ...]:
+    """The groups, in the order in which *pairs* name them first.
+
+    A pair is parsed where it stands, so that the first faulty one decides the error; what several values of one key
+    make together is parsed at the first of them.
+
+    Raises:
+        InvalidQuery: a malformed value.
+    """
+    drafts: dict[str, _Draft] = {}
+    seen: set[str] = set()
+    for key, value in pairs:
+        match = group_key.match(key)
+        if match is None:
+            continue
+        word, suffix = match[1], match[2] or ""
+        draft = drafts.setdefault(suffix, _Draft())
+        if word == "resources":
+            draft.resources = parse_resources(value)
+        elif word == "in_tree":
+            draft.in_tree = parse_tree(value)
+        elif key not in seen:
+            _parse_terms(draft, word, suffix, pairs.all(key), version)
+        seen.add(key)
+    return tuple(
+        RequestGroup(suffix, draft.resources, draft.traits, draft.aggregates, draft.in_tree)
+        for suffix, draft in drafts.items()
+    )
+
+
+def _parse_terms(draft: _Draft, word: str, suffix: str, values: Sequence[str], version: Microversion) -> None:
+    if word == "required":
+        draft.traits = parse_traits(values, version)
+    else:
+        draft.aggregates = parse_aggregates(values, version, suffix)
+
+
+def require_sound_groups(
+    groups: Sequence[RequestGroup], version: Microversion, same_subtree: Collection[frozenset[str]]
+) -> None:
+    """Refuse groups that make no sense, alone or together.
+
+    Raises:
+        InvalidQuery: the first fault.
+    """
+    if version < V.SAME_SUBTREE:
+        _require_resources_everywhere(groups)
+    else:
+        _require_resources_somewhere(groups, frozenset().union(*same_subtree))
+    require_no_conflict({f"required{group.suffix}": group.traits for group in groups})
+
+
+def _require_resources_everywhere(groups: Sequence[RequestGroup]) -> None:
+    """What holds before groups without resources were allowed."""
+    lacking = [group for group in groups if not group.resources]
+    traits = [f"required{group.suffix}" for group in lacking if group.traits.clauses]
+    if traits:
+        raise InvalidQuery(
+            "All traits parameters must be associated with resources.  "
+            f"Found the following orphaned traits keys: {', '.join(traits)}"
+        )
+    aggregates = [f"member_of{group.suffix}" for group in lacking if group.aggregates]
+    if aggregates:
+        raise InvalidQuery(
+            "All member_of parameters must be associated with resources. "
+            f"Found the following orphaned member_of keys: {', '.join(aggregates)}"
+        )
+    if lacking:
+        raise InvalidQuery("All request groups must specify resources.")
+    if not groups:
+        raise InvalidQuery("At least one request group (`resources` or `resources{$S}`) is required.")
+
+
+def _require_resources_somewhere(groups: Sequence[RequestGroup], named: frozenset[str]) -> None:
+    if not any(group.resources for group in groups):
+        raise InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE)
+    bad = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    if bad:
+        raise InvalidQuery(
+            "Resourceless suffixed group request should be specified in `same_subtree` query param: "
+            f"bad group(s) - {bad}.",
+            BAD_VALUE,
+        )
+    known = [group.suffix for group in groups]
+    unknown = sorted(named.difference(known))
+    if unknown:
+        raise InvalidQuery(
+            f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {known}.", BAD_VALUE
+        )

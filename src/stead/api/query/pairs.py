@@ -1,0 +1,73 @@
+"""The pairs of a query string, in their order, and what the keys and plain values must look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from stead.domain.errors import InvalidQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead.api.bodies import Validator
+    from stead.api.request import Request
+
+INVALID = "Invalid query string parameters:"
+
+
+class Pairs:
+    """Keys and values as the client wrote them, decoded; a key may be repeated."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = pairs
+        self._values: dict[str, list[str]] = {}
+        for key, value in pairs:
+            self._values.setdefault(key, []).append(value)
+
+    @classmethod
+    def of(cls, req: Request) -> Pairs:
+        """The pairs of the request's query string.
+
+        Raises:
+            InvalidQuery: something in it is not UTF-8.
+        """
+        try:
+            return cls([_decode(part) for part in req.query_string.split("&") if part])
+        except UnicodeError as error:
+            raise InvalidQuery(f"{INVALID} {error}") from None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def all(self, key: str) -> list[str]:
+        """Every value of *key*."""
+        return self._values.get(key, [])
+
+    def first(self, key: str) -> str | None:
+        """The first value of *key*."""
+        return self._values[key][0] if key in self._values else None
+
+    def last(self, key: str) -> str | None:
+        """The last value of *key*."""
+        return self._values[key][-1] if key in self._values else None
+
+    def require(self, validator: Validator) -> None:
+        """Refuse keys and values that *validator* does; of a repeated key it sees the last value.
+
+        Raises:
+            InvalidQuery: in the words of the first fault.
+        """
+        fault = validator.first_fault({key: values[-1] for key, values in self._values.items()})
+        if fault is not None:
+            raise InvalidQuery(f"{INVALID} {fault}")
+
+
+def _decode(part: str) -> tuple[str, str]:
+    key, _, value = part.partition("=")
+    return _text(key), _text(value)
+
+
+def _text(encoded: str) -> str:
+    # WSGI hands over bytes in the guise of Latin-1.
+    return unquote_to_bytes(encoded.replace("+", " ").encode("latin-1")).decode("utf-8")

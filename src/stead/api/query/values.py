@@ -1,0 +1,182 @@
+"""Values that candidates and provider lists share: amounts, traits, aggregates, trees."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from stead.api import uuids
+from stead.api.query.pairs import INVALID
+from stead.api.versions import V
+from stead.domain.errors import InvalidQuery
+from stead.domain.request import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.api.versions import Microversion
+
+BEYOND = 10**40
+"""Stands for every amount too long for Python to read: nothing can hold it either."""
+
+_MANY_DIGITS = re.compile(r"\s*\+?\d{1000,}\s*")
+
+ANY_FORM = "in:HW_CPU_X86_VMX,CUSTOM_MAGIC"
+
+
+def parse_resources(value: str) -> dict[str, int]:
+    """``CLASS:AMOUNT[,CLASS:AMOUNT…]`` as amounts by class; of a repeated class the last counts.
+
+    Raises:
+        InvalidQuery: malformed, or an amount below 1.
+    """
+    badly_formed = (
+        "Badly formed resources parameter. Expected resources query string parameter in form: "
+        "?resources=VCPU:2,MEMORY_MB:1024. Got: "
+    )
+    if not value.strip():
+        raise InvalidQuery(f"{badly_formed}empty string.")
+    amounts = {}
+    for element in value.split(","):
+        if element.count(":") != 1:
+            raise InvalidQuery(f"{badly_formed}{element}.")
+        name, _, text = element.partition(":")
+        amounts[name] = _amount(name, text)
+    return amounts
+
+
+def _amount(name: str, text: str) -> int:
+    amount = whole_number(text)
+    if amount is None:
+        raise InvalidQuery(f"Requested resource {name} expected positive integer amount. Got: {text}.")
+    if amount < 1:
+        raise InvalidQuery(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
+    return amount
+
+
+def whole_number(text: str) -> int | None:
+    """*text* as Python reads integers; None if it is none."""
+    try:
+        return int(text)
+    except ValueError:  # also if it has more digits than Python cares to read
+        return BEYOND if _MANY_DIGITS.fullmatch(text) else None
+
+
+def parse_traits(values: Sequence[str], version: Microversion) -> Terms:
+    """The values of one ``required``: names, ``!names`` (1.22), ``in:any,of`` (1.39, from when on every value counts).
+
+    Raises:
+        InvalidQuery: malformed, or newer than *version*.
+    """
+    clauses: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    for value in values if version >= V.ANY_TRAITS else values[-1:]:
+        if value.startswith("in:") and version >= V.ANY_TRAITS:
+            clauses.append(_any_of(value))
+        else:
+            wanted, unwanted = parse_names(value, version)
+            clauses += [frozenset([name]) for name in wanted]
+            forbidden |= unwanted
+    return Terms(tuple(dict.fromkeys(clauses)), frozenset(forbidden))
+
+
+def parse_names(value: str, version: Microversion) -> tuple[list[str], set[str]]:
+    """Required and forbidden names of a comma-separated list without ``in:``.
+
+    Raises:
+        InvalidQuery: it has ``in:``, an empty name, or a ``!`` before *version* knew it.
+    """
+    if value.startswith("in:"):
+        raise InvalidQuery(
+            f"{INVALID} The format '{ANY_FORM}' only supported since microversion {V.ANY_TRAITS}. Got: {value}"
+        )
+    may_forbid = version >= V.FORBIDDEN_TRAITS
+    form = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if may_forbid else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    expected = f"{INVALID} Expected 'required' parameter value of the form: {form}. Got"
+    names = [name.strip() for name in value.split(",")]
+    if any(name in ("", "!") for name in names):
+        raise InvalidQuery(f"{expected} an empty trait in: {value}")
+    unwanted = {name.removeprefix("!") for name in names if name.startswith("!")}
+    if unwanted and not may_forbid:
+        raise InvalidQuery(f"{expected}: {value}")
+    return [name for name in names if not name.startswith("!")], unwanted
+
+
+def _any_of(value: str) -> frozenset[str]:
+    names = [name.strip() for name in value.removeprefix("in:").split(",")]
+    if not all(names):
+        raise InvalidQuery(
+            f"{INVALID} Expected 'required' parameter value of the form: {ANY_FORM}. Got an empty trait in: {value}"
+        )
+    if any(name.startswith("!") for name in names):
+        raise InvalidQuery(f"{INVALID} The format '{ANY_FORM}' does not support forbidden traits. Got: {value}")
+    return frozenset(names)
+
+
+def parse_aggregates(values: Sequence[str], version: Microversion, suffix: str = "") -> Terms:
+    """The values of one ``member_of``: ``uuid``, ``in:any,of``; with ``!`` in front none of them (1.32).
+
+    Raises:
+        InvalidQuery: malformed, repeated before 1.24, or forbidding before 1.32.
+    """
+    if len(values) > 1 and version < V.REPEATED_MEMBER_OF:
+        raise InvalidQuery(f"Multiple member_of{suffix} parameters are not supported")
+    clauses: list[frozenset[str]] = []
+    forbidden: frozenset[str] = frozenset()
+    for value in values:
+        names = _uuids(value)
+        if not value.startswith("!"):
+            clauses.append(names)
+        elif version < V.FORBIDDEN_AGGREGATES:
+            raise InvalidQuery(
+                f"Forbidden member_of{suffix} parameters are not supported in the specified microversion"
+            )
+        else:
+            forbidden |= names
+    return Terms(tuple(dict.fromkeys(clauses)), forbidden)
+
+
+def _uuids(value: str) -> frozenset[str]:
+    bare = value.removeprefix("!")
+    if bare.startswith("in:"):
+        names = bare.removeprefix("in:").split(",")
+    elif "," in bare:
+        raise InvalidQuery(
+            "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword using the valid "
+            f"microversion. Got: {value}"
+        )
+    else:
+        names = [bare]
+    for name in names:
+        if not uuids.is_like(name):
+            raise InvalidQuery(f"{INVALID} Expected 'member_of' parameter to contain valid UUID(s). Got: {name}")
+    return frozenset(names)
+
+
+def parse_tree(value: str) -> str:
+    """The uuid of some provider of a tree, as given.
+
+    Raises:
+        InvalidQuery: it is no uuid.
+    """
+    uuid = value.strip()
+    if not uuids.is_like(uuid):
+        raise InvalidQuery(f"{INVALID} Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+    return uuid
+
+
+def require_no_conflict(traits: dict[str, Terms]) -> None:
+    """Refuse clauses no trait of which is left, because all are forbidden in the same place. Keys are the parameters.
+
+    Raises:
+        InvalidQuery: naming parameters and traits.
+    """
+    conflicts = []
+    for key, terms in sorted(traits.items()):
+        lost = [name for clause in terms.clauses if clause <= terms.forbidden for name in clause]
+        if lost:
+            conflicts.append(f"{key}: ({', '.join(sorted(set(lost)))})")
+    if conflicts:
+        raise InvalidQuery(
+            f"Conflicting required and forbidden traits found in the following traits keys: {', '.join(conflicts)}"
+        )

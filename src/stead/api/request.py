@@ -1,0 +1,45 @@
+"""The request and the response as handlers see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import falcon
+
+from stead.api.versions import OLDEST, Microversion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+REQUEST_ID_KEY = "stead.request_id"
+"""Where the outermost middleware leaves the request's id in the environ."""
+
+Response = falcon.Response
+
+
+class Request(falcon.Request):
+    """A request with what the edge found out about it before its handler runs.
+
+    ``version`` is the microversion in force; ``negotiated`` says whether it is known yet (else errors show no version).
+    ``require`` asks the policy: a rule and, where it is not the caller's own, the target; raises Forbidden.
+    """
+
+    version: Microversion = OLDEST
+    negotiated: bool = False
+    require: Callable[[str, Mapping[str, Any] | None], None]
+
+    def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
+        super().__init__(env, options)
+        # Read as what can not be decoded is: PostgreSQL would refuse to look for a name with NUL in it.
+        self.path = self.path.replace("\0", "\ufffd")
+
+    @property
+    def id(self) -> str:
+        """The id this request has in logs, headers and errors."""
+        return str(self.env.get(REQUEST_ID_KEY, ""))
+
+    @property
+    def accepted(self) -> str | None:
+        """The Accept header; None if it says nothing: absent, empty, or exactly ``*/*``."""
+        header = self.env.get("HTTP_ACCEPT", "").strip()
+        return None if header in ("", "*/*") else str(header)

@@ -1,0 +1,97 @@
+"""``/resource_providers/{uuid}/aggregates``: the aggregates one provider belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import Body, Schema, read_body, strict_object
+from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.lookup import find_provider
+from stead.api.representations import Field, Shape, answer, maker
+from stead.api.shapes import GENERATION, UUID
+from stead.api.versions import V, Versioned
+from stead.domain.errors import GenerationConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.api.request import Request, Response
+    from stead.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class NewAggregates:
+    """All aggregates a provider shall belong to, spelled as they are stored; ``expected`` None: do not check."""
+
+    aggregates: list[str]
+    expected: int | None = None
+
+    @classmethod
+    def guarded(cls, body: dict[str, Any]) -> NewAggregates:
+        """From an object with the generation at which the client knows the provider."""
+        return cls(body["aggregates"], int(body["resource_provider_generation"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The aggregates of a provider, with its generation."""
+
+    aggregates: Sequence[str]
+    generation: int
+
+
+# Longer spellings of a uuid could not be stored.
+UUIDS: Schema = {"type": "array", "items": {**UUID, "maxLength": 36}, "uniqueItems": True}
+
+REPLACE = Versioned(
+    {
+        V.AGGREGATES: Body(UUIDS, NewAggregates),
+        V.AGGREGATE_GENERATION: Body(
+            strict_object({"aggregates": UUIDS, "resource_provider_generation": GENERATION}), NewAggregates.guarded
+        ),
+    }
+)
+
+AGGREGATES_OF_PROVIDER: Shape[Membership] = {
+    "aggregates": Field(V.AGGREGATES, attrgetter("aggregates")),
+    "resource_provider_generation": Field(V.AGGREGATE_GENERATION, attrgetter("generation")),
+}
+
+
+class ProviderAggregates:
+    """``/resource_providers/{uuid}/aggregates``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @since(V.AGGREGATES)
+    @allowed("placement:resource_providers:aggregates:list")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """Show all."""
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
+        membership = Membership(snapshot.aggregates(slot), snapshot.provider(slot).generation)
+        answer(req, resp, maker(req, AGGREGATES_OF_PROVIDER)(membership))
+
+    @json_body
+    @since(V.AGGREGATES)
+    @allowed("placement:resource_providers:aggregates:update")
+    @answering(
+        {
+            GenerationConflict: Answer(
+                409,
+                CONCURRENT_UPDATE,
+                "Resource provider's generation already changed. Please update the generation and try again.",
+            )
+        }
+    )
+    def on_put(self, req: Request, resp: Response, uuid: str) -> None:
+        """Replace all."""
+        find_provider(self._service.snapshot(), uuid)
+        wanted = read_body(req, REPLACE)
+        generation = self._service.replace_aggregates(uuid, wanted.aggregates, wanted.expected)
+        answer(req, resp, maker(req, AGGREGATES_OF_PROVIDER)(Membership(wanted.aggregates, generation)))

@@ -1,0 +1,48 @@
+"""``/allocation_candidates``: where a request fits."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from stead.api.errors import Answer, answering
+from stead.api.gates import allowed, json_answer, since
+from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.representations import answer
+from stead.api.versions import V
+from stead.candidates.render import Form
+from stead.domain.errors import UnknownResourceClass
+
+if TYPE_CHECKING:
+    from stead.api.request import Request, Response
+    from stead.api.versions import Microversion
+    from stead.service import Service
+
+
+@cache
+def form_of(version: Microversion) -> Form:
+    """What *version* shows of candidates and of their summaries."""
+    return Form(
+        dict_allocations=version >= V.ALLOCATIONS_BY_PROVIDER,
+        mappings=version >= V.MAPPINGS,
+        summary_traits=version >= V.CANDIDATE_REQUIRED,
+        summary_all_classes=version >= V.WHOLE_SUMMARIES,
+        summary_tree=version >= V.NESTED_CANDIDATES,
+    )
+
+
+class AllocationCandidates:
+    """``/allocation_candidates``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @since(V.CANDIDATES)
+    @json_answer
+    @allowed("placement:allocation_candidates:list")
+    @answering({UnknownResourceClass: Answer(400, text="Invalid resource class in resources parameter: {error}")})
+    def on_get(self, req: Request, resp: Response) -> None:
+        """List the ways to serve a request."""
+        wanted = parse_candidate_request(Pairs.of(req), req.version)
+        answer(req, resp, self._service.candidates(wanted, form_of(req.version)))

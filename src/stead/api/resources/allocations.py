@@ -1,0 +1,151 @@
+"""``/allocations``, ``/allocations/{consumer_uuid}`` and ``/resource_providers/{uuid}/allocations``: who holds what."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from stead.api import uuids
+from stead.api.bodies import Body, read_body
+from stead.api.errors import Answer, Refused, answering
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker
+from stead.api.shapes import ALLOCATIONS, CONSUMER_CHANGES, Wanted, build_wanted, consumer, consumers
+from stead.api.versions import V, Versioned
+from stead.domain.errors import AllocationRefused, UnknownResourceClass
+from stead.store import allocations
+
+if TYPE_CHECKING:
+    from stead.api.request import Request, Response
+    from stead.api.shapes import Owner
+    from stead.service import Service
+    from stead.store.allocations import HeldAllocations
+
+NO_TYPE = "unknown"
+"""How a consumer without type is shown."""
+
+
+def show_held(held: HeldAllocations) -> dict[str, Any]:
+    """What a consumer holds, by provider."""
+    return {
+        provider: {"generation": generation, "resources": resources}
+        for provider, (generation, resources) in held.providers.items()
+    }
+
+
+ALLOCATIONS_OF_CONSUMER: Shape[HeldAllocations] = {
+    "allocations": Field(V.INITIAL, show_held),
+    "project_id": Field(V.ALLOCATIONS_BY_PROVIDER, attrgetter("project")),
+    "user_id": Field(V.ALLOCATIONS_BY_PROVIDER, attrgetter("user")),
+    "consumer_generation": Field(V.CONSUMER_GENERATION, attrgetter("generation")),
+    "consumer_type": Field(V.CONSUMER_TYPES, lambda held: held.consumer_type or NO_TYPE),
+}
+
+ConsumerOfProvider = tuple[int, dict[str, int]]
+"""Generation of a consumer, and what it holds of one provider."""
+
+CONSUMER_OF_PROVIDER: Shape[ConsumerOfProvider] = {
+    "resources": Field(V.INITIAL, lambda held: held[1]),
+    "consumer_generation": Field(V.CONSUMER_GENERATION, lambda held: held[0]),
+}
+
+
+def build_several(body: dict[str, dict[str, Any]]) -> dict[str, Wanted]:
+    """What each consumer shall hold, by uuid."""
+    return {uuid: build_wanted(record) for uuid, record in body.items()}
+
+
+REPLACE_ONE = Versioned(
+    {version: Body(consumer(version, ALLOCATIONS.at(version)), build_wanted) for version in CONSUMER_CHANGES}
+)
+REPLACE_SEVERAL = Versioned(
+    {
+        version: Body(consumers(version, minProperties=1), build_several)
+        for version in (V.POST_ALLOCATIONS, V.CONSUMER_GENERATION, V.MAPPINGS, V.CONSUMER_TYPES)
+    }
+)
+
+
+class Allocations:
+    """``/allocations``: several consumers at once."""
+
+    def __init__(self, service: Service, incomplete: Owner) -> None:
+        self._service = service
+        self._incomplete = incomplete
+
+    @since(V.POST_ALLOCATIONS)
+    @json_body
+    @allowed("placement:allocations:manage")
+    @answering(
+        {
+            UnknownResourceClass: Answer(400, text="Unable to allocate inventory: {error}"),
+            AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
+        }
+    )
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Replace what they hold, all of it or nothing."""
+        wanted = read_body(req, REPLACE_SEVERAL)
+        self._service.claim([of.claim(uuid, self._incomplete) for uuid, of in wanted.items()])
+        answer_nothing(resp)
+
+
+class AllocationsOfConsumer:
+    """``/allocations/{consumer_uuid}``: all that one consumer holds."""
+
+    def __init__(self, service: Service, incomplete: Owner) -> None:
+        self._service = service
+        self._incomplete = incomplete
+
+    @json_answer
+    @allowed("placement:allocations:list")
+    def on_get(self, req: Request, resp: Response, consumer_uuid: str) -> None:
+        """Show it; nothing, for whoever holds nothing."""
+        held = self._service.read(allocations.of_consumer, consumer_uuid)
+        if held is None:
+            answer(req, resp, {"allocations": {}})
+        else:
+            answer(req, resp, maker(req, ALLOCATIONS_OF_CONSUMER)(held), modified=held.modified)
+
+    @json_body
+    @allowed("placement:allocations:update")
+    @answering(
+        {
+            UnknownResourceClass: Answer(
+                400, text="Unable to allocate inventory for consumer {consumer_uuid}: {error}"
+            ),
+            AllocationRefused: Answer(409, text="Unable to allocate inventory for consumer {consumer_uuid}: {error}"),
+        }
+    )
+    def on_put(self, req: Request, resp: Response, consumer_uuid: str) -> None:
+        """Replace it, all of it or nothing."""
+        uuid = uuids.normalised(consumer_uuid)
+        if uuid is None:
+            raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
+        wanted = read_body(req, REPLACE_ONE)
+        self._service.claim([wanted.claim(uuid, self._incomplete)])
+        answer_nothing(resp)
+
+    @allowed("placement:allocations:delete")
+    def on_delete(self, _req: Request, resp: Response, consumer_uuid: str) -> None:
+        """Let it go."""
+        self._service.write(allocations.release, consumer_uuid)
+        answer_nothing(resp)
+
+
+class AllocationsOfProvider:
+    """``/resource_providers/{uuid}/allocations``: all that is held of one provider."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("placement:resource_providers:allocations:list")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """Show it, by consumer."""
+        held = self._service.read(allocations.of_provider, uuid)
+        show = maker(req, CONSUMER_OF_PROVIDER)
+        body = {
+            "resource_provider_generation": held.generation,
+            "allocations": {consumer: show(of) for consumer, of in held.consumers.items()},
+        }
+        answer(req, resp, body, modified=NOW if held.modified is None else held.modified)

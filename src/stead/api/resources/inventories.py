@@ -1,0 +1,210 @@
+"""``/resource_providers/{uuid}/inventories`` and each class below it: what one provider has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import ONE_LINE, Body, read_body, strict_object
+from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.lookup import find_provider
+from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
+from stead.api.shapes import (
+    ALL_INVENTORIES,
+    GENERATION,
+    INVENTORY_FIELDS,
+    TOTAL,
+    build_inventories,
+    build_inventory,
+    show_inventory,
+)
+from stead.api.versions import V, Versioned
+from stead.domain.errors import InventoryInUse, InventoryNotFound, ReservedTooLarge, UnknownResourceClass
+from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.store import inventories
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.api.request import Request, Response
+    from stead.domain.inventory import Inventory
+    from stead.service import Service
+
+_RESOURCE_CLASS = {"type": "string", "pattern": RESOURCE_CLASS_NAME, "format": ONE_LINE}
+
+NOT_CREATED = Answer(400, text="Unable to create inventory for resource provider {uuid}: {error}")
+NOT_UPDATED = Answer(400, text="Unable to update inventory for resource provider {uuid}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class NewInventory:
+    """Inventory of one more class."""
+
+    resource_class: str
+    inventory: Inventory
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> NewInventory:
+        """From the body of a POST."""
+        return cls(body["resource_class"], build_inventory(body))
+
+
+@dataclass(frozen=True, slots=True)
+class AllInventories:
+    """All inventories by class name, and the generation at which the client knows the provider."""
+
+    inventories: dict[str, Inventory]
+    expected: int
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> AllInventories:
+        """From the body of a PUT of them all."""
+        return cls(build_inventories(body["inventories"]), int(body["resource_provider_generation"]))
+
+
+@dataclass(frozen=True, slots=True)
+class OneInventory:
+    """The inventory of one class, and the generation at which the client knows the provider."""
+
+    inventory: Inventory
+    expected: int
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> OneInventory:
+        """From the body of a PUT of one."""
+        return cls(build_inventory(body), int(body["resource_provider_generation"]))
+
+
+CREATE = Versioned(
+    {V.INITIAL: Body(strict_object({"resource_class": _RESOURCE_CLASS, **TOTAL}, INVENTORY_FIELDS), NewInventory.build)}
+)
+REPLACE_ALL = Versioned({V.INITIAL: Body(ALL_INVENTORIES, AllInventories.build)})
+REPLACE_ONE = Versioned(
+    {
+        V.INITIAL: Body(
+            strict_object({"resource_provider_generation": GENERATION, **TOTAL}, INVENTORY_FIELDS), OneInventory.build
+        )
+    }
+)
+
+
+def show_one(inventory: Inventory, generation: int) -> dict[str, object]:
+    """The inventory of one class, with the provider's generation."""
+    return {**show_inventory(inventory), "resource_provider_generation": generation}
+
+
+def show_all(inventories: Mapping[str, Inventory], generation: int) -> dict[str, object]:
+    """All inventories of a provider, with its generation."""
+    shown = {name: show_inventory(inventory) for name, inventory in inventories.items()}
+    return {"resource_provider_generation": generation, "inventories": shown}
+
+
+class Inventories:
+    """``/resource_providers/{uuid}/inventories``: all that one provider has."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("placement:resource_providers:inventories:list")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """Show all."""
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
+        held = snapshot.inventories(slot)
+        shown = show_all({name: of.inventory for name, of in held.items()}, snapshot.provider(slot).generation)
+        answer(req, resp, shown, modified=newest((of.modified for of in held.values()), UNKNOWN))
+
+    @json_body
+    @allowed("placement:resource_providers:inventories:create")
+    @answering({ReservedTooLarge: NOT_CREATED, UnknownResourceClass: NOT_CREATED})
+    def on_post(self, req: Request, resp: Response, uuid: str) -> None:
+        """Add one class."""
+        find_provider(self._service.snapshot(), uuid)
+        new = read_body(req, CREATE)
+        generation = self._service.write(
+            inventories.add, uuid, new.resource_class, new.inventory, may_reserve_all=req.version >= V.RESERVE_ALL
+        )
+        answer(req, resp, show_one(new.inventory, generation), status=201)
+        locate(req, resp, f"/resource_providers/{uuid}/inventories/{new.resource_class}")
+
+    @json_body
+    @allowed("placement:resource_providers:inventories:update")
+    @answering(
+        {
+            ReservedTooLarge: NOT_UPDATED,
+            UnknownResourceClass: Answer(
+                400, text="Unknown resource class in inventory for resource provider {uuid}: {error}"
+            ),
+        }
+    )
+    def on_put(self, req: Request, resp: Response, uuid: str) -> None:
+        """Replace all."""
+        find_provider(self._service.snapshot(), uuid)
+        wanted = read_body(req, REPLACE_ALL)
+        generation = self._service.write(
+            inventories.replace_all,
+            uuid,
+            wanted.inventories,
+            wanted.expected,
+            may_reserve_all=req.version >= V.RESERVE_ALL,
+        )
+        modified = NOW if wanted.inventories else UNKNOWN
+        answer(req, resp, show_all(wanted.inventories, generation), modified=modified)
+
+    @since(V.DELETE_INVENTORIES, otherwise=405)
+    @allowed("placement:resource_providers:inventories:delete")
+    def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
+        """Remove all."""
+        self._service.write(inventories.delete_all, uuid)
+        answer_nothing(resp)
+
+
+class OneClass:
+    """``/resource_providers/{uuid}/inventories/{resource_class}``: what one provider has of one class."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("placement:resource_providers:inventories:show")
+    def on_get(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
+        """Show it."""
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
+        held = snapshot.inventories(slot).get(resource_class)
+        if held is None:
+            raise InventoryNotFound(uuid, resource_class)
+        answer(req, resp, show_one(held.inventory, snapshot.provider(slot).generation), modified=held.modified)
+
+    @json_body
+    @allowed("placement:resource_providers:inventories:update")
+    @answering({ReservedTooLarge: NOT_UPDATED})
+    def on_put(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
+        """Change it."""
+        find_provider(self._service.snapshot(), uuid)
+        wanted = read_body(req, REPLACE_ONE)
+        generation = self._service.write(
+            inventories.replace_one,
+            uuid,
+            resource_class,
+            wanted.inventory,
+            wanted.expected,
+            may_reserve_all=req.version >= V.RESERVE_ALL,
+        )
+        answer(req, resp, show_one(wanted.inventory, generation))
+
+    @allowed("placement:resource_providers:inventories:delete")
+    @answering(
+        {
+            InventoryNotFound: Answer(404, text="No inventory of class {resource_class} found for delete"),
+            InventoryInUse: Answer(
+                409, CONCURRENT_UPDATE, text="Unable to delete inventory of class {resource_class}: {error}"
+            ),
+        }
+    )
+    def on_delete(self, _req: Request, resp: Response, uuid: str, resource_class: str) -> None:
+        """Remove it."""
+        self._service.write(inventories.delete_one, uuid, resource_class)
+        answer_nothing(resp)

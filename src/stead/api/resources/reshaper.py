@@ -1,0 +1,85 @@
+"""``/reshaper``: inventories and allocations move between providers, in one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import Body, Schema, mapping, read_body, strict_object
+from stead.api.errors import INVENTORY_IN_USE, Answer, answering
+from stead.api.gates import allowed, json_body, since
+from stead.api.representations import answer_nothing
+from stead.api.shapes import (
+    ALL_INVENTORIES,
+    UUID_KEY,
+    Wanted,
+    build_inventories,
+    build_wanted,
+    consumers,
+)
+from stead.api.versions import V, Versioned
+from stead.domain.errors import AllocationRefused, InventoryInUse
+from stead.store.reshape import NewInventories
+
+if TYPE_CHECKING:
+    from stead.api.request import Request, Response
+    from stead.api.shapes import Owner
+    from stead.api.versions import Microversion
+    from stead.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """New inventories by provider, new holdings by consumer."""
+
+    inventories: dict[str, NewInventories]
+    consumers: dict[str, Wanted]
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> Reshape:
+        """From the body of a POST."""
+        return cls(
+            {
+                provider: NewInventories(int(of["resource_provider_generation"]), build_inventories(of["inventories"]))
+                for provider, of in body["inventories"].items()
+            },
+            {consumer: build_wanted(record) for consumer, record in body["allocations"].items()},
+        )
+
+
+def _schema(version: Microversion) -> Schema:
+    return strict_object(
+        {
+            "inventories": mapping(UUID_KEY, ALL_INVENTORIES, minProperties=1),
+            "allocations": consumers(version),
+        }
+    )
+
+
+RESHAPE = Versioned(
+    {version: Body(_schema(version), Reshape.build) for version in (V.RESHAPER, V.MAPPINGS, V.CONSUMER_TYPES)}
+)
+
+
+class Reshaper:
+    """``/reshaper``."""
+
+    def __init__(self, service: Service, incomplete: Owner) -> None:
+        self._service = service
+        self._incomplete = incomplete
+
+    @since(V.RESHAPER)
+    @json_body
+    @allowed("placement:reshaper:reshape")
+    @answering(
+        {
+            InventoryInUse: Answer(409, INVENTORY_IN_USE, "update conflict: {error}"),
+            AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
+        }
+    )
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Do it, all of it or nothing."""
+        wanted = read_body(req, RESHAPE)
+        claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.consumers.items()]
+        self._service.reshape(wanted.inventories, claims)
+        answer_nothing(resp)

@@ -1,0 +1,162 @@
+"""``/resource_providers`` and ``/resource_providers/{uuid}``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from stead.api import uuids
+from stead.api.bodies import STORABLE, Body, Schema, read_body, strict_object
+from stead.api.errors import Answer, answering
+from stead.api.gates import allowed, json_answer, json_body
+from stead.api.lookup import find_provider
+from stead.api.query.pairs import Pairs
+from stead.api.query.providers import parse_provider_query
+from stead.api.representations import Field, Links, Shape, answer, answer_nothing, locate, maker, newest
+from stead.api.shapes import UUID
+from stead.api.versions import V, Versioned
+from stead.candidates.providers import matching_providers
+from stead.domain.errors import UnknownResourceClass, UnknownTraits
+from stead.store import providers
+from stead.store.providers import KEEP
+
+if TYPE_CHECKING:
+    from stead.api.request import Request, Response
+    from stead.domain.provider import Provider
+    from stead.service import Service
+    from stead.store.providers import Keep
+
+PROVIDER: Shape[Provider] = {
+    "uuid": Field(V.INITIAL, attrgetter("uuid")),
+    "name": Field(V.INITIAL, attrgetter("name")),
+    "generation": Field(V.INITIAL, attrgetter("generation")),
+    "links": Links(
+        lambda provider: f"/resource_providers/{provider.uuid}",
+        {
+            "self": V.INITIAL,
+            "inventories": V.INITIAL,
+            "usages": V.INITIAL,
+            "aggregates": V.AGGREGATES,
+            "traits": V.TRAITS,
+            "allocations": V.ALLOCATIONS_LINK,
+        },
+    ),
+    "parent_provider_uuid": Field(V.NESTED_PROVIDERS, attrgetter("parent")),
+    "root_provider_uuid": Field(V.NESTED_PROVIDERS, attrgetter("root")),
+}
+
+NAME: Schema = {"type": "string", "maxLength": 200, "format": STORABLE}
+PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
+
+
+@dataclass(frozen=True, slots=True)
+class NewProvider:
+    """A provider to be made; ``parent`` is compared as the client spelled it."""
+
+    uuid: str
+    name: str
+    parent: str | None
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> NewProvider:
+        """From the body of a POST; a uuid is made if none is given."""
+        uuid = uuids.normalised(body.get("uuid", "")) or str(uuid4())
+        return cls(uuid, body["name"], body.get("parent_provider_uuid"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderChange:
+    """What a provider shall be called, and where it shall hang."""
+
+    name: str
+    parent: str | Keep | None
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> ProviderChange:
+        """From the body of a PUT; a parent that is not named stays."""
+        return cls(body["name"], body.get("parent_provider_uuid", KEEP))
+
+
+_NEW_NAME = {"name": {**NAME, "minLength": 1}}
+CREATE = Versioned(
+    {
+        V.INITIAL: Body(strict_object(_NEW_NAME, {"uuid": UUID}), NewProvider.build),
+        V.NESTED_PROVIDERS: Body(
+            strict_object(_NEW_NAME, {"uuid": UUID, "parent_provider_uuid": PARENT}), NewProvider.build
+        ),
+    }
+)
+UPDATE = Versioned(
+    {
+        V.INITIAL: Body(strict_object({"name": NAME}), ProviderChange.build),
+        V.NESTED_PROVIDERS: Body(strict_object({"name": NAME}, {"parent_provider_uuid": PARENT}), ProviderChange.build),
+    }
+)
+
+
+class Providers:
+    """``/resource_providers``: the list, and where new ones are made."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("placement:resource_providers:list")
+    @answering(
+        {
+            UnknownTraits: Answer(400, text='Invalid trait(s) in "required" parameter: {error}'),
+            UnknownResourceClass: Answer(400, text="Invalid resource class in resources parameter: {error}"),
+        }
+    )
+    def on_get(self, req: Request, resp: Response) -> None:
+        """List those that pass all filters."""
+        query = parse_provider_query(Pairs.of(req), req.version)
+        snapshot = self._service.snapshot()
+        found = [snapshot.provider(slot) for slot in matching_providers(snapshot, query)]
+        shown = list(map(maker(req, PROVIDER), found))
+        answer(req, resp, {"resource_providers": shown}, modified=newest(provider.modified for provider in found))
+
+    @json_body
+    @allowed("placement:resource_providers:create")
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Make one."""
+        wanted = read_body(req, CREATE)
+        made = self._service.write(providers.create, wanted.uuid, wanted.name, wanted.parent)
+        if req.version >= V.CREATED_PROVIDER:
+            answer(req, resp, maker(req, PROVIDER)(made))
+        else:
+            answer_nothing(resp, 201)
+        locate(req, resp, f"/resource_providers/{made.uuid}")
+
+
+class OneProvider:
+    """``/resource_providers/{uuid}``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("placement:resource_providers:show")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """Show it."""
+        snapshot = self._service.snapshot()
+        provider = snapshot.provider(find_provider(snapshot, uuid))
+        answer(req, resp, maker(req, PROVIDER)(provider), modified=provider.modified)
+
+    @json_body
+    @allowed("placement:resource_providers:update")
+    def on_put(self, req: Request, resp: Response, uuid: str) -> None:
+        """Rename it, and from 1.14 move it."""
+        find_provider(self._service.snapshot(), uuid)
+        wanted = read_body(req, UPDATE)
+        may_move = req.version >= V.MOVING_PROVIDERS
+        provider = self._service.write(providers.update, uuid, wanted.name, wanted.parent, may_move=may_move)
+        answer(req, resp, maker(req, PROVIDER)(provider), modified=provider.modified)
+
+    @allowed("placement:resource_providers:delete")
+    def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
+        """Remove it."""
+        self._service.write(providers.delete, uuid)
+        answer_nothing(resp)

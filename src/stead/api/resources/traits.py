@@ -1,0 +1,198 @@
+"""``/traits``, ``/traits/{name}`` and ``/resource_providers/{uuid}/traits``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import Body, Validator, read_body, strict_object
+from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.lookup import find_provider
+from stead.api.query.pairs import INVALID, Pairs
+from stead.api.representations import NOW, answer, answer_nothing, locate, mark_modified, newest
+from stead.api.shapes import GENERATION
+from stead.api.versions import V, Versioned
+from stead.domain.errors import GenerationConflict, InvalidQuery, TraitNotFound
+from stead.domain.names import NAME_LENGTH, require_custom_trait
+from stead.store import traits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from stead.api.request import Request, Response
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import NameRow
+    from stead.service import Service
+
+LIST_QUERY = Validator(
+    {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"name": {"type": "string"}, "associated": {"type": "string"}},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTraits:
+    """All traits a provider shall have, and the generation at which the client knows it."""
+
+    names: list[str]
+    expected: int
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> NewTraits:
+        """From the body of a PUT."""
+        return cls(list(dict.fromkeys(body["traits"])), int(body["resource_provider_generation"]))
+
+
+_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH}}
+REPLACE = Versioned(
+    {
+        V.TRAITS: Body(
+            strict_object({"traits": _NAMES, "resource_provider_generation": GENERATION}),
+            NewTraits.build,
+        )
+    }
+)
+
+
+def name_filter(value: str | None) -> Callable[[str], bool]:
+    """Which names ``in:A,B`` or ``startswith:P`` let through; an unknown operator lets all through.
+
+    Raises:
+        InvalidQuery: there is no operator.
+    """
+    operator, colon, operand = (value or "").partition(":")
+    if value is not None and not colon:
+        raise InvalidQuery(
+            "Badly formatted name parameter. Expected name query string parameter in form: "
+            f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{value}"'
+        )
+    if operator == "in":
+        return frozenset(operand.split(",")).__contains__
+    if operator == "startswith":
+        return lambda name: name.startswith(operand)
+    return lambda _name: True
+
+
+def association_filter(value: str | None, snapshot: Snapshot) -> Callable[[str], bool]:
+    """Which names are associated with a provider, or are not.
+
+    Raises:
+        InvalidQuery: *value* is neither.
+    """
+    if value is None:
+        return lambda _name: True
+    if value.lower() not in ("true", "false"):
+        raise InvalidQuery(f'{INVALID} The query parameter "associated" only accepts "true" or "false"')
+    wanted, in_use = value.lower() == "true", snapshot.traits_in_use()
+    return lambda name: (name in in_use) is wanted
+
+
+def answer_provider_traits(
+    req: Request, resp: Response, names: Iterable[str], known: Mapping[str, NameRow], generation: int
+) -> None:
+    """Answer with the traits of a provider and its generation; *known* are all traits by name."""
+    shown = list(names)
+    body = {"traits": shown, "resource_provider_generation": generation}
+    answer(req, resp, body, modified=newest(known[name].modified for name in shown if name in known))
+
+
+class Traits:
+    """``/traits``: the list."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @since(V.TRAITS)
+    @json_answer
+    @allowed("placement:traits:list")
+    def on_get(self, req: Request, resp: Response) -> None:
+        """List those that pass all filters."""
+        pairs = Pairs.of(req)
+        pairs.require(LIST_QUERY)
+        named = name_filter(pairs.last("name"))
+        snapshot = self._service.snapshot()
+        associated = association_filter(pairs.last("associated"), snapshot)
+        rows = [row for row in snapshot.trait_names.rows if named(row.name) and associated(row.name)]
+        answer(req, resp, {"traits": [row.name for row in rows]}, modified=newest(row.modified for row in rows))
+
+
+class OneTrait:
+    """``/traits/{name}``."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @since(V.TRAITS)
+    @allowed("placement:traits:show")
+    def on_get(self, req: Request, resp: Response, name: str) -> None:
+        """Say whether it exists."""
+        row = self._service.snapshot().trait_names.by_name.get(name)
+        if row is None:
+            raise TraitNotFound(name)
+        answer_nothing(resp)
+        mark_modified(req, resp, row.modified)
+
+    @since(V.TRAITS)
+    @allowed("placement:traits:update")
+    def on_put(self, req: Request, resp: Response, name: str) -> None:
+        """Make it, unless it exists."""
+        require_custom_trait(name)
+        row = self._service.snapshot().trait_names.by_name.get(name)
+        made = row is None and self._service.write(traits.create, name)
+        answer_nothing(resp, 201 if made else 204)
+        locate(req, resp, f"/traits/{name}")
+        mark_modified(req, resp, row.modified if row else NOW)
+
+    @since(V.TRAITS)
+    @allowed("placement:traits:delete")
+    def on_delete(self, _req: Request, resp: Response, name: str) -> None:
+        """Remove it."""
+        self._service.write(traits.delete, name)
+        answer_nothing(resp)
+
+
+class ProviderTraits:
+    """``/resource_providers/{uuid}/traits``: the traits of one provider."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @since(V.TRAITS)
+    @json_answer
+    @allowed("placement:resource_providers:traits:list")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """Show all."""
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
+        names = [row.name for row in snapshot.traits(slot)]
+        answer_provider_traits(req, resp, names, snapshot.trait_names.by_name, snapshot.provider(slot).generation)
+
+    @since(V.TRAITS)
+    @json_body
+    @allowed("placement:resource_providers:traits:update")
+    @answering(
+        {
+            GenerationConflict: Answer(
+                409,
+                CONCURRENT_UPDATE,
+                "Resource provider's generation already changed. Please update the generation and try again.",
+            )
+        }
+    )
+    def on_put(self, req: Request, resp: Response, uuid: str) -> None:
+        """Replace all."""
+        wanted = read_body(req, REPLACE)
+        generation = self._service.write(traits.replace, uuid, wanted.names, wanted.expected)
+        known = self._service.snapshot().trait_names.by_name
+        answer_provider_traits(req, resp, wanted.names, known, generation)
+
+    @since(V.TRAITS)
+    @allowed("placement:resource_providers:traits:delete")
+    def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
+        """Remove all."""
+        self._service.write(traits.clear, uuid)
+        answer_nothing(resp)

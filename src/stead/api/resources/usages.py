@@ -1,0 +1,105 @@
+"""``/usages`` and ``/resource_providers/{uuid}/usages``: how much is taken."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import ONE_LINE, Validator
+from stead.api.gates import allowed, json_answer, since
+from stead.api.lookup import find_provider
+from stead.api.query.pairs import Pairs
+from stead.api.representations import answer
+from stead.api.shapes import EXTERNAL_ID
+from stead.api.versions import V
+from stead.domain.errors import InvalidQuery
+from stead.domain.names import NAME_LENGTH
+from stead.store import usages
+
+if TYPE_CHECKING:
+    from stead.api.request import Request, Response
+    from stead.api.versions import Microversion
+    from stead.service import Service
+    from stead.store.usages import TypeUsage
+
+ALL = "all"
+"""The keyword that asks for the sum over all types."""
+
+KEYS: dict[str, tuple[Microversion, dict[str, Any]]] = {
+    "project_id": (V.USAGES, EXTERNAL_ID),
+    "user_id": (V.USAGES, EXTERNAL_ID),
+    "consumer_type": (
+        V.CONSUMER_TYPES,
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": NAME_LENGTH,
+            "pattern": "^[A-Z0-9_]+$|^all|^unknown$",
+            "format": ONE_LINE,
+        },
+    ),
+}
+
+
+@cache
+def validator(version: Microversion) -> Validator:
+    """The keys *version* knows, and no others."""
+    known = {key: schema for key, (since, schema) in KEYS.items() if since <= version}
+    return Validator({"type": "object", "required": ["project_id"], "additionalProperties": False, "properties": known})
+
+
+def asked_project(req: Request) -> dict[str, str | None]:
+    """What the policy decides on: the project the query names, be the query otherwise as it may."""
+    try:
+        return {"project_id": Pairs.of(req).last("project_id")}
+    except InvalidQuery:
+        return {"project_id": None}
+
+
+def show_type(usage: TypeUsage) -> dict[str, int]:
+    """What the consumers of one type hold, and how many they are."""
+    return {"consumer_count": usage.consumer_count, **usage.resources}
+
+
+class ProviderUsages:
+    """``/resource_providers/{uuid}/usages``: how much of each inventory is taken."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("placement:resource_providers:usages")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """Show all classes with inventory, also those nothing is taken of."""
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
+        used = {name: held.used for name, held in snapshot.inventories(slot).items()}
+        generation = snapshot.provider(slot).generation
+        answer(req, resp, {"resource_provider_generation": generation, "usages": used})
+
+
+class Usages:
+    """``/usages``: how much the consumers of a project hold."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @since(V.USAGES)
+    @json_answer
+    @allowed("placement:usages", target=asked_project)
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show it, from 1.38 by type of consumer."""
+        pairs = Pairs.of(req)
+        pairs.require(validator(req.version))
+        wanted = pairs.last("consumer_type")
+        found = self._service.read(
+            usages.of_project, pairs.last("project_id") or "", pairs.last("user_id"), None if wanted == ALL else wanted
+        )
+        shown: dict[str, Any]
+        if req.version < V.CONSUMER_TYPES:
+            shown = usages.total(found).resources
+        elif wanted == ALL and found:
+            shown = {ALL: show_type(usages.total(found))}
+        else:
+            shown = {name: show_type(usage) for name, usage in found.items()}
+        answer(req, resp, {"usages": shown})

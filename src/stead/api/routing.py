@@ -1,0 +1,73 @@
+"""Which resource a path names, and which methods it knows.
+
+Stands in for Falcon's own router, which skips leading slashes, takes empty segments for values, and adds OPTIONS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from falcon.routing import map_http_methods
+
+from stead.api.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stead.api.request import Request, Response
+
+METHODS = ("GET", "POST", "PUT", "DELETE")
+"""All methods any route may have, in the order in which ``allow`` lists them."""
+
+
+class Methods(dict[str, Any]):
+    """The handlers of one route by method; any other method is refused, with the list of those that are not."""
+
+    @property
+    def allow(self) -> str:
+        """The value of the ``allow`` header."""
+        return ", ".join(method for method in METHODS if method in self)
+
+    def __missing__(self, method: str) -> Callable[..., None]:
+        def refuse(_req: Request, _resp: Response, **_params: str) -> None:
+            raise Refused(405, f"{method} is not one of: {self.allow}", headers={"allow": self.allow})
+
+        return refuse
+
+
+class Router:
+    """Matches whole paths, segment by segment; ``{name}`` stands for one segment that is not empty."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Methods] = {}
+        self._by_length: dict[int, list[tuple[list[str], object, Methods, str]]] = {}
+
+    def add_route(self, uri_template: str, resource: object, **_options: Any) -> None:
+        """Serve *uri_template* by the ``on_…`` methods of *resource*."""
+        methods = Methods(map_http_methods(resource))
+        self.routes[uri_template] = methods
+        segments = uri_template.split("/")[1:]
+        self._by_length.setdefault(len(segments), []).append((segments, resource, methods, uri_template))
+
+    def find(self, uri: str, req: object = None) -> tuple[object, Methods, dict[str, str], str] | None:  # noqa: ARG002
+        """The resource at *uri*, its handlers, the values of the path's parameters, and the template; None if none."""
+        before, *given = uri.split("/")
+        if before:
+            return None
+        for segments, resource, methods, template in self._by_length.get(len(given), ()):
+            params = _match(segments, given)
+            if params is not None:
+                return resource, methods, params, template
+        return None
+
+
+def _match(segments: list[str], given: list[str]) -> dict[str, str] | None:
+    params: dict[str, str] = {}
+    for segment, value in zip(segments, given, strict=True):
+        if segment.startswith("{"):
+            if not value:
+                return None
+            params[segment[1:-1]] = value
+        elif segment != value:
+            return None
+    return params

@@ -1,0 +1,196 @@
+"""Bodies that several routes share: inventories, and what one consumer shall hold.
+
+Source: "Shared definitions" and "Writing allocations", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import ONE_LINE, STORABLE, Schema, mapping, strict_object
+from stead.api.versions import V, Versioned
+from stead.domain.claim import UNCHECKED, Claim
+from stead.domain.inventory import MAX_FLOAT, MAX_INT, Inventory
+from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.api.versions import Microversion
+    from stead.domain.claim import Expected
+
+UUID_KEY = "^[0-9a-fA-F-]{36}$"
+
+UUID: Schema = {"type": "string", "format": "uuid"}
+GENERATION: Schema = {"type": "integer"}
+EXTERNAL_ID: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": STORABLE}
+"""The id of a project or a user, which others gave."""
+
+_AMOUNT: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
+
+INVENTORY_FIELDS: dict[str, Schema] = {
+    "reserved": {"type": "integer", "minimum": 0, "maximum": MAX_INT},
+    "min_unit": _AMOUNT,
+    "max_unit": _AMOUNT,
+    "step_size": _AMOUNT,
+    "allocation_ratio": {"type": "number", "maximum": MAX_FLOAT, "minimum": -MAX_FLOAT},
+    "resource_provider_generation": GENERATION,
+}
+"""What an inventory may say beside its total."""
+
+TOTAL: dict[str, Schema] = {"total": _AMOUNT}
+
+ALL_INVENTORIES = strict_object(
+    {
+        "resource_provider_generation": GENERATION,
+        "inventories": mapping(RESOURCE_CLASS_NAME, strict_object(TOTAL, INVENTORY_FIELDS)),
+    }
+)
+"""All inventories of one provider, guarded by its generation."""
+
+
+def build_inventory(record: Mapping[str, Any]) -> Inventory:
+    """The inventory that a record stands for; what it does not say has its default."""
+    whole = {name: int(record[name]) for name in ("reserved", "min_unit", "max_unit", "step_size") if name in record}
+    return Inventory(int(record["total"]), **whole, allocation_ratio=float(record.get("allocation_ratio", 1.0)))
+
+
+def build_inventories(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Inventory]:
+    """Inventories by class name."""
+    return {name: build_inventory(record) for name, record in records.items()}
+
+
+def show_inventory(inventory: Inventory) -> dict[str, object]:
+    """An inventory as answers show it."""
+    return {
+        "total": inventory.total,
+        "reserved": inventory.reserved,
+        "min_unit": inventory.min_unit,
+        "max_unit": inventory.max_unit,
+        "step_size": inventory.step_size,
+        "allocation_ratio": inventory.allocation_ratio,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Project and user, by the ids that others gave them."""
+
+    project: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one consumer shall hold and whose it is; ``owner`` is None where the microversion names none."""
+
+    allocations: Mapping[str, Mapping[str, int]]
+    owner: Owner | None
+    consumer_type: str | None
+    expected: Expected
+
+    def claim(self, consumer: str, incomplete: Owner) -> Claim:
+        """The claim of *consumer*, which is *incomplete*'s if nobody is named."""
+        owner = self.owner or incomplete
+        return Claim(consumer, self.allocations, owner.project, owner.user, self.consumer_type, self.expected)
+
+
+RESOURCES = mapping(RESOURCE_CLASS_NAME, {"type": "integer", "minimum": 1}, minProperties=1)
+
+ALLOCATIONS_LIST: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "items": strict_object({"resource_provider": strict_object({"uuid": UUID}), "resources": RESOURCES}),
+}
+
+ALLOCATIONS_BY_PROVIDER = mapping(UUID_KEY, strict_object({"resources": RESOURCES}, {"generation": GENERATION}))
+"""The generation is accepted, so that answers can be sent back; it means nothing."""
+
+CONSUMER_FIELDS: dict[str, tuple[Microversion, Schema]] = {
+    "project_id": (V.CONSUMER_OWNERS, EXTERNAL_ID),
+    "user_id": (V.CONSUMER_OWNERS, EXTERNAL_ID),
+    "consumer_generation": (V.CONSUMER_GENERATION, {"type": ["integer", "null"]}),
+    "consumer_type": (
+        V.CONSUMER_TYPES,
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": NAME_LENGTH,
+            "pattern": RESOURCE_CLASS_NAME,
+            "format": ONE_LINE,
+        },
+    ),
+}
+"""What must be said beside the allocations, each with its first microversion."""
+
+CONSUMER_OPTIONS: dict[str, tuple[Microversion, Schema]] = {
+    "mappings": (
+        V.MAPPINGS,
+        {
+            "type": "object",
+            "minProperties": 1,
+            "patternProperties": {"[a-zA-Z0-9_-]{1,64}": {"type": "array", "minItems": 1, "items": UUID}},
+        },
+    ),
+}
+"""What may be said, so that candidates can be sent back; it means nothing."""
+
+CONSUMER_CHANGES = (
+    V.INITIAL,
+    V.CONSUMER_OWNERS,
+    V.ALLOCATIONS_BY_PROVIDER,
+    V.CONSUMER_GENERATION,
+    V.MAPPINGS,
+    V.CONSUMER_TYPES,
+)
+"""The microversions that changed what is said of a consumer."""
+
+
+def consumer(version: Microversion, allocations: Schema) -> Schema:
+    """The schema of one consumer's *allocations* with all that *version* says of it."""
+    required = {name: schema for name, (since, schema) in CONSUMER_FIELDS.items() if since <= version}
+    optional = {name: schema for name, (since, schema) in CONSUMER_OPTIONS.items() if since <= version}
+    return strict_object({"allocations": allocations, **required}, optional)
+
+
+def consumers(version: Microversion, **more: Any) -> Schema:
+    """The schema of what several consumers shall hold, by their uuids."""
+    # A pattern's final `$` lets a line break pass, and the length does not.
+    return mapping(UUID_KEY, consumer(version, ALLOCATIONS_BY_PROVIDER), propertyNames={"maxLength": 36}, **more)
+
+
+def build_wanted(record: Mapping[str, Any]) -> Wanted:
+    """What the record of one consumer stands for, in the form of any microversion."""
+    allocations = record["allocations"]
+    if isinstance(allocations, list):
+        held = {item["resource_provider"]["uuid"]: item["resources"] for item in allocations}
+    else:
+        held = {provider: of["resources"] for provider, of in allocations.items()}
+    return Wanted(
+        allocations={provider: _amounts(resources) for provider, resources in held.items()},
+        owner=Owner(record["project_id"], record["user_id"]) if "project_id" in record else None,
+        consumer_type=record.get("consumer_type"),
+        expected=_expected(record),
+    )
+
+
+def _amounts(resources: Mapping[str, float]) -> dict[str, int]:
+    return {name: int(amount) for name, amount in resources.items()}
+
+
+def _expected(record: Mapping[str, Any]) -> Expected:
+    if "consumer_generation" not in record:
+        return UNCHECKED
+    generation = record["consumer_generation"]
+    return None if generation is None else int(generation)
+
+
+ALLOCATIONS = Versioned(
+    {
+        V.INITIAL: ALLOCATIONS_LIST,
+        V.ALLOCATIONS_BY_PROVIDER: {**ALLOCATIONS_BY_PROVIDER, "minProperties": 1},
+        V.CONSUMER_GENERATION: ALLOCATIONS_BY_PROVIDER,
+    }
+)
+"""What a single consumer may hold."""

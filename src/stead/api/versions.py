@@ -1,0 +1,82 @@
+"""The microversions: their names, what each brought, and values that depend on them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Self, TypeVar
+
+T = TypeVar("T")
+
+
+class Microversion(IntEnum):
+    """The minor number of a microversion; the major is 1. ``meaning`` is its line in the table of docs/api.md."""
+
+    meaning: str
+
+    def __new__(cls, minor: int, meaning: str) -> Self:
+        member = int.__new__(cls, minor)
+        member._value_ = minor
+        member.meaning = meaning
+        return member
+
+    def __str__(self) -> str:
+        return f"1.{self.value}"
+
+    INITIAL = 0, "providers, inventories, usages, allocations in list form, allocations of a provider"
+    AGGREGATES = 1, "aggregates of a provider; link `aggregates`"
+    RESOURCE_CLASSES = 2, "`/resource_classes`"
+    LIST_MEMBER_OF = 3, "`member_of` when listing providers"
+    LIST_RESOURCES = 4, "`resources` when listing providers"
+    DELETE_INVENTORIES = 5, "DELETE of all inventories of a provider"
+    TRAITS = 6, "traits; link `traits`"
+    ENSURE_RESOURCE_CLASS = 7, "PUT of a resource class makes it if absent and renames no more"
+    CONSUMER_OWNERS = 8, "`project_id` and `user_id` are required when allocations are put"
+    USAGES = 9, "GET `/usages`"
+    CANDIDATES = 10, "GET `/allocation_candidates`"
+    ALLOCATIONS_LINK = 11, "link `allocations`"
+    ALLOCATIONS_BY_PROVIDER = 12, "allocations as an object by provider; those of a consumer show project and user"
+    POST_ALLOCATIONS = 13, "POST `/allocations`, for several consumers at once"
+    NESTED_PROVIDERS = 14, "`parent_provider_uuid`, `root_provider_uuid`; `in_tree` when listing providers"
+    CACHE_HEADERS = 15, "`Last-Modified` and `Cache-Control`"
+    LIMIT = 16, "`limit` of candidates"
+    CANDIDATE_REQUIRED = 17, "`required` of candidates; traits in their summaries"
+    LIST_REQUIRED = 18, "`required` when listing providers"
+    AGGREGATE_GENERATION = 19, "the generation of the provider guards its aggregates"
+    CREATED_PROVIDER = 20, "POST of a provider answers with the provider"
+    CANDIDATE_MEMBER_OF = 21, "`member_of` of candidates"
+    FORBIDDEN_TRAITS = 22, "`!` in `required`"
+    ERROR_CODES = 23, "`code` in errors"
+    REPEATED_MEMBER_OF = 24, "`member_of` may be repeated"
+    GROUPS = 25, "numbered request groups and `group_policy`"
+    RESERVE_ALL = 26, "an inventory may reserve all it has"
+    WHOLE_SUMMARIES = 27, "summaries of candidates show all resource classes of a provider"
+    CONSUMER_GENERATION = 28, "the generation of a consumer guards its allocations; PUT may remove them all"
+    NESTED_CANDIDATES = 29, "candidates use several providers of one tree; summaries show the tree"
+    RESHAPER = 30, "POST `/reshaper`"
+    CANDIDATE_IN_TREE = 31, "`in_tree` of candidates"
+    FORBIDDEN_AGGREGATES = 32, "`!` in `member_of`"
+    STRING_SUFFIXES = 33, "any suffix names a request group"
+    MAPPINGS = 34, "`mappings` in candidates, accepted when allocations are written"
+    ROOT_REQUIRED = 35, "`root_required` of candidates"
+    SAME_SUBTREE = 36, "`same_subtree` of candidates; groups without resources"
+    MOVING_PROVIDERS = 37, "a provider may change or lose its parent"
+    CONSUMER_TYPES = 38, "types of consumers; usages by type"
+    ANY_TRAITS = 39, "`in:` in `required`, which may be repeated"
+
+
+V = Microversion
+
+OLDEST = min(Microversion)
+NEWEST = max(Microversion)
+
+
+class Versioned(dict[Microversion, T]):
+    """One value per span of microversions, by the first of the span."""
+
+    def at(self, version: Microversion) -> T:
+        """The value of the newest span not newer than *version*.
+
+        Raises:
+            ValueError: every span is newer.
+        """
+        return self[max(first for first in self if first <= version)]
