@@ -1,0 +1,105 @@
+"""The whole application, put together from settings: alone knows everyone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from stead.api.app import create_app
+from stead.api.middleware import Cors, ProxyHeaders, RequestLog
+from stead.auth import Policy, authenticate
+from stead.candidates.engine import Enumeration
+from stead.domain.errors import Unavailable
+from stead.service import Service
+from stead.store.dialect import Database
+from stead.store.transaction import Store
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+    from stead.config import DatabaseSettings, Settings
+
+_log = logging.getLogger(__name__)
+
+
+def build_application(settings: Settings) -> WSGIApplication:
+    """The application, with its database checked and loaded.
+
+    Raises:
+        ConfigError: the settings can not work.
+        SchemaOutdated: the database lacks tables, and is not to be changed at start.
+        Unavailable: the database does not answer.
+    """
+    service = build_service(settings)
+    app = create_app(
+        service,
+        Policy(settings.conf),
+        incomplete_project=settings.allocations.incomplete_project_id,
+        incomplete_user=settings.allocations.incomplete_user_id,
+    )
+    return _surrounded(authenticate(app, settings), settings)
+
+
+def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
+    """*app* inside what sees a request before anybody knows who asks."""
+    cors = settings.cors
+    if cors.allowed_origins:
+        app = Cors(
+            app,
+            origins=cors.allowed_origins,
+            allow_credentials=cors.allow_credentials,
+            expose_headers=cors.expose_headers,
+            max_age=cors.max_age,
+            allow_methods=cors.allow_methods,
+            allow_headers=cors.allow_headers,
+        )
+    app = RequestLog(app)
+    return ProxyHeaders(app) if settings.proxy_headers else app
+
+
+def build_service(settings: Settings) -> Service:
+    """The service on its database, checked and loaded.
+
+    Raises:
+        SchemaOutdated, Unavailable
+    """
+    store = Store(database_of(settings.database), write_timeout=settings.database.write_timeout)
+    enumeration = Enumeration(
+        breadth_first=settings.candidates.breadth_first,
+        randomize=settings.candidates.randomize,
+        maximum=settings.candidates.maximum,
+    )
+    service = Service(store, enumeration)
+    _start(service, settings.database)
+    return service
+
+
+def database_of(settings: DatabaseSettings) -> Database:
+    """What the store needs to know to reach the database."""
+    return Database(
+        settings.url,
+        max_pool_size=settings.max_pool_size,
+        max_overflow=settings.max_overflow,
+        pool_timeout=settings.pool_timeout,
+        connection_recycle_time=settings.connection_recycle_time,
+        sqlite_synchronous=settings.sqlite_synchronous,
+        mysql_sql_mode=settings.mysql_sql_mode,
+        echo=settings.connection_debug >= 50,  # noqa: PLR2004 - the documented step at which SQL is shown
+    )
+
+
+def _start(service: Service, settings: DatabaseSettings) -> None:
+    """Start *service*; a database that is not there yet is waited for, as the settings say."""
+    attempts = settings.max_retries
+    while True:
+        try:
+            service.start(upgrade=settings.sync_on_startup)
+        except Unavailable:
+            if attempts == 0:
+                raise
+            _log.warning("the database can not be reached; next attempt in %d s", settings.retry_interval)
+            time.sleep(settings.retry_interval)
+            attempts -= 1
+        else:
+            return
