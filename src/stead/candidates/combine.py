@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,17 @@ def _topped(
             yield from _topped(demand, place + 1, (*tops, top), narrowed)
 
 
+def _rivals(demand: Demand, contested: frozenset[int]) -> list[list[int]]:
+    """Needs that compete with each other: the isolated ones, or those that take equal amounts of contested classes."""
+    if demand.isolated:
+        return [sorted(demand.isolated)]
+    alike: dict[frozenset[tuple[int, int]], list[int]] = defaultdict(list)
+    for need, amounts in enumerate(demand.amounts):
+        if not contested.isdisjoint(amounts):
+            alike[frozenset(amounts.items())].append(need)
+    return [needs for needs in alike.values() if len(needs) > 1]
+
+
 class _Search:
     """Depth-first search over the needs, those with the fewest choices first."""
 
@@ -132,30 +144,40 @@ class _Search:
         ]
         self._musts = [(bound, frozenset([top])) for bound, top in zip(demand.subtrees, tops, strict=True)]
         self._musts += [(demand.clause_needs, clause) for clause in clauses]
-        isolated = {need: choices[need] for need in self._order if need in demand.isolated}
-        self._matching = Matching(isolated if len(isolated) > 1 else {})
+        self._matchings = [self._matching(rivals) for rivals in _rivals(demand, contested)]
 
     def run(self) -> Iterator[Way]:
         """All ways."""
-        if self._matching.is_complete and self._may_still_hold(0):
+        if all(matching.is_complete for matching in self._matchings) and self._may_still_hold(0):
             yield from self._from(0)
+
+    def _matching(self, rivals: Sequence[int]) -> Matching:
+        """A matching of needs that compete: for a provider that serves one of them, or for its room."""
+        amounts, left = self._demand.amounts[rivals[0]], self._demand.left
+        isolated = not self._demand.isolated.isdisjoint(rivals)
+
+        @cache
+        def room(slot: Slot) -> int:
+            return 1 if isolated else min(left(slot, class_id) // amount for class_id, amount in amounts.items())
+
+        return Matching({need: self._choices[need] for need in rivals}, room)
 
     def _from(self, depth: int) -> Iterator[Way]:
         if depth == len(self._order):
             yield tuple(self._way[need] for need in range(depth))
             return
         need = self._order[depth]
-        before = self._matching
+        before = self._matchings
         for slot in self._choices[need]:
-            after = before.assigned(need, slot) if self._has_room(need, slot) else None
-            if after is None:
+            after = [matching.assigned(need, slot) for matching in before] if self._has_room(need, slot) else [None]
+            if None in after:
                 continue
             self._assign(need, slot)
-            self._matching = after
+            self._matchings = [matching for matching in after if matching is not None]
             if self._may_still_hold(depth + 1):
                 yield from self._from(depth + 1)
             self._take_back(need)
-        self._matching = before
+        self._matchings = before
 
     def _has_room(self, need: int, slot: Slot) -> bool:
         left = self._demand.left

@@ -54,7 +54,7 @@ def find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
     eligible = eligible_anchors(snapshot, resolve_traits(snapshot, request.root_traits))
-    if not eligible.any():
+    if request.root_traits and not eligible.any():
         return iter(())
     groups = _matched(snapshot, request, eligible)
     if groups is None:

@@ -1,52 +1,62 @@
-"""Bipartite matching: whether isolated needs can all be served, each by a provider of its own.
+"""Matching: whether needs that compete for the same providers can all be served.
 
-Keeping one complete matching alive while needs are assigned one by one tells of every branch, before it is entered,
-whether there is a way through it; so the next way is always found in polynomial time.
+Isolated needs compete because a provider serves one of them; needs of equal amounts because a provider has room for so
+many of them and no more. Keeping one complete matching alive while needs are assigned one by one tells of every branch,
+before it is entered, whether there is a way through it; so the next way is always found in polynomial time.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stead.domain.provider import Slot
 
 
 class Matching:
-    """Isolated needs, each with a provider of its own, some of them for good; never changes once it is made."""
+    """Needs that compete, each with a provider, some of them for good; never changes once it is made."""
 
     def __init__(
         self,
         choices: Mapping[int, Sequence[Slot]],
+        room: Callable[[Slot], int],
         matched: Mapping[int, Slot] | None = None,
         fixed: frozenset[int] = frozenset(),
     ) -> None:
         """Complete *matched*, in which the needs *fixed* keep their providers.
 
         Args:
-            choices: for each isolated need the providers that may serve it.
-            matched: needs that have a provider already, no two the same.
+            choices: for each need the providers that may serve it.
+            room: how many of the needs a provider can serve.
+            matched: needs that have a provider already, within its room.
         """
         self._choices = choices
+        self._room = room
         self._fixed = fixed
         self._slot_of = dict(matched or {})
-        self._need_of = {slot: need for need, slot in self._slot_of.items()}
+        self._needs_of: dict[Slot, set[int]] = defaultdict(set)
+        for need, slot in self._slot_of.items():
+            self._needs_of[slot].add(need)
         self.is_complete = all(self._serve(need, set()) for need in choices if need not in self._slot_of)
 
     def assigned(self, need: int, slot: Slot) -> Matching | None:
         """The matching after *need* is served by *slot* for good; None if the other needs can not be served then.
 
-        A need that is not isolated leaves it as it is.
+        A need that does not compete leaves it as it is.
         """
         if need not in self._choices:
             return self
-        holder = self._need_of.get(slot)
-        if holder is not None and holder in self._fixed:
-            return None
-        matched = {other: its for other, its in self._slot_of.items() if other not in (need, holder)}
-        after = Matching(self._choices, {**matched, need: slot}, self._fixed | {need})
+        holders = self._needs_of[slot] - {need}
+        matched = {other: its for other, its in self._slot_of.items() if other != need}
+        if len(holders) >= self._room(slot):
+            displaced = next((holder for holder in holders if holder not in self._fixed), None)
+            if displaced is None:
+                return None
+            del matched[displaced]
+        after = Matching(self._choices, self._room, {**matched, need: slot}, self._fixed | {need})
         return after if after.is_complete else None
 
     def _serve(self, need: int, seen: set[Slot]) -> bool:
@@ -55,9 +65,19 @@ class Matching:
             if slot in seen:
                 continue
             seen.add(slot)
-            holder = self._need_of.get(slot)
-            if holder is None or (holder not in self._fixed and self._serve(holder, seen)):
+            if self._makes_room(slot, seen):
                 self._slot_of[need] = slot
-                self._need_of[slot] = need
+                self._needs_of[slot].add(need)
+                return True
+        return False
+
+    def _makes_room(self, slot: Slot, seen: set[Slot]) -> bool:
+        """Whether *slot* has room for one more, or gets it because one it serves can move elsewhere."""
+        holders = self._needs_of[slot]
+        if len(holders) < self._room(slot):
+            return True
+        for holder in holders - self._fixed:
+            if self._serve(holder, seen):
+                holders.discard(holder)
                 return True
         return False

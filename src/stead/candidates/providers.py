@@ -12,6 +12,7 @@ import numpy as np
 
 from stead.candidates.match import serving
 from stead.candidates.resolve import (
+    meetable,
     resolve_aggregates,
     resolve_classes,
     resolve_forbidden,
@@ -28,35 +29,35 @@ if TYPE_CHECKING:
 def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
     """Slots of the providers that pass, ascending.
 
+    An unknown name is an error, unless an earlier filter is one that no provider at all could pass, whatever the other
+    filters say.
+
     Raises:
         UnknownTraits, UnknownResourceClass
     """
-    kept = _named(snapshot, query)
-    if not kept.any():
-        return []
-    if query.traits.clauses:
-        kept &= snapshot.trait_sets.passing(resolve_required(snapshot, query.traits), ())
-        if not kept.any():
+    kept = snapshot.live()
+    if query.in_tree is not None:
+        slot = snapshot.find(query.in_tree)
+        if slot is None:
             return []
-    if query.traits.forbidden:
-        kept &= snapshot.trait_sets.passing((), resolve_forbidden(snapshot, query.traits))
-    if query.aggregates:
-        aggregates = resolve_aggregates(snapshot, query.aggregates)
-        kept &= snapshot.aggregate_sets.passing(aggregates.clauses, aggregates.forbidden)
-    if not kept.any():
+        kept &= snapshot.forest.root == snapshot.forest.root[slot]
+    having = snapshot.trait_sets.passing(resolve_required(snapshot, query.traits), ())
+    if not having.any():
         return []
+    kept &= having & snapshot.trait_sets.passing((), resolve_forbidden(snapshot, query.traits))
+    aggregates = resolve_aggregates(snapshot, query.aggregates)
+    if not meetable(snapshot, aggregates):
+        return []
+    kept &= snapshot.aggregate_sets.passing(aggregates.clauses, aggregates.forbidden)
     for class_id, amount in resolve_classes(snapshot, query.resources or {}).items():
         kept &= serving(snapshot, class_id, amount)
-    found: list[int] = np.flatnonzero(kept).tolist()
+    found: list[int] = np.flatnonzero(kept & _named(snapshot, query)).tolist()
     return found
 
 
 def _named(snapshot: Snapshot, query: ProviderQuery) -> NDArray[np.bool_]:
-    """Providers that the query's name, uuid and tree allow."""
+    """Providers with the name and the uuid that the query asks for."""
     kept = snapshot.live()
-    if query.in_tree is not None:
-        slot = snapshot.find(query.in_tree)
-        kept &= snapshot.forest.root == snapshot.forest.root[slot] if slot is not None else False
     if query.uuid is not None:
         kept &= _only(snapshot, snapshot.find(query.uuid))
     if query.name:

@@ -99,7 +99,7 @@ def _identities(old: Identities, rows: Mapping[int, ProviderRow], gone: Sequence
     for slot in gone:
         del slot_of_id[int(old.ids[slot])]
         uuids[slot] = names[slot] = ""
-    free = sorted(old.free.union(gone), reverse=True)
+    free = sorted(old.free, reverse=True)  # a slot that gets free now is not taken before the next refresh
     for id_, row in rows.items():
         place = slot_of_id.get(id_)
         if place is None:
@@ -112,7 +112,7 @@ def _identities(old: Identities, rows: Mapping[int, ProviderRow], gone: Sequence
         slot_of_uuid[row.uuid] = place
     ids = np.full(len(uuids), NOBODY, np.int64)
     ids[places(list(slot_of_id.values()))] = list(slot_of_id)
-    return Identities(tuple(uuids), tuple(names), ids, slot_of_uuid, slot_of_id, frozenset(free))
+    return Identities(tuple(uuids), tuple(names), ids, slot_of_uuid, slot_of_id, frozenset(free).union(gone))
 
 
 def _slot_or_nobody(slot_of_id: Mapping[int, Slot], id_: int | None) -> int:

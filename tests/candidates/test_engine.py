@@ -1,0 +1,320 @@
+"""The engine finds what brute force finds: all of it, nothing else, nothing twice, in the order that was asked for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
+
+from stead.candidates.engine import Enumeration, answer, find
+from stead.candidates.providers import matching_providers
+from stead.candidates.render import Form
+from stead.domain.errors import UnknownResourceClass, UnknownTraits
+from stead.domain.request import CandidateRequest, ProviderQuery, RequestGroup, Terms
+from tests.candidates.brute_force import (
+    Refusal,
+    Way,
+    eligible_anchors,
+    every_provider,
+    every_way,
+    summarised_givers,
+    summarised_trees,
+    ways_under,
+)
+from tests.candidates.examples import CANDIDATES, PROVIDERS, Case, candidate_request, provider_query
+from tests.candidates.forests import UNKNOWN_CLASS, UNKNOWN_UUID, forests_and_provider_queries, forests_and_requests
+from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
+from tests.candidates.snapshots import snapshot_of, summary_of, way_of, way_of_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.catalog.snapshot import Snapshot
+
+thorough = settings(max_examples=1500, deadline=None)
+brisk = settings(max_examples=400, deadline=None)
+
+DEPTH_FIRST = Enumeration()
+BREADTH_FIRST = Enumeration(breadth_first=True)
+RANDOM = Enumeration(randomize=True)
+enumerations = st.sampled_from([DEPTH_FIRST, BREADTH_FIRST, RANDOM, Enumeration(breadth_first=True, randomize=True)])
+
+
+def found_by_engine(
+    snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration = DEPTH_FIRST
+) -> list[Way] | Refusal:
+    try:
+        return [way_of(snapshot, candidate) for candidate in find(snapshot, request, enumeration)]
+    except UnknownResourceClass as error:
+        return Refusal(UnknownResourceClass, frozenset({error.name}))
+    except UnknownTraits as error:
+        return Refusal(UnknownTraits, frozenset(error.names))
+
+
+def agree(found: list[Way] | Refusal, expected: frozenset[Way] | Refusal) -> bool:
+    """Whether they are the same candidates, each once; or the same refusal, naming some of what may be named."""
+    if isinstance(found, Refusal) or isinstance(expected, Refusal):
+        return (
+            isinstance(found, Refusal)
+            and isinstance(expected, Refusal)
+            and found.error is expected.error
+            and bool(found.names)
+            and found.names <= expected.names
+        )
+    return Counter(found) == Counter(expected)
+
+
+@thorough
+@given(forests_and_requests())
+def test_the_engine_finds_what_brute_force_finds(case: tuple[Forest, Sequence[CandidateRequest]]) -> None:
+    forest, requests = case
+    note(str(forest))
+    snapshot = snapshot_of(forest)
+    for request in requests:
+        expected = every_way(forest, request)
+        event("refused" if isinstance(expected, Refusal) else f"{min(len(expected), 3)} candidates or more")
+        found = found_by_engine(snapshot, request)
+        assert agree(found, expected), (request, found, expected)
+
+
+@brisk
+@given(forests_and_requests(), enumerations)
+def test_every_order_holds_the_same_candidates(
+    case: tuple[Forest, Sequence[CandidateRequest]], enumeration: Enumeration
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    for request in requests:
+        found = found_by_engine(snapshot_of(forest), request, enumeration)
+        assert agree(found, every_way(forest, request)), (request, found)
+
+
+@brisk
+@given(forests_and_requests(), enumerations, st.integers(1, 6))
+def test_a_limit_gives_so_many_different_ones_of_the_whole(
+    case: tuple[Forest, Sequence[CandidateRequest]], enumeration: Enumeration, limit: int
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    for request in requests:
+        expected = every_way(forest, request)
+        found = found_by_engine(snapshot_of(forest), replace(request, limit=limit), enumeration)
+        if isinstance(expected, Refusal) or isinstance(found, Refusal):
+            assert agree(found, expected)
+        else:
+            assert len(found) == len(set(found)) == min(limit, len(expected))
+            assert expected.issuperset(found)
+
+
+@brisk
+@given(forests_and_requests(), st.integers(0, 6))
+def test_a_maximum_is_counted_before_candidates_with_two_providers_of_a_tree_are_dropped(
+    case: tuple[Forest, Sequence[CandidateRequest]], maximum: int
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    snapshot = snapshot_of(forest)
+    for request in requests:
+        everything = replace(request, one_provider_per_tree=False)
+        enumeration = Enumeration(maximum=maximum)
+        generated = found_by_engine(snapshot, everything, enumeration)
+        expected = every_way(forest, everything)
+        if isinstance(expected, Refusal) or isinstance(generated, Refusal):
+            assert agree(generated, expected)
+            continue
+        assert len(generated) == min(max(maximum, 1), len(expected))
+        survivors = every_way(forest, request)
+        assert not isinstance(survivors, Refusal)
+        assert found_by_engine(snapshot, request, enumeration) == [way for way in generated if way in survivors]
+
+
+@brisk
+@given(forests_and_requests())
+def test_breadth_first_visits_every_tree_before_the_second_candidate_of_any(
+    case: tuple[Forest, Sequence[CandidateRequest]],
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    for request in requests:
+        request = replace(request, one_provider_per_tree=False)
+        found = found_by_engine(snapshot_of(forest), request, BREADTH_FIRST)
+        if isinstance(found, Refusal) or not found:
+            continue
+        by_tree = [ways_under(forest, request, anchor) for anchor in eligible_anchors(forest, request)]
+        by_tree = [ways for ways in by_tree if ways]
+        first_round = set(found[: len(by_tree)])
+        # A candidate of sharing providers alone stands under several trees, and represents them all.
+        assert all(ways & first_round for ways in by_tree), (request, found)
+
+
+@brisk
+@given(forests_and_requests(), st.none() | st.integers(1, 4))
+def test_the_answer_shows_the_candidates_and_the_whole_trees_that_give(
+    case: tuple[Forest, Sequence[CandidateRequest]], limit: int | None
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    snapshot = snapshot_of(forest)
+    for request in requests:
+        request = replace(request, one_provider_per_tree=False, limit=limit)
+        expected = every_way(forest, request)
+        if isinstance(expected, Refusal):
+            continue
+        body = json.loads(answer(snapshot, request, DEPTH_FIRST, Form()))
+        shown = [way_of_json(forest, row) for row in body["allocation_requests"]]
+        assert len(shown) == len(set(shown)) == min(len(expected), limit or len(expected))
+        assert expected.issuperset(shown)
+        names = summarised_trees(forest, shown)
+        summaries = body["provider_summaries"]
+        for summary in summaries.values():
+            summary["traits"].sort()
+        assert summaries == {forest.by_name[name].uuid: summary_of(forest, forest.by_name[name]) for name in names}
+
+
+@brisk
+@given(forests_and_requests())
+def test_an_old_answer_shows_the_givers_alone_if_anything_is_nested(
+    case: tuple[Forest, Sequence[CandidateRequest]],
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    snapshot = snapshot_of(forest)
+    form = Form(mappings=False, summary_traits=False, summary_all_classes=False, summary_tree=False)
+    for request in requests:
+        request = replace(request, one_provider_per_tree=True)
+        expected = every_way(forest, request)
+        if isinstance(expected, Refusal):
+            continue
+        body = json.loads(answer(snapshot, request, DEPTH_FIRST, form))
+        shown = Counter(way_of_json(forest, row) for row in body["allocation_requests"])
+        assert shown == Counter(replace(way, mappings=frozenset()) for way in expected)
+        givers = summarised_givers(forest, expected, expected)
+        names = givers if forest.is_nested else summarised_trees(forest, expected)
+        asked = {name for group in request.groups for name in group.resources}
+        assert body["provider_summaries"] == {
+            forest.by_name[name].uuid: {"resources": resources_shown(forest.by_name[name], asked)} for name in names
+        }
+
+
+def resources_shown(provider: PlainProvider, asked: set[str]) -> dict[str, dict[str, int]]:
+    held = {name: inventory for name, inventory in provider.inventories.items() if name in asked}
+    return {name: {"capacity": inventory.capacity, "used": inventory.used} for name, inventory in held.items()}
+
+
+@thorough
+@given(forests_and_provider_queries())
+def test_the_provider_list_holds_what_brute_force_lists(case: tuple[Forest, ProviderQuery]) -> None:
+    forest, query = case
+    note(str(forest))
+    assert_lists_what_brute_force_lists(forest, query)
+
+
+def assert_lists_what_brute_force_lists(forest: Forest, query: ProviderQuery) -> None:
+    snapshot = snapshot_of(forest)
+    expected = every_provider(forest, query)
+    if isinstance(expected, Refusal):
+        with pytest.raises(expected.error) as refused:
+            matching_providers(snapshot, query)
+        assert any(name in str(refused.value) for name in expected.names)
+    else:
+        slots = matching_providers(snapshot, query)
+        assert slots == sorted(set(slots))
+        assert {snapshot.provider(slot).name for slot in slots} == expected
+
+
+@pytest.mark.parametrize("case", CANDIDATES.values(), ids=CANDIDATES.keys())
+def test_the_engine_finds_the_candidates_of_the_worked_examples(case: Case) -> None:
+    """Odd corners, which random forests meet now and then only. That brute force is right here is tested beside it."""
+    request = replace(candidate_request(case), limit=None)
+    found = found_by_engine(snapshot_of(case.forest), request)
+    assert agree(found, every_way(case.forest, request))
+
+
+@pytest.mark.parametrize("case", PROVIDERS.values(), ids=PROVIDERS.keys())
+def test_the_provider_list_holds_those_of_the_worked_examples(case: Case) -> None:
+    assert_lists_what_brute_force_lists(case.forest, provider_query(case))
+
+
+NOTHING = Forest((), frozenset({"VCPU"}), frozenset({"CUSTOM_RED"}))
+
+
+def ask(*groups: RequestGroup, **more: object) -> CandidateRequest:
+    return CandidateRequest(groups=groups, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ask(RequestGroup("", {"VCPU": 1})),
+        ask(RequestGroup("", {UNKNOWN_CLASS: 1})),
+        ask(RequestGroup("1", {"VCPU": 1}, Terms((frozenset({"CUSTOM_NO_TRAIT"}),)))),
+        ask(RequestGroup("1", {"VCPU": 1}, in_tree=UNKNOWN_UUID)),
+        ask(RequestGroup("", {UNKNOWN_CLASS: 1}), root_traits=Terms((frozenset({"CUSTOM_RED"}),))),
+        ask(RequestGroup("", {"VCPU": 1}), root_traits=Terms((frozenset({"CUSTOM_NO_TRAIT"}),))),
+    ],
+    ids=["empty", "unknown class", "unknown trait", "unknown tree", "no root qualifies", "unknown root trait"],
+)
+def test_without_any_provider_names_are_still_looked_up(request_: CandidateRequest) -> None:
+    expected = every_way(NOTHING, request_)
+    assert agree(found_by_engine(snapshot_of(NOTHING), request_), expected)
+
+
+def test_a_group_that_only_trees_without_the_root_trait_could_serve_hides_the_errors_of_later_groups() -> None:
+    red = PlainProvider("red", None, {"MEMORY_MB": PlainInventory(4)}, frozenset({"CUSTOM_RED"}))
+    blue = PlainProvider("blue", None, {"VCPU": PlainInventory(4)}, frozenset({"CUSTOM_BLUE"}))
+    forest = Forest((red, blue), frozenset({"VCPU", "MEMORY_MB"}), frozenset({"CUSTOM_RED", "CUSTOM_BLUE"}))
+    served_by_blue, unknown = RequestGroup("1", {"VCPU": 1}), RequestGroup("2", {UNKNOWN_CLASS: 1})
+    for root, expected in (
+        ("CUSTOM_RED", []),
+        ("CUSTOM_BLUE", Refusal(UnknownResourceClass, frozenset({UNKNOWN_CLASS}))),
+    ):
+        request = ask(served_by_blue, unknown, root_traits=Terms((frozenset({root}),)))
+        assert found_by_engine(snapshot_of(forest), request) == expected
+
+
+def devices(number: int, held: PlainInventory) -> Forest:
+    """One host with so many children that have the same to give."""
+    children = [PlainProvider(f"device {n}", "host", {"VGPU": held}) for n in range(number)]
+    return Forest((PlainProvider("host"), *children), frozenset({"VGPU"}), frozenset())
+
+
+def equal_groups(number: int, amount: int = 1) -> tuple[RequestGroup, ...]:
+    return tuple(RequestGroup(str(n), {"VGPU": amount}) for n in range(number))
+
+
+@pytest.mark.timeout(60)  # not a measure: whoever tries all combinations never ends
+def test_a_few_are_found_of_more_than_could_ever_be_counted() -> None:
+    request = ask(*equal_groups(20), isolate=True, limit=50)
+    found = found_by_engine(snapshot_of(devices(40, PlainInventory(1))), request)
+    assert not isinstance(found, Refusal)
+    assert len(set(found)) == 50
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_more_isolated_groups_than_providers_are_recognised_as_hopeless() -> None:
+    assert found_by_engine(snapshot_of(devices(19, PlainInventory(100))), ask(*equal_groups(20), isolate=True)) == []
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_equal_groups_that_need_more_than_there_is_are_recognised_as_hopeless() -> None:
+    assert found_by_engine(snapshot_of(devices(12, PlainInventory(2))), ask(*equal_groups(25))) == []
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_equal_groups_of_which_no_provider_takes_as_many_as_it_has_room_for_are_recognised_as_hopeless() -> None:
+    """Each provider has room for 5, which is two groups of 2 with 1 left over."""
+    assert found_by_engine(snapshot_of(devices(12, PlainInventory(5))), ask(*equal_groups(25, amount=2))) == []
+
+
+def test_an_aggregate_of_a_deleted_provider_shares_nothing() -> None:
+    host = PlainProvider("host", None, {"MEMORY_MB": PlainInventory(4)}, frozenset(), frozenset("a"))
+    forest = Forest((host,), frozenset({"VCPU", "MEMORY_MB"}), frozenset())
+    snapshot = snapshot_of(forest)
+    assert found_by_engine(snapshot, ask(RequestGroup("", {"VCPU": 1, "MEMORY_MB": 1}))) == []
+    member_of = Terms((frozenset({uuid_of("b")}),))
+    assert found_by_engine(snapshot, ask(RequestGroup("", {"MEMORY_MB": 1}, aggregates=member_of))) == []

@@ -1,0 +1,263 @@
+"""Refreshing gives what reloading gives, and whoever holds an older snapshot does not notice."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from stead.catalog.refresh import refreshed
+from stead.catalog.snapshot import Snapshot
+from tests.candidates.forests import AGGREGATES, INVENTORIES, TRAITS, UNKNOWN_UUID
+from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
+from tests.catalog.pictures import Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+SHARES = "MISC_SHARES_VIA_AGGREGATE"
+TRAIT_NAMES = (*TRAITS, SHARES, "CUSTOM_NEW")
+CLASS_NAMES = ("VCPU", "MEMORY_MB", "CUSTOM_DISK", "CUSTOM_NEW")
+UUIDS = tuple(uuid_of(f"provider {number}") for number in range(8))
+MOST_HELD = 3
+
+choices = st.integers(0, 2**16 - 1)
+"""Which of the things there are; taken modulo their number."""
+
+
+def view(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything a reader can see of *snapshot*, by uuid and name: slots may differ between equal snapshots."""
+    slots = {snapshot.uuid(slot): slot for slot in np.flatnonzero(snapshot.live()).tolist()}
+    uuids = {slot: uuid for uuid, slot in slots.items()}
+    forest, sharing = snapshot.forest, snapshot.sharing
+    roots = [slot for slot in slots.values() if forest.root[slot] == slot]
+
+    def named(some: Collection[Any]) -> list[str]:
+        return sorted(uuids[int(slot)] for slot in some)
+
+    return {
+        "traits": snapshot.trait_names.rows,
+        "classes": snapshot.class_names.rows,
+        "traits in use": snapshot.traits_in_use(),
+        "found": {uuid: snapshot.find(uuid) == slots.get(uuid) for uuid in (*UUIDS, UNKNOWN_UUID)},
+        "providers": {uuid: snapshot.provider(slot) for uuid, slot in slots.items()},
+        "inventories": {uuid: list(snapshot.inventories(slot).items()) for uuid, slot in slots.items()},
+        "traits of": {uuid: snapshot.traits(slot) for uuid, slot in slots.items()},
+        "aggregates of": {uuid: snapshot.aggregates(slot) for uuid, slot in slots.items()},
+        "nested": forest.has_nested,
+        "roots": named(np.flatnonzero(forest.roots())),
+        "trees": {uuids[root]: named(forest.members(root)) for root in roots},
+        "parents first": all(is_parents_first(snapshot, root) for root in roots),
+        "below": {(a, b) for a, slot in slots.items() for b, top in slots.items() if forest.is_below(slot, top)},
+        "columns": columns(snapshot, uuids),
+        "having trait": {
+            row.name: named(np.flatnonzero(snapshot.trait_sets.passing([(row.id,)], ()) & snapshot.live()))
+            for row in snapshot.trait_names.rows
+        },
+        "lacking trait": {
+            row.name: named(np.flatnonzero(snapshot.trait_sets.passing([], (row.id,)) & snapshot.live()))
+            for row in snapshot.trait_names.rows
+        },
+        "members": {
+            uuid: named(np.flatnonzero(snapshot.aggregate_sets.passing([(id_,)], ()) & snapshot.live()))
+            for uuid, id_ in snapshot.aggregate_ids.items()
+            if snapshot.aggregate_sets.passing([(id_,)], ()).any()
+        },
+        "sharing": named(sharing.providers),
+        "anchors": {uuids[int(slot)]: named(sharing.anchors(slot)) for slot in sharing.providers},
+        "reaching": {uuids[root]: named(sharing.reaching(root)) for root in roots},
+    }
+
+
+def is_parents_first(snapshot: Snapshot, root: int) -> bool:
+    seen = {-1}
+    for slot in snapshot.forest.members(root):
+        if int(snapshot.forest.parent[slot]) not in seen:
+            return False
+        seen.add(int(slot))
+    return True
+
+
+def columns(snapshot: Snapshot, uuids: dict[int, str]) -> dict[str, dict[str, tuple[Any, ...]]]:
+    """By class name and uuid, all numbers in the columns; a column without rows is as good as none."""
+    found: dict[str, dict[str, tuple[Any, ...]]] = {}
+    for class_id, column in snapshot.inventory.items():
+        numbers = [getattr(column, each.name).tolist() for each in fields(column)]
+        rows = {uuids[row[0]]: row[1:] for row in zip(*numbers, strict=True)}
+        if rows:
+            assert numbers[0] == sorted(set(numbers[0]))
+            found[snapshot.class_names.by_id[class_id].name] = rows
+    return found
+
+
+class Refreshing(RuleBasedStateMachine):
+    """The truth changes a little, now and then the catalog hears of it; some readers are slow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = Forest((), classes=frozenset(CLASS_NAMES[:3]), traits=frozenset(TRAIT_NAMES[:4]))
+        self.truth = Picture.of(names)
+        self.snapshot = refreshed(Snapshot.empty(), self.truth.everything())
+        self.touched: set[int] = set()
+        self.names_changed = False
+        self.held: list[tuple[Snapshot, dict[str, Any]]] = []
+
+    def one(self, choice: int) -> int:
+        ids = sorted(self.truth.providers)
+        return ids[choice % len(ids)]
+
+    def has_providers(self) -> bool:
+        return bool(self.truth.providers)
+
+    @rule(choice=choices, uuid=st.sampled_from(UUIDS), below=st.booleans())
+    def create(self, choice: int, uuid: str, below: bool) -> None:
+        if uuid not in {row.uuid for row in self.truth.providers.values()}:
+            parent = self.one(choice) if below and self.has_providers() else None
+            self.touched.add(self.truth.add_provider(uuid, f"name {uuid[:4]}", parent))
+
+    @precondition(has_providers)
+    @rule(choice=choices)
+    def delete(self, choice: int) -> None:
+        id_ = self.one(choice)
+        if not self.truth.has_children(id_):
+            self.truth.remove_provider(id_)
+            self.touched.add(id_)
+
+    @precondition(has_providers)
+    @rule(choice=choices, below=st.none() | choices)
+    def move(self, choice: int, below: int | None) -> None:
+        id_ = self.one(choice)
+        parent = None if below is None else self.one(below)
+        if parent not in self.truth.subtree(id_):
+            self.touched |= self.truth.move(id_, parent)
+
+    @precondition(has_providers)
+    @rule(choice=choices, name=st.text("abc", min_size=1, max_size=3))
+    def rename(self, choice: int, name: str) -> None:
+        id_ = self.one(choice)
+        row = self.truth.providers[id_]
+        self.truth.providers[id_] = row._replace(name=name, generation=row.generation + 1, modified=row.modified + 7)
+        self.touched.add(id_)
+
+    @precondition(has_providers)
+    @rule(choice=choices, which=choices, held=st.sampled_from(INVENTORIES))
+    def give_inventory(self, choice: int, which: int, held: PlainInventory | None) -> None:
+        id_, class_ids = self.one(choice), sorted(self.truth.class_names)
+        class_id = class_ids[which % len(class_ids)]
+        if held is None:
+            self.truth.inventories[id_].pop(class_id, None)
+        else:
+            self.truth.set_inventory(id_, class_id, held)
+        self.touched.add(id_)
+
+    @precondition(has_providers)
+    @rule(choice=choices, used=st.integers(0, 5))
+    def use(self, choice: int, used: int) -> None:
+        id_ = self.one(choice)
+        for class_id, row in self.truth.inventories[id_].items():
+            self.truth.inventories[id_][class_id] = row._replace(used=used)
+        self.touched.add(id_)
+
+    @precondition(has_providers)
+    @rule(choice=choices, names=st.sets(st.sampled_from(TRAIT_NAMES), max_size=3))
+    def give_traits(self, choice: int, names: set[str]) -> None:
+        id_ = self.one(choice)
+        self.truth.traits[id_] = {row.id for row in self.truth.trait_names.values() if row.name in names}
+        self.touched.add(id_)
+
+    @precondition(has_providers)
+    @rule(choice=choices, letters=st.sets(st.sampled_from(AGGREGATES), max_size=2))
+    def give_aggregates(self, choice: int, letters: set[str]) -> None:
+        id_ = self.one(choice)
+        self.truth.aggregates[id_] = {self.truth.aggregate_id(uuid_of(letter)) for letter in letters}
+        self.touched.add(id_)
+
+    @rule(name=st.sampled_from(TRAIT_NAMES))
+    def make_or_delete_trait(self, name: str) -> None:
+        there = [row.id for row in self.truth.trait_names.values() if row.name == name]
+        if not there:
+            self.truth.add_trait_name(name)
+        elif not any(there[0] in traits for traits in self.truth.traits.values()):
+            del self.truth.trait_names[there[0]]
+        self.names_changed = True
+
+    @rule(name=st.sampled_from(CLASS_NAMES))
+    def make_rename_or_delete_class(self, name: str) -> None:
+        rows = {row.name: row for row in self.truth.class_names.values()}
+        if name not in rows:
+            self.truth.add_class_name(name)
+        elif any(rows[name].id in held for held in self.truth.inventories.values()):
+            if name.startswith("CUSTOM_") and "CUSTOM_RENAMED" not in rows:
+                self.truth.class_names[rows[name].id] = rows[name]._replace(name="CUSTOM_RENAMED")
+        elif len(rows) > 1:
+            del self.truth.class_names[rows[name].id]
+        self.names_changed = True
+
+    @rule(keep=st.booleans())
+    def refresh(self, keep: bool) -> None:
+        self.truth.moment += 1
+        changes = self.truth.changes(self.touched, names=self.names_changed)
+        self.snapshot = refreshed(self.snapshot, changes)
+        self.touched, self.names_changed = set(), False
+        expected = view(refreshed(Snapshot.empty(), self.truth.everything()))
+        if keep:  # unread: what it works out later must be of its own moment too
+            self.held = [*self.held[-MOST_HELD:], (self.snapshot, expected)]
+        else:
+            assert view(self.snapshot) == expected
+
+    @rule()
+    def reload(self) -> None:
+        self.snapshot = refreshed(self.snapshot, self.truth.everything())
+        self.touched, self.names_changed = set(), False
+        assert view(self.snapshot) == view(refreshed(Snapshot.empty(), self.truth.everything()))
+
+    def teardown(self) -> None:
+        self.refresh(keep=False)
+        for snapshot, expected in self.held:
+            assert view(snapshot) == expected
+
+
+TestRefreshing = Refreshing.TestCase
+TestRefreshing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+
+
+def test_a_claim_changes_the_used_column_and_shares_everything_else() -> None:
+    hosts = [PlainProvider(name, inventories={"VCPU": PlainInventory(8)}) for name in ("a", "b")]
+    truth = Picture.of(Forest(tuple(hosts), frozenset({"VCPU"}), frozenset()))
+    before = refreshed(Snapshot.empty(), truth.everything())
+    truth.set_inventory(1, truth.class_id("VCPU"), PlainInventory(8, used=3))
+    after = refreshed(before, truth.changes({1}))
+    changed = {each.name for each in fields(Snapshot) if getattr(before, each.name) is not getattr(after, each.name)}
+    assert changed == {"inventory"}
+    old, new = before.inventory[truth.class_id("VCPU")], after.inventory[truth.class_id("VCPU")]
+    assert {each.name for each in fields(old) if getattr(old, each.name) is not getattr(new, each.name)} == {"used"}
+
+
+def test_a_provider_that_takes_over_the_id_of_a_deleted_one_inherits_nothing() -> None:
+    heir = PlainProvider("heir")
+    old = PlainProvider("old", None, {"VCPU": PlainInventory(8)}, frozenset({SHARES}), frozenset({"a"}))
+    truth = Picture.of(Forest((old,), frozenset({"VCPU"}), frozenset({SHARES})))
+    before = refreshed(Snapshot.empty(), truth.everything())
+    truth.remove_provider(1)
+    assert truth.add_provider(heir.uuid, heir.name, None) == 1
+    after = refreshed(before, truth.changes({1}))
+    assert after.find(old.uuid) is None
+    slot = after.find(heir.uuid)
+    assert slot is not None
+    assert (after.inventories(slot), after.traits(slot), after.aggregates(slot)) == ({}, [], [])
+    assert after.sharing.providers.size == 0
+
+
+def test_a_provider_may_come_while_another_goes() -> None:
+    """Its place in the arrays may be the one that gets free."""
+    names = {"classes": frozenset({"VCPU"}), "traits": frozenset({SHARES})}
+    truth = Picture.of(Forest((PlainProvider("old"), PlainProvider("other")), **names))
+    before = refreshed(Snapshot.empty(), truth.everything())
+    new = truth.add_provider(uuid_of("new"), "new", None)
+    truth.set_inventory(new, truth.class_id("VCPU"), PlainInventory(8))
+    truth.remove_provider(1)
+    assert view(refreshed(before, truth.changes({1, new}))) == view(refreshed(Snapshot.empty(), truth.everything()))
