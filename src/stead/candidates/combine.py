@@ -14,11 +14,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from stead.candidates.matching import Matching
+from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stead.domain.provider import Slot
 
     Choices = Sequence[Sequence[Slot]]
     """For each need the providers it may be served by."""
@@ -70,7 +69,7 @@ class Combiner:
         if not (self._is_bound or open_clauses):
             yield from product(*choices)
             return
-        for tops, narrowed in _topped(self._demand, 0, (), choices):
+        for tops, narrowed in _topped(self._demand, choices):
             yield from _Search(self._demand, self._contested, tops, narrowed, open_clauses).run()
 
     def _is_always_met(self, clause: frozenset[Slot], choices: Choices) -> bool:
@@ -91,24 +90,35 @@ class Combiner:
         )
 
 
-def _topped(
-    demand: Demand, place: int, tops: tuple[Slot, ...], choices: Choices
-) -> Iterator[tuple[tuple[Slot, ...], Choices]]:
+def _topped(demand: Demand, choices: Choices) -> Iterator[tuple[Sequence[Slot], Choices]]:
     """Every choice of a top for each subtree constraint, with the needs' choices narrowed to below the tops.
 
     A way that holds has exactly one top per constraint, so no way is met twice.
     """
-    if place == len(demand.subtrees):
-        yield tops, choices
-        return
-    bound = demand.subtrees[place]
-    for top in dict.fromkeys(slot for need in bound for slot in choices[need]):
+    levels = [iter([(Slot(-1), choices)])]  # by place of the constraint; the first level has none
+    tops: list[Slot] = []
+    while levels:
+        top, narrowed = next(levels[-1], (None, choices))
+        del tops[len(levels) - 1 :]
+        if top is None:
+            levels.pop()
+            continue
+        tops.append(top)
+        if len(levels) > len(demand.subtrees):
+            yield tops[1:], narrowed
+        else:
+            levels.append(_below_tops(demand, demand.subtrees[len(levels) - 1], narrowed))
+
+
+def _below_tops(demand: Demand, bound: frozenset[int], choices: Choices) -> Iterator[tuple[Slot, Choices]]:
+    """Every provider that could be the top of the needs *bound*, with their choices narrowed to below it."""
+    for top in dict.fromkeys(slot for need in sorted(bound) for slot in choices[need]):
         narrowed = [
             [slot for slot in some if demand.is_below(slot, top)] if need in bound else some
             for need, some in enumerate(choices)
         ]
         if all(narrowed[need] for need in bound):
-            yield from _topped(demand, place + 1, (*tops, top), narrowed)
+            yield top, narrowed
 
 
 def _rivals(demand: Demand, contested: frozenset[int]) -> list[list[int]]:
@@ -120,6 +130,15 @@ def _rivals(demand: Demand, contested: frozenset[int]) -> list[list[int]]:
         if not contested.isdisjoint(amounts):
             alike[frozenset(amounts.items())].append(need)
     return [needs for needs in alike.values() if len(needs) > 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """Where the search stands with one need: the providers not tried yet, and the matchings before it is served."""
+
+    need: int
+    untried: Iterator[Slot]
+    matchings: Sequence[Matching]
 
 
 class _Search:
@@ -148,8 +167,38 @@ class _Search:
 
     def run(self) -> Iterator[Way]:
         """All ways."""
-        if all(matching.is_complete for matching in self._matchings) and self._may_still_hold(0):
-            yield from self._from(0)
+        if not (all(matching.is_complete for matching in self._matchings) and self._may_still_hold(0)):
+            return
+        levels = [self._level(0, self._matchings)]
+        while levels:
+            level = levels[-1]
+            if level.need in self._way:
+                self._take_back(level.need)
+            matchings = self._go_on(level, len(levels))
+            if matchings is None:
+                levels.pop()
+            elif len(levels) == len(self._order):
+                yield tuple(self._way[need] for need in range(len(levels)))
+            else:
+                levels.append(self._level(len(levels), matchings))
+
+    def _level(self, depth: int, matchings: Sequence[Matching]) -> _Level:
+        need = self._order[depth]
+        return _Level(need, iter(self._choices[need]), matchings)
+
+    def _go_on(self, level: _Level, depth: int) -> Sequence[Matching] | None:
+        """Serve the need of *level* by its next provider that leaves a way; returns the matchings after that, or None."""
+        for slot in level.untried:
+            if not self._has_room(level.need, slot):
+                continue
+            after = [matching.assigned(level.need, slot) for matching in level.matchings]
+            if None in after:
+                continue
+            self._assign(level.need, slot)
+            if self._may_still_hold(depth):
+                return [matching for matching in after if matching is not None]
+            self._take_back(level.need)
+        return None
 
     def _matching(self, rivals: Sequence[int]) -> Matching:
         """A matching of needs that compete: for a provider that serves one of them, or for its room."""
@@ -161,23 +210,6 @@ class _Search:
             return 1 if isolated else min(left(slot, class_id) // amount for class_id, amount in amounts.items())
 
         return Matching({need: self._choices[need] for need in rivals}, room)
-
-    def _from(self, depth: int) -> Iterator[Way]:
-        if depth == len(self._order):
-            yield tuple(self._way[need] for need in range(depth))
-            return
-        need = self._order[depth]
-        before = self._matchings
-        for slot in self._choices[need]:
-            after = [matching.assigned(need, slot) for matching in before] if self._has_room(need, slot) else [None]
-            if None in after:
-                continue
-            self._assign(need, slot)
-            self._matchings = [matching for matching in after if matching is not None]
-            if self._may_still_hold(depth + 1):
-                yield from self._from(depth + 1)
-            self._take_back(need)
-        self._matchings = before
 
     def _has_room(self, need: int, slot: Slot) -> bool:
         left = self._demand.left
@@ -197,9 +229,8 @@ class _Search:
 
     def _may_still_hold(self, depth: int) -> bool:
         """Whether of every set of providers that must serve one of some needs, one does, or still can after *depth*."""
-        ahead = self._order[depth:]
         return all(
             any(self._way.get(need) in wanted for need in needs)
-            or any(need in needs and not wanted.isdisjoint(self._choices[need]) for need in ahead)
+            or any(need in needs and not wanted.isdisjoint(self._choices[need]) for need in self._order[depth:])
             for needs, wanted in self._musts
         )

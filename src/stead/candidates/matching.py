@@ -7,7 +7,7 @@ before it is entered, whether there is a way through it; so the next way is alwa
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Matching:
         self._needs_of: dict[Slot, set[int]] = defaultdict(set)
         for need, slot in self._slot_of.items():
             self._needs_of[slot].add(need)
-        self.is_complete = all(self._serve(need, set()) for need in choices if need not in self._slot_of)
+        self.is_complete = all(self._serve(need) for need in choices if need not in self._slot_of)
 
     def assigned(self, need: int, slot: Slot) -> Matching | None:
         """The matching after *need* is served by *slot* for good; None if the other needs can not be served then.
@@ -59,25 +59,30 @@ class Matching:
         after = Matching(self._choices, self._room, {**matched, need: slot}, self._fixed | {need})
         return after if after.is_complete else None
 
-    def _serve(self, need: int, seen: set[Slot]) -> bool:
-        """Find a provider for *need* as well, moving others that are not fixed."""
-        for slot in self._choices[need]:
-            if slot in seen:
-                continue
-            seen.add(slot)
-            if self._makes_room(slot, seen):
-                self._slot_of[need] = slot
-                self._needs_of[slot].add(need)
-                return True
+    def _serve(self, need: int) -> bool:
+        """Find a provider for *need* as well, moving others that are not fixed, by a shortest augmenting path."""
+        came_from: dict[Slot, int] = {}  # which need looks at the provider
+        looking = deque([need])
+        while looking:
+            asking = looking.popleft()
+            for slot in self._choices[asking]:
+                if slot in came_from:
+                    continue
+                came_from[slot] = asking
+                if len(self._needs_of[slot]) < self._room(slot):
+                    self._move_along(slot, came_from, need)
+                    return True
+                looking.extend(self._needs_of[slot] - self._fixed)
         return False
 
-    def _makes_room(self, slot: Slot, seen: set[Slot]) -> bool:
-        """Whether *slot* has room for one more, or gets it because one it serves can move elsewhere."""
-        holders = self._needs_of[slot]
-        if len(holders) < self._room(slot):
-            return True
-        for holder in holders - self._fixed:
-            if self._serve(holder, seen):
-                holders.discard(holder)
-                return True
-        return False
+    def _move_along(self, slot: Slot, came_from: Mapping[Slot, int], last: int) -> None:
+        """Give *slot* to the need that looked at it, that need's provider to the one before, and so on to *last*."""
+        while True:
+            need = came_from[slot]
+            freed = self._slot_of.get(need)
+            self._slot_of[need] = slot
+            self._needs_of[slot].add(need)
+            if freed is None or need == last:
+                return
+            self._needs_of[freed].discard(need)
+            slot = freed
