@@ -55,12 +55,21 @@ def test_after_a_loss_the_old_token_is_replaced(tmp_path, lost):
 
 
 def test_processes_that_start_at_once_agree(tmp_path):
-    code = (
-        f"from pathlib import Path; from stead.auth import ensure_admin_token as e; print(e(Path({str(tmp_path)!r})))"
-    )
+    start, data = tmp_path / "start", tmp_path / "data"
+    code = f"""
+from pathlib import Path
+from stead.auth import ensure_admin_token
+print("ready", flush=True)
+while not Path({str(start)!r}).exists():
+    pass
+print(ensure_admin_token(Path({str(data)!r})))
+"""
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for process in started:
+        process.stdout.readline()
+    start.touch()
     printed = {process.communicate(timeout=60)[0].strip() for process in started}
-    assert printed == {ensure_admin_token(tmp_path)}
+    assert printed == {ensure_admin_token(data)}
 
 
 def test_a_directory_anybody_may_write_to_is_refused(tmp_path):

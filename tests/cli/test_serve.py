@@ -225,9 +225,24 @@ def test_a_database_that_cannot_be_reached_is_one_line_without_the_password(mach
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
     url = f"postgresql://user:hunter2@127.0.0.1:{port}/placement"
-    code, complaint = machine.run(OS_PLACEMENT_DATABASE__CONNECTION=url)
+    environment = {
+        f"OS_PLACEMENT_DATABASE__{name}": value for name, value in (("CONNECTION", url), ("MAX_RETRIES", "0"))
+    }
+    code, complaint = machine.run(**environment)
     assert (code, "database cannot be used" in one_line(complaint)) == (1, True)
     assert "hunter2" not in complaint
+
+
+def test_a_database_that_does_not_answer_yet_is_waited_for(machine):
+    directory = machine.home / "later"
+    process = machine.start(
+        OS_PLACEMENT_DATABASE__CONNECTION=f"sqlite:///{directory}/p.db",
+        OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP="true",
+        OS_PLACEMENT_DATABASE__RETRY_INTERVAL="1",
+    )
+    assert "next attempt in 1 s" in process.stderr.readline()
+    directory.mkdir()
+    assert "url" in json.loads(process.stdout.readline())
 
 
 def test_the_workers_find_the_configuration_of_the_command_line(machine):

@@ -17,6 +17,7 @@ _RANGE = re.compile(
     rf"(?P<parameters>(?:\s*;\s*(?![qQ]\s*=){_TOKEN}={_VALUE})*)"
     rf"(?:\s*;\s*[qQ]=(?P<quality>0(?:\.\d{{0,3}})?|1(?:\.0{{0,3}})?)(?:\s*;\s*{_TOKEN}(?:={_VALUE})?)*)?\s*"
 )
+_EMPTY = re.compile(r"\s*(?:,|$)")
 
 
 class MediaRange(NamedTuple):
@@ -44,6 +45,9 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
     found: list[MediaRange] = []
     at = 0
     while at < len(header):
+        if empty := _EMPTY.match(header, at):  # lists may have empty elements
+            at = empty.end()
+            continue
         match = _RANGE.match(header, at)
         if match is None or header[match.end() : match.end() + 1] not in ("", ","):
             return None
@@ -57,7 +61,7 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
             )
         )
         at = match.end() + 1
-    return tuple(found) or None
+    return tuple(found)
 
 
 def quality(media_type: str, header: str) -> float:

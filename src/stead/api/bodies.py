@@ -18,6 +18,7 @@ from jsonschema.validators import extend
 
 from stead.api import uuids
 from stead.api.errors import MalformedBody
+from stead.api.problems import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +32,6 @@ Schema = dict[str, Any]
 
 ERRORS_LOOKED_AT = 100
 """A body may be wrong in a million places; those near the root come first, and these many are enough to choose from."""
-
-SHOWN = 1000
-"""Characters shown of a value, or of a sentence that repeats one."""
 
 STORABLE = "text without NUL"
 """A format for what is stored as it is given: PostgreSQL stores no NUL."""
@@ -106,7 +104,7 @@ def read_body(req: Request, forms: Versioned[Body[T]]) -> T:
     """
     form = forms.at(req.version)
     try:
-        value = orjson.loads(req.bounded_stream.read())
+        value = orjson.loads(req.read_all())
     except orjson.JSONDecodeError as error:
         raise MalformedBody(f"Malformed JSON: {error}") from None
     try:
@@ -137,11 +135,6 @@ def _words(fault: ValidationError) -> str:
     in_schema = "".join(f"[{part!r}]" for part in list(fault.relative_schema_path)[:-1])
     on_instance = "".join(f"[{part!r}]" for part in fault.relative_path)
     return (
-        f"{_shorten(fault.message)} Failed validating {fault.validator!r} in schema{in_schema}: "
-        f"{_shorten(repr(fault.schema))} On instance{on_instance}: {_shorten(repr(fault.instance))}"
+        f"{shorten(fault.message)} Failed validating {fault.validator!r} in schema{in_schema}: "
+        f"{shorten(repr(fault.schema))} On instance{on_instance}: {shorten(repr(fault.instance))}"
     )
-
-
-def _shorten(text: str) -> str:
-    half = SHOWN // 2
-    return text if len(text) <= SHOWN else f"{text[:half]} … {text[-half:]}"

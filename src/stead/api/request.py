@@ -43,3 +43,11 @@ class Request(falcon.Request):
         """The Accept header; None if it says nothing: absent, empty, or exactly ``*/*``."""
         header = self.env.get("HTTP_ACCEPT", "").strip()
         return None if header in ("", "*/*") else str(header)
+
+    def read_all(self) -> bytes:
+        """The body, whole. Who sends it in chunks does not say how long it is; then the server marks its end."""
+        chunked = (
+            self.env.get("wsgi.input_terminated") or "chunked" in self.env.get("HTTP_TRANSFER_ENCODING", "").lower()
+        )
+        stream = self.stream if chunked and not self.env.get("CONTENT_LENGTH") else self.bounded_stream
+        return bytes(stream.read())

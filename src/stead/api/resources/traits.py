@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import Body, Validator, read_body, strict_object
+from stead.api.bodies import STORABLE, Body, Validator, read_body, strict_object
 from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.lookup import find_provider
@@ -47,11 +47,11 @@ class NewTraits:
         return cls(list(dict.fromkeys(body["traits"])), int(body["resource_provider_generation"]))
 
 
-_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH}}
+_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": STORABLE}
 REPLACE = Versioned(
     {
         V.TRAITS: Body(
-            strict_object({"traits": _NAMES, "resource_provider_generation": GENERATION}),
+            strict_object({"traits": {"type": "array", "items": _NAME}, "resource_provider_generation": GENERATION}),
             NewTraits.build,
         )
     }

@@ -1,0 +1,138 @@
+"""The WSGI layers around the API. Source: contract, "CORS", "Proxy headers", "Request id and request log"."""
+
+import logging
+
+import pytest
+
+from stead.api.middleware import Cors, ProxyHeaders, RequestLog
+from tests.api.client import one_header, wsgi_door
+
+PAGE = "https://dash.example"
+
+
+def echo(environ, start_response):
+    """Answers with what it was told."""
+    told = [
+        environ.get(name, "") for name in ("wsgi.url_scheme", "HTTP_HOST", "REMOTE_ADDR", "SCRIPT_NAME", "HTTP_ACCEPT")
+    ]
+    start_response(
+        "404 Not Found", [("content-length", "7"), ("openstack-api-version", "placement 1.5"), ("vary", "x")]
+    )
+    return [" ".join(told).encode()]
+
+
+def told(headers):
+    return wsgi_door(ProxyHeaders(echo), script_name="/placement")("GET", "/", headers, None)[2].decode().split(" ")[:4]
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([], ["http", "127.0.0.1:8778", "127.0.0.1", "/placement"]),
+        (
+            [
+                ("X-Forwarded-Proto", "https"),
+                ("X-Forwarded-Host", "api.example"),
+                ("X-Forwarded-For", "1.2.3.4, 5.6.7.8"),
+            ],
+            ["https", "api.example", "1.2.3.4", "/placement"],
+        ),
+        ([("X-Forwarded-Prefix", "/cloud/")], ["http", "127.0.0.1:8778", "127.0.0.1", "/cloud/placement"]),
+        (
+            [
+                ("Forwarded", 'for="[2001:db8::1]:4711";proto=https; host=api.example, for=9.9.9.9'),
+                ("X-Forwarded-Host", "no"),
+            ],
+            ["https", "api.example", "[2001:db8::1]:4711", "/placement"],
+        ),
+        ([("Forwarded", "nonsense")], ["http", "127.0.0.1:8778", "127.0.0.1", "/placement"]),
+    ],
+)
+def test_what_a_proxy_says_takes_the_place_of_its_own(headers, expected):
+    assert told(headers) == expected
+
+
+def test_every_request_has_an_id_and_a_line(caplog):
+    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    given = "req-11111111-2222-3333-4444-555555555555"
+    status, headers, _ = wsgi_door(RequestLog(echo))("GET", "/a%0Ab?c=d%20e", [("X-Openstack-Request-Id", given)], None)
+    own = one_header(headers, "x-openstack-request-id")
+    (line,) = caplog.records
+    assert status == 404
+    assert own != given
+    assert (line.request_id, line.global_request_id) == (own, given)
+    assert line.getMessage() == '127.0.0.1 "GET /a%0Ab?c=d%20e" status: 404 len: 7 microversion: 1.5'
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [(None, "application/json"), ("*/*", "application/json"), ("", "application/json"), ("a/b", "a/b")],
+)
+def test_who_accepts_anything_gets_json(sent, seen):
+    headers = [] if sent is None else [("Accept", sent)]
+    assert wsgi_door(RequestLog(echo))("GET", "/", headers, None)[2].decode().split(" ")[-1] == seen
+
+
+@pytest.fixture
+def cors():
+    return wsgi_door(
+        Cors(
+            echo,
+            origins=[PAGE],
+            allow_credentials=True,
+            expose_headers=["A", "B"],
+            max_age=60,
+            allow_methods=["GET", "PUT"],
+            allow_headers=["X-Auth-Token"],
+        )
+    )
+
+
+def of_cors(headers):
+    return {name: value for name, value in headers if name.startswith("access-control") or name == "vary"}
+
+
+def test_an_answer_to_a_known_origin_may_be_read_there(cors):
+    status, headers, _ = cors("GET", "/", [("Origin", PAGE)], None)
+    assert status == 404
+    assert of_cors(headers) == {
+        "access-control-allow-origin": PAGE,
+        "access-control-allow-credentials": "true",
+        "access-control-expose-headers": "A,B",
+        "vary": "x, Origin",
+    }
+
+
+@pytest.mark.parametrize("headers", [[], [("Origin", "https://evil.example")]])
+def test_nobody_else_is_told_anything(cors, headers):
+    assert of_cors(cors("GET", "/", headers, None)[1]) == {"vary": "x"}
+
+
+def ask(cors, origin=PAGE, method="PUT", headers="x-auth-token, content-TYPE"):
+    return cors(
+        "OPTIONS",
+        "/",
+        [("Origin", origin), ("Access-Control-Request-Method", method), ("Access-Control-Request-Headers", headers)],
+        None,
+    )
+
+
+def test_a_preflight_is_told_what_it_asked_for(cors):
+    status, headers, body = ask(cors)
+    assert (status, body) == (200, b"")
+    assert of_cors(headers) == {
+        "vary": "Origin",
+        "access-control-allow-origin": PAGE,
+        "access-control-allow-credentials": "true",
+        "access-control-max-age": "60",
+        "access-control-allow-methods": "PUT",
+        "access-control-allow-headers": "x-auth-token,content-TYPE",
+    }
+
+
+@pytest.mark.parametrize(
+    "asked", [{"origin": "https://evil.example"}, {"method": "DELETE"}, {"headers": "X-Auth-Token, X-Evil"}]
+)
+def test_a_preflight_for_more_than_is_allowed_is_200_and_told_nothing(cors, asked):
+    status, headers, body = ask(cors, **asked)
+    assert (status, body, of_cors(headers)) == (200, b"", {})

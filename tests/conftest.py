@@ -1,0 +1,98 @@
+"""What all tests share: the databases they run on, the application, and the `api` they speak to."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.api.client import Api, Door, http_door, wsgi_door
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.databases import Server
+
+pytest_plugins = ["tests.databases"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("stead")
+    group.addoption("--api-url", help="Run the API tests over HTTP against this server (noauth2, user admin).")
+    group.addoption(
+        "--api-released",
+        action="store_true",
+        help="The server at --api-url is the released service: tests marked `differs` must fail on it.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "differs(reason, sometimes=False): where the released service does not do what the contract asks for"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--api-released"):
+        for item in items:
+            for differs in item.iter_markers("differs"):
+                strict = not differs.kwargs.get("sometimes", False)
+                item.add_marker(pytest.mark.xfail(reason=differs.args[0], strict=strict))
+
+
+def write_configuration(directory: Path, database_url: str) -> Path:
+    """A placement.conf as an operator would write it, for a database whose tables are made at start."""
+    file = directory / "placement.conf"
+    file.write_text(
+        f"[placement_database]\nconnection = {database_url}\nsync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
+    )
+    return file
+
+
+@contextmanager
+def open_door(directory: Path, database_url: str) -> Iterator[Door]:
+    """The application on this database, in this process; its connections are closed in the end."""
+    from stead import application
+    from stead.config import load
+
+    settings = load([write_configuration(directory, database_url)])
+    service = application.build_service(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(application, "build_service", lambda _settings: service)  # so that we hold what is to be closed
+        door = wsgi_door(application.build_application(settings))
+    yield door
+    service.close()
+
+
+@pytest.fixture(scope="session")
+def door(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """One application per kind of database, for all tests: each test names its own things freshly."""
+    if database_server.kind == "url":
+        yield http_door(database_server.place)
+        return
+    url = database_server.create()
+    with open_door(tmp_path_factory.mktemp("conf"), url) as opened:
+        yield opened
+    database_server.drop(url)
+
+
+@pytest.fixture
+def api(door: Door) -> Api:
+    """The API as an admin sees it, at the newest microversion; there may be things of other tests."""
+    return Api(door)
+
+
+@pytest.fixture
+def empty_api(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    """The API of a service that has nothing yet."""
+    with open_door(tmp_path, database_url) as opened:
+        yield Api(opened)
+
+
+@pytest.fixture
+def in_process(database_server: Server) -> None:
+    """For what no HTTP server lets through to the application."""
+    if database_server.kind == "url":
+        pytest.skip("a server between refuses this by itself")

@@ -1,0 +1,210 @@
+"""The databases the tests run on: SQLite, PostgreSQL and MariaDB, each test on all it asks for.
+
+`database_url` gives a test an empty database of its own. The servers are those named by STEAD_TEST_POSTGRESQL_URL and
+STEAD_TEST_MYSQL_URL (users that may create databases), else throw-away ones, started when the first selected test needs
+them and shared by all workers of a run. A database that cannot be had is skipped, loudly, or fails the run if
+STEAD_TEST_REQUIRE names it (``STEAD_TEST_REQUIRE=sqlite,postgresql,mariadb``).
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+GIVEN = {"postgresql": "STEAD_TEST_POSTGRESQL_URL", "mariadb": "STEAD_TEST_MYSQL_URL"}
+KINDS = ("sqlite", *GIVEN)
+DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+PLACE = "STEAD_TEST_SERVERS_AT"  # where the workers of one run meet
+PATIENCE_SECONDS = 900.0  # an installation with apt takes long
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where databases of one kind are made: a directory or a server; or, of kind ``url``, a service to be tested."""
+
+    kind: str
+    place: str
+
+    def create(self) -> str:
+        """The URL of a new, empty database."""
+        if self.kind == "url":
+            pytest.skip("for a service of its own")
+        name = f"stead_test_{uuid4().hex[:16]}"
+        if self.kind == "sqlite":
+            return f"sqlite:///{self.place}/{name}.db"
+        self._run(f"CREATE DATABASE {name}")
+        return sa.make_url(self.place).set(database=name).render_as_string(hide_password=False)
+
+    def drop(self, url: str) -> None:
+        name = sa.make_url(url).database or ""
+        if self.kind == "sqlite":
+            for file in Path(self.place).glob(f"{Path(name).name}*"):
+                file.unlink()
+        else:
+            self._run(f"DROP DATABASE {name}" + (" WITH (FORCE)" if self.kind == "postgresql" else ""))
+
+    def _run(self, statement: str) -> None:
+        engine = sa.create_engine(self.place, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            connection.execute(sa.text(statement))
+
+
+_place: list[Path] = []
+
+
+def place() -> Path:
+    """The directory in which the processes of this run meet; made when the first server is asked for."""
+    return _place[0]
+
+
+def owner() -> int:
+    """The process of the whole run: its end is the end of the servers."""
+    return int(place().name.split("-")[-2])
+
+
+def ask_for(kind: str) -> None:
+    """Have the server of this kind started, if nobody has yet; do not wait for it."""
+    if kind not in GIVEN or os.environ.get(GIVEN[kind]):
+        return
+    place().mkdir(mode=0o700, exist_ok=True)
+    with (place() / f"{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (place() / f"{kind}.keeper").exists():
+            return
+        with (place() / f"{kind}.log").open("wb") as log:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "tests.servers.keeper", kind, str(place()), str(owner())],
+                cwd=Path(__file__).parent.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        (place() / f"{kind}.keeper").write_text(str(keeper.pid))
+        keeper.returncode = 0  # it is not waited for here: the run ends it
+
+
+def url_of(kind: str) -> str:
+    """The URL of the server of this kind; skips the test if it cannot be had."""
+    given = os.environ.get(GIVEN[kind])
+    if given:
+        url = sa.make_url(given)
+        return url.set(drivername=DRIVERS.get(url.drivername, url.drivername)).render_as_string(hide_password=False)
+    ask_for(kind)
+    ready, failed = place() / f"{kind}.url", place() / f"{kind}.failed"
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not ready.exists():
+        if failed.exists():
+            reason = failed.read_text()
+            if kind in required():
+                pytest.fail(f"STEAD_TEST_REQUIRE asks for {kind}: {reason}", pytrace=False)
+            pytest.skip(f"no {kind}: {reason}")
+        if time.monotonic() > until:
+            pytest.fail(f"{kind} was not ready in time: {(place() / f'{kind}.log').read_text()}", pytrace=False)
+        time.sleep(0.05)
+    return ready.read_text()
+
+
+def required() -> set[str]:
+    return {kind.strip() for kind in os.environ.get("STEAD_TEST_REQUIRE", "").split(",")}
+
+
+@pytest.fixture(scope="session")
+def database_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """Each of the servers in turn."""
+    kind = request.param
+    if kind == "url":
+        return Server(kind, request.config.getoption("--api-url"))
+    return Server(kind, str(tmp_path_factory.mktemp("sqlite")) if kind == "sqlite" else url_of(kind))
+
+
+@pytest.fixture
+def database_url(database_server: Server) -> Iterator[str]:
+    """An empty database for this test alone."""
+    url = database_server.create()
+    yield url
+    database_server.drop(url)
+
+
+@pytest.fixture(scope="module")
+def module_database_url(database_server: Server) -> Iterator[str]:
+    """An empty database for the tests of one module."""
+    url = database_server.create()
+    yield url
+    database_server.drop(url)
+
+
+def kind_of(item: pytest.Item) -> str | None:
+    """On which database *item* runs; None if on none."""
+    callspec = getattr(item, "callspec", None)
+    kind = callspec.params.get("database_server") if callspec else None
+    return kind if isinstance(kind, str) else None
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Is this a process of pytest-xdist that runs tests for another?"""
+    return hasattr(config, "workerinput")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database_server" in metafunc.fixturenames:
+        kinds = KINDS if metafunc.definition.get_closest_marker("one_database") is None else KINDS[:1]
+        if metafunc.config.getoption("--api-url"):
+            kinds = ("url",)
+        metafunc.parametrize("database_server", kinds, indirect=True, scope="session")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "one_database: nothing in this test depends on the kind of database")
+    if not is_worker(config):
+        os.environ[PLACE] = f"{tempfile.gettempdir()}/stead-servers-{os.getpid()}-{uuid4().hex[:8]}"
+    _place.append(Path(os.environ[PLACE]))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start what the selected tests need, side by side, while the first tests run on SQLite."""
+    if not session.config.option.collectonly:
+        for kind in sorted(GIVEN.keys() & {kind_of(item) for item in session.items}):
+            ask_for(kind)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """After everything else: which databases were not tested."""
+    yield
+    for failed in sorted(place().glob("*.failed")):
+        kind, reason = failed.stem, failed.read_text()
+        terminalreporter.write_line(
+            f"NOT TESTED ON {kind.upper()}: {reason} (or give a server in {GIVEN[kind]})", red=True, bold=True
+        )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if is_worker(config):
+        return
+    keepers = [int(file.read_text()) for file in place().glob("*.keeper")]
+    for keeper in keepers:
+        with suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGTERM)
+    until = time.monotonic() + 30.0
+    while any(_lives(keeper) for keeper in keepers) and time.monotonic() < until:
+        time.sleep(0.02)
+    shutil.rmtree(place(), ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # without xdist it is our child, and a zombie would look alive
+    return Path(f"/proc/{pid}").exists()
