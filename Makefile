@@ -1,0 +1,46 @@
+# What one does in this checkout. `make` lists it.
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench examples clean
+
+help:  ## List what can be made
+	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and say what to try
+	@$(BIN)/python scripts/run.py
+
+test: $(VENV)/for-development  ## Run all tests, on SQLite, PostgreSQL and MariaDB
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+lint: $(VENV)/for-development  ## Check style, types and the directions of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/for-development  ## Bring the code into the house style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/for-development  ## Measure candidates over big sites
+	$(BIN)/python -m bench
+
+examples: $(VENV)/for-development  ## Check the worked examples of allocation candidates on every database
+	$(BIN)/pytest tests/examples $(ARGS)
+
+clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/for-use: pyproject.toml
+	@scripts/make-venv $(VENV) $(PYTHON) "."
+	@touch $@
+
+$(VENV)/for-development: pyproject.toml
+	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,postgresql,mysql]"
+	@touch $@ $(VENV)/for-use
