@@ -1,5 +1,4 @@
-"""A newcomer's day: an embedded server, the sample site, questions about NUMA nodes and GPUs, claims until it is full.
-"""
+"""A newcomer's day: an embedded server, the sample site, questions about NUMA nodes and GPUs, claims to the last."""
 
 import json
 import subprocess
