@@ -59,10 +59,7 @@ def open_door(directory: Path, database_url: str) -> Iterator[Door]:
 
     settings = load([write_configuration(directory, database_url)])
     service = application.build_service(settings)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(application, "build_service", lambda _settings: service)  # so that we hold what is to be closed
-        door = wsgi_door(application.build_application(settings))
-    yield door
+    yield wsgi_door(application.assemble(service, settings))
     service.close()
 
 

@@ -12,6 +12,7 @@ from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
 from stead.domain.errors import Unavailable
 from stead.service import Service
+from stead.store import schema
 from stead.store.dialect import Database
 from stead.store.transaction import Store
 
@@ -31,7 +32,15 @@ def build_application(settings: Settings) -> WSGIApplication:
         SchemaOutdated: the database lacks tables, and is not to be changed at start.
         Unavailable: the database does not answer.
     """
-    service = build_service(settings)
+    return assemble(build_service(settings), settings)
+
+
+def assemble(service: Service, settings: Settings) -> WSGIApplication:
+    """The application over a service that has started.
+
+    Raises:
+        ConfigError: the settings can not work.
+    """
     app = create_app(
         service,
         Policy(settings.conf),
@@ -64,15 +73,37 @@ def build_service(settings: Settings) -> Service:
     Raises:
         SchemaOutdated, Unavailable
     """
-    store = Store(database_of(settings.database), write_timeout=settings.database.write_timeout)
+    store = open_store(settings.database)
     enumeration = Enumeration(
         breadth_first=settings.candidates.breadth_first,
         randomize=settings.candidates.randomize,
         maximum=settings.candidates.maximum,
     )
     service = Service(store, enumeration)
-    _start(service, settings.database)
+    service.start()
     return service
+
+
+def open_store(settings: DatabaseSettings) -> Store:
+    """A store whose schema is ready; a database that does not answer yet is waited for, as the settings say.
+
+    Raises:
+        SchemaOutdated: the database is not at its heads, and is not to be changed at start.
+        Unavailable: it did not answer in time.
+    """
+    store = Store(database_of(settings), write_timeout=settings.write_timeout)
+    attempts = settings.max_retries
+    while True:
+        try:
+            schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)
+        except Unavailable as error:
+            if attempts == 0:
+                raise
+            _log.warning("%s; next attempt in %d s", error, settings.retry_interval)
+            time.sleep(settings.retry_interval)
+            attempts -= 1
+        else:
+            return store
 
 
 def database_of(settings: DatabaseSettings) -> Database:
@@ -85,21 +116,5 @@ def database_of(settings: DatabaseSettings) -> Database:
         connection_recycle_time=settings.connection_recycle_time,
         sqlite_synchronous=settings.sqlite_synchronous,
         mysql_sql_mode=settings.mysql_sql_mode,
-        echo=settings.connection_debug >= 50,  # noqa: PLR2004 - the documented step at which SQL is shown
+        echo=settings.connection_debug >= 50,
     )
-
-
-def _start(service: Service, settings: DatabaseSettings) -> None:
-    """Start *service*; a database that is not there yet is waited for, as the settings say."""
-    attempts = settings.max_retries
-    while True:
-        try:
-            service.start(upgrade=settings.sync_on_startup)
-        except Unavailable:
-            if attempts == 0:
-                raise
-            _log.warning("the database can not be reached; next attempt in %d s", settings.retry_interval)
-            time.sleep(settings.retry_interval)
-            attempts -= 1
-        else:
-            return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from stead.candidates import engine
 from stead.catalog.catalog import Catalog
-from stead.store import aggregates, allocations, names, reshape, schema
+from stead.store import aggregates, allocations, names, reshape
 from stead.store.changes import ChangeSource
 from stead.store.consumers import Owners
 
@@ -41,19 +41,12 @@ class Service:
         self._catalog = Catalog(self._source)
         self._enumeration = enumeration
 
-    def start(self, *, upgrade: bool = False) -> None:
-        """Make sure that the database is ready, and load it.
-
-        Args:
-            upgrade: bring the schema to its head first.
+    def start(self) -> None:
+        """Make the standard names known to the database, whose schema is ready, and load it.
 
         Raises:
-            SchemaOutdated: it is not at its head.
             Unavailable: the database does not answer.
         """
-        if upgrade:
-            schema.upgrade(self._store.writer)
-        schema.require_current(self._store.writer)
         self._store.write(names.sync_standard)
         self._catalog.fresh()
 

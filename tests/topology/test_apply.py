@@ -2,8 +2,6 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import given
-from tests.topology.server import Server
-from tests.topology.sites import sites
 
 from stead.cli.errors import ApiError, Negative
 from stead.cli.site_server import ATTEMPTS, Watcher, apply, read_site, rehearse
@@ -11,6 +9,8 @@ from stead.domain.inventory import Inventory
 from stead.topology.document import load
 from stead.topology.plan import CreateProvider, DeleteProvider, Kept, MoveProvider, SetInventories
 from stead.topology.site import Site, SiteError
+from tests.topology.server import Server
+from tests.topology.sites import sites
 
 HOST = """
 providers:

@@ -1,11 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.topology.sites import any_names, sites
 
 from stead.domain.inventory import Inventory
 from stead.topology.document import dump, load
 from stead.topology.site import Description, Site, SiteError, site_of
+from tests.topology.sites import any_names, sites
 
 EXAMPLE = """\
 ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003  # Typer reads it
+from pathlib import Path  # Typer reads it
 from typing import TYPE_CHECKING, Annotated
 
 import typer

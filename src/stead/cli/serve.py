@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import time
 from ipaddress import ip_address
-from itertools import count
 from pathlib import Path  # noqa: TC003  # Typer reads it
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,44 +105,20 @@ def _hand_over(settings: Settings) -> None:
 def prepare_database(settings: Settings) -> None:
     """Once, before there are workers: make or update the tables if the settings say so, else require them as they are.
 
-    A database that does not answer is waited for as ``max_retries`` and ``retry_interval`` say.
-
     Raises:
         NotServed: the database cannot be reached, or lacks tables; the message has the command that helps.
     """
-    from sqlalchemy.exc import OperationalError, SQLAlchemyError
+    from sqlalchemy.exc import SQLAlchemyError
 
+    from stead.application import open_store
     from stead.domain.errors import SteadError
 
-    for attempt in count():
-        try:
-            _prepare(settings)
-        except SteadError as error:
-            raise NotServed(str(error)) from error
-        except SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            if attempt == settings.database.max_retries or not isinstance(error, OperationalError):
-                raise NotServed(f"the database cannot be used: {reason}") from error
-            wait = settings.database.retry_interval
-            print(f"stead: the database does not answer, next attempt in {wait} s: {reason}", file=sys.stderr)
-            time.sleep(wait)
-        else:
-            return
-
-
-def _prepare(settings: Settings) -> None:
-    from stead.store import schema
-    from stead.store.dialect import Database
-    from stead.store.transaction import Store
-
-    store = Store(Database(settings.database.url))
     try:
-        if settings.database.sync_on_startup:
-            schema.upgrade(store.writer)
-        else:
-            schema.require_current(store.writer)
-    finally:
-        store.close()
+        open_store(settings.database).close()
+    except SteadError as error:
+        raise NotServed(str(error)) from error
+    except SQLAlchemyError as error:
+        raise NotServed(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
 
 
 def _facts(settings: Settings, address: Address, token: str | None) -> dict[str, str]:
