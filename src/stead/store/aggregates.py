@@ -34,7 +34,8 @@ def replace(tx: Transaction, provider: str, aggregates: Collection[int], expecte
     present = set(tx.connection.scalars(sa.select(table.c.aggregate_id).where(mine)))
     wanted = set(aggregates)
     for some in in_portions(sorted(present - wanted)):
-        tx.connection.execute(sa.delete(table).where(mine, table.c.aggregate_id.in_(some)))
+        gone = tx.connection.execute(sa.delete(table).where(mine, table.c.aggregate_id.in_(some)))
+        tx.require_count(gone, len(some))
     new = [
         {"resource_provider_id": row.id, "aggregate_id": id_, "created_at": tx.now} for id_ in sorted(wanted - present)
     ]

@@ -62,7 +62,7 @@ def replace(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> None:
     present = consumers.lock(tx, [claim.consumer for claim in claims])
     consumers.require_expected(claims, present)
     ids = resolve_providers(tx.connection, claims)
-    held = held_by(tx.connection, [claim.consumer for claim in claims])
+    held = held_by(tx.connection, present)
     rows = providers.lock(tx, {*ids.values(), *(row.provider_id for row in held)})
     require_still_there(ids, rows)
     tx.touch(rows)
@@ -103,10 +103,10 @@ def settle(tx: Transaction, claims: Sequence[Claim], ids: Mapping[str, int], hel
         UnknownResourceClass, AllocationRefused
     """
     names = dict.fromkeys(name for claim in claims for resources in claim.allocations.values() for name in resources)
-    classes = resource_classes.lock_names(tx, names)
+    # Not locked: a class of which a locked provider has inventory can not go, and no other ever gets its id.
+    classes = resource_classes.resolve(tx.connection, names)
     require_room(_rooms(tx.connection, ids, classes, held), claims)
-    for some in in_portions([row.id for row in held]):
-        tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
+    _remove(tx, held)
     rows = [
         {
             "resource_provider_id": ids[provider],
@@ -121,6 +121,12 @@ def settle(tx: Transaction, claims: Sequence[Claim], ids: Mapping[str, int], hel
     ]
     if rows:
         tx.connection.execute(sa.insert(allocations), rows)
+
+
+def _remove(tx: Transaction, held: Sequence[Held]) -> None:
+    for some in in_portions([row.id for row in held]):
+        gone = tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
+        tx.require_count(gone, len(some))
 
 
 def _rooms(
@@ -158,17 +164,19 @@ def release(tx: Transaction, consumer: str) -> None:
         AllocationsNotFound: it holds nothing.
     """
     present = consumers.lock(tx, [consumer])
-    held = held_by(tx.connection, [consumer])
+    held = held_by(tx.connection, present)
     if not held:
         raise AllocationsNotFound(consumer)
     tx.touch(providers.lock(tx, {row.provider_id for row in held}))
-    for some in in_portions([row.id for row in held]):
-        tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
+    _remove(tx, held)
     consumers.remove(tx, present.values())
 
 
 def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Held]:
-    """All that some consumers hold, spelled exactly so."""
+    """All that some consumers hold, spelled exactly so.
+
+    They must be locked: what a consumer holds that came after the lock was looked for is not to be touched.
+    """
     query = sa.select(
         _columns.id, _columns.consumer_id, _columns.resource_provider_id, _columns.resource_class_id, _columns.used
     )

@@ -24,7 +24,7 @@ from stead.store.tables import (
     traits,
 )
 from stead.store.timestamps import seconds
-from stead.store.transaction import in_portions, unavailable
+from stead.store.transaction import in_portions, meaning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -41,7 +41,8 @@ class _Moment:
     """The clock, and the count of commits as it stood before the clock was read."""
 
     clock: Clock
-    commits: int | None
+    commits: tuple[int, int] | None
+    """Which watching connection counted them, and how many; two connections count differently."""
 
 
 class ChangeSource:
@@ -51,6 +52,7 @@ class ChangeSource:
         """Nothing is connected yet."""
         self._store = store
         self._watch: PoolProxiedConnection | None = None
+        self._watches = 0
 
     def changes(self, since: Moment | None) -> Changes | None:
         """What changed after *since*; everything if None or if the difference can not be told; None if nothing.
@@ -67,17 +69,18 @@ class ChangeSource:
                 return _changes(connection, earlier.clock if earlier else None, commits)
         except sa.exc.DBAPIError as error:
             self._stop_watching()
-            raise unavailable(error) from error
-        except (sa.exc.TimeoutError, LostTick) as error:
+            raise meaning(error, self._store.dialect) from error
+        except (sa.exc.TimeoutError, LostTick, self._store.reader.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database is not able to answer now.") from error
 
-    def _commits_seen(self) -> int | None:
+    def _commits_seen(self) -> tuple[int, int] | None:
         if not self._store.dialect.counts_commits:
             return None
         if self._watch is None:
             self._watch = self._store.reader.raw_connection()
-        return self._store.dialect.commits_seen(self._watch)
+            self._watches += 1
+        return self._watches, self._store.dialect.commits_seen(self._watch)
 
     def _stop_watching(self) -> None:
         if self._watch is not None:
@@ -91,7 +94,7 @@ class ChangeSource:
             self._watch = None
 
 
-def _changes(connection: Connection, earlier: Clock | None, commits: int | None) -> Changes:
+def _changes(connection: Connection, earlier: Clock | None, commits: tuple[int, int] | None) -> Changes:
     now = read_clock(connection)  # first: it dates all that follows
     moment = _Moment(now, commits)
     if earlier is None or not now.can_follow(earlier):

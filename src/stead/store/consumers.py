@@ -75,7 +75,14 @@ def find(connection: Connection, uuids: Collection[str]) -> dict[str, Row]:
 
 
 def lock(tx: Transaction, uuids: Collection[str]) -> dict[str, Row]:
-    """Lock consumers in id order and read them as they are now; those that do not exist are missing."""
+    """Lock consumers in id order and read them as they are now; those that do not exist are missing.
+
+    Raises:
+        ConsumerConflict: to the database, another spelling of one of *uuids* is the same consumer.
+        RaceLost: one of them came or went meanwhile.
+    """
+    if tx.dialect.ignores_case:
+        _require_one_spelling(tx.connection, uuids)
     before = find(tx.connection, uuids)
     if not before:
         return {}
@@ -84,6 +91,17 @@ def lock(tx: Transaction, uuids: Collection[str]) -> dict[str, Row]:
     if {uuid: row.id for uuid, row in now.items()} != {uuid: row.id for uuid, row in before.items()}:
         raise RaceLost("consumers")
     return now
+
+
+def _require_one_spelling(connection: Connection, uuids: Collection[str]) -> None:
+    spelling = {uuid.lower(): uuid for uuid in uuids}
+    for uuid in uuids:
+        if spelling[uuid.lower()] != uuid:
+            raise ConsumerConflict(uuid, None, 0)
+    for some in in_portions(sorted(uuids)):
+        for row in connection.execute(sa.select(_columns.uuid, _columns.generation).where(_columns.uuid.in_(some))):
+            if spelling.get(row.uuid.lower(), row.uuid) != row.uuid:
+                raise ConsumerConflict(spelling[row.uuid.lower()], None, row.generation)
 
 
 def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
@@ -124,8 +142,8 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
             )
         elif row is not None:
             gone.append(row)
-    if new:
-        tx.connection.execute(sa.insert(consumers), new)
+    if new:  # in one order for all writers: whoever makes the same ones waits for the first of them
+        tx.connection.execute(sa.insert(consumers), sorted(new, key=lambda values: str(values["uuid"])))
     if changed:
         tx.change(sa.update(consumers).where(_as_read()), changed)
     remove(tx, gone)

@@ -6,6 +6,9 @@ is the one place that knows an error number. Nobody else asks which database thi
 
 from __future__ import annotations
 
+import sqlite3
+import time
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,10 +18,16 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from stead.domain.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import URL, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
+
+LOCK_WAIT_SECONDS = 5
+"""A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
+
+_LONG_SECONDS = 3600
 
 MANY = 1000
 """Values in one ``IN (…)``: below every driver's limit on parameters."""
@@ -56,6 +65,9 @@ class Dialect(Protocol):
     locks_rows: bool
     """Rows are locked one by one; otherwise a writer has the whole database to itself from its first statement."""
 
+    ignores_case: bool
+    """Names and uuids that differ in case only are the same to the database's own comparisons and unique keys."""
+
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
 
@@ -71,8 +83,20 @@ class Dialect(Protocol):
         """An engine whose transactions only read, each from one snapshot taken by its first statement."""
         ...
 
+    def alone(self, engine: Engine) -> AbstractContextManager[None]:
+        """Hold off everybody else who asks for this on the same database."""
+        ...
+
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         """INSERT that overwrites the columns *changing* of a row whose primary key exists."""
+        ...
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        """INSERT that passes over a row whose value in the column *unique* exists; what does not fit is an error."""
+        ...
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether a value can never be stored: too long, too large, or no text of this database."""
         ...
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
@@ -92,6 +116,7 @@ class Sqlite:
     """One file, write-ahead log; one writer at a time, readers beside it."""
 
     locks_rows = False
+    ignores_case = False
     counts_commits = True
     _BUSY, _LOCKED, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 2067, 1555
 
@@ -113,12 +138,31 @@ class Sqlite:
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
 
+    def alone(self, engine: Engine) -> AbstractContextManager[None]:  # noqa: ARG002 - every writer is alone
+        return nullcontext()
+
     @staticmethod
     def _on_connect(connection: Any, database: Database) -> None:
         connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout={LOCK_WAIT_SECONDS * 1000}").fetchall()
+        Sqlite._log_ahead(connection)
         synchronous = "FULL" if database.sqlite_synchronous else "OFF"
-        for pragma in ("busy_timeout=5000", "journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    @staticmethod
+    def _log_ahead(connection: Any) -> None:
+        """Use a write-ahead log. The busy timeout does not hold here; two that meet at a new file must try again."""
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL").fetchall()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != Sqlite._BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         insert = sqlite.insert(table)
@@ -126,6 +170,12 @@ class Sqlite:
         return insert.on_conflict_do_update(
             index_elements=keys, set_={name: insert.excluded[name] for name in changing}
         )
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        return sqlite.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return isinstance(error, sa.exc.DataError)
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
@@ -141,6 +191,7 @@ class _Server:
     """A database server, which is asked for its clock at every refresh."""
 
     locks_rows = True
+    ignores_case = False
     counts_commits = False
 
     def commits_seen(self, connection: DBAPIConnection) -> int:
@@ -153,7 +204,9 @@ class Postgresql(_Server):
     _RETRYABLE = frozenset({"40001", "40P01", "55P03", "23505"})  # serialisation, deadlock, lock, unique
 
     def writer(self, database: Database, url: URL) -> Engine:
-        return _create(url, database, isolation_level="READ COMMITTED")
+        engine = _create(url, database, isolation_level="READ COMMITTED")
+        sa.event.listen(engine, "connect", self._bound_waits)
+        return engine
 
     def reader(self, database: Database, url: URL) -> Engine:
         engine = _create(url, database, isolation_level="REPEATABLE READ")
@@ -161,8 +214,21 @@ class Postgresql(_Server):
         return engine
 
     @staticmethod
+    def _bound_waits(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+        connection.commit()
+
+    @staticmethod
     def _read_only(connection: Any, _record: object) -> None:
         connection.read_only = True
+
+    @contextmanager
+    def alone(self, engine: Engine) -> Iterator[None]:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead"))))
+            yield
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         insert = postgresql.insert(table)
@@ -171,6 +237,12 @@ class Postgresql(_Server):
             index_elements=keys, set_={name: insert.excluded[name] for name in changing}
         )
 
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        return postgresql.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return isinstance(error, sa.exc.DataError)  # class 22, and NUL, which the driver refuses by itself
+
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in self._RETRYABLE
 
@@ -178,7 +250,9 @@ class Postgresql(_Server):
 class Mysql(_Server):
     """MySQL and MariaDB, Galera included."""
 
+    ignores_case = True
     _RETRYABLE = frozenset({1213, 1205, 1062, 1020, 1047})  # deadlock, lock wait, duplicate, changed, node not ready
+    _REFUSED = frozenset({1264, 1265, 1292, 1366, 1406})  # range, truncated, truncated, no such characters, too long
 
     def writer(self, database: Database, url: URL) -> Engine:
         # Under REPEATABLE READ a lock reads the current row and the SUM after it an old snapshot: over-commit.
@@ -197,14 +271,39 @@ class Mysql(_Server):
         mode = ",".join(filter(None, (database.mysql_sql_mode, "NO_AUTO_VALUE_ON_ZERO")))
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',', %s)", (mode,))
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", (LOCK_WAIT_SECONDS,))
+            # On a Galera node a snapshot waits for what other nodes have acknowledged before it.
+            if cursor.execute("SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
+                cursor.execute("SET SESSION wsrep_sync_wait = 1")
+
+    @contextmanager
+    def alone(self, engine: Engine) -> Iterator[None]:
+        name = sa.func.concat("stead ", sa.func.database())
+        with engine.connect() as connection:
+            connection.execute(sa.select(sa.func.get_lock(name, _LONG_SECONDS)))
+            try:
+                yield
+            finally:
+                connection.execute(sa.select(sa.func.release_lock(name)))
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         insert = mysql.insert(table)
         return insert.on_duplicate_key_update({name: insert.inserted[name] for name in changing})
 
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:  # noqa: ARG002 - it is any unique key here
+        # Not INSERT IGNORE, which cuts what is too long.
+        return mysql.insert(table).on_duplicate_key_update({key.name: key for key in table.primary_key})
+
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) in self._RETRYABLE
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) in self._REFUSED
+
+    @staticmethod
+    def _number(error: sa.exc.DBAPIError) -> object:
         arguments: tuple[object, ...] = getattr(error.orig, "args", ())
-        return arguments[:1] != () and arguments[0] in self._RETRYABLE
+        return arguments[0] if arguments else None
 
 
 _DIALECTS: Mapping[str, Dialect] = {

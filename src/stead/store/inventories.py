@@ -36,11 +36,11 @@ def add(
     """Give a provider inventory of one more class; returns the provider's new generation.
 
     Raises:
-        ProviderNotFound, UnknownResourceClass, ReservedTooLarge, InventoryExists
+        ProviderNotFound, ReservedTooLarge, UnknownResourceClass, InventoryExists
     """
     row = providers.lock_one(tx, provider)
-    class_id = resource_classes.lock_names(tx, [resource_class])[resource_class]
     require_sane_reserve({resource_class: inventory}, may_reserve_all=may_reserve_all)
+    class_id = resource_classes.lock_names(tx, [resource_class])[resource_class]
     if class_id in _class_ids(tx.connection, row.id):
         raise InventoryExists(provider, resource_class)
     _insert(tx, row.id, {class_id: inventory})
@@ -197,6 +197,7 @@ def _remove(tx: Transaction, row: Row, class_ids: set[int]) -> None:
     if in_use:
         names = resource_classes.names_by_id(tx.connection, in_use)
         raise InventoryInUse(row.uuid, [names[id_] for id_ in sorted(in_use)])
-    tx.connection.execute(
+    gone = tx.connection.execute(
         sa.delete(inventories).where(_columns.resource_provider_id == row.id, _columns.resource_class_id.in_(class_ids))
     )
+    tx.require_count(gone, len(class_ids))

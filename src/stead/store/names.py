@@ -48,22 +48,26 @@ def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dic
 
 def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     """Ids of those of *names* that exist."""
+    query = sa.select(column.label("name"), column.table.c.id)
     rows = {
         row.name: row.id
-        for some in in_portions(sorted(names))
-        for row in connection.execute(sa.select(column.label("name"), column.table.c.id).where(column.in_(some)))
+        for some in in_portions(sorted(set(names)))
+        for row in connection.execute(query.where(column.in_(some)))
     }
-    # Where the database's collation ignores case, a name may be found under another spelling.
-    folded = {name.casefold(): id_ for name, id_ in rows.items()}
-    sought = {name: rows.get(name, folded.get(name.casefold())) for name in names}
-    return {name: id_ for name, id_ in sought.items() if id_ is not None}
+    if rows:
+        # Where the database's collation ignores case, accents or blanks, it knows a name by another spelling.
+        for name in set(names) - set(rows):
+            same = connection.execute(query.where(column == name)).first()
+            if same:
+                rows[name] = same.id
+    return {name: rows[name] for name in names if name in rows}
 
 
 def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     present = _find(tx.connection, column, names)
     rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
     if rows:
-        tx.connection.execute(sa.insert(column.table), rows)
+        tx.connection.execute(tx.dialect.insert_missing(column.table, column.name), rows)
     return _find(tx.connection, column, names)
 
 

@@ -58,6 +58,11 @@ class Row:
     parent: int | None
     root: int
 
+    @property
+    def place(self) -> tuple[str, int | None, int]:
+        """Who it is and where it stands, which claims and renames leave as they are."""
+        return self.uuid, self.parent, self.root
+
 
 def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
     """The rows of those of *ids* that exist."""
@@ -114,8 +119,8 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
         DuplicateProvider: the uuid or the name is taken.
         ParentRefused: there is no such parent.
     """
-    _require_free(tx.connection, uuid, name)
     above = _lock_parent(tx, uuid, name, parent) if parent is not None else None
+    _require_free(tx.connection, uuid, name)
     values = {
         "uuid": uuid,
         "name": name,
@@ -214,15 +219,17 @@ def _move(tx: Transaction, before: Row, above: int | None) -> None:
     involved = subtree | {id_ for id_ in around if id_ is not None}
     now = lock(tx, involved)
     # Whoever changes a tree locks its root, so from here on both trees stand still; did they change before?
-    still = now.get(before.id) == before and (target is None or now.get(target.id) == target)
-    if not still or len(now) != len(involved) or _subtree(tx.connection, before) != subtree:
+    if len(now) != len(involved) or any(now[row.id].place != row.place for row in (before, target) if row):
+        raise RaceLost("resource_providers")
+    if _subtree(tx.connection, before) != subtree:
         raise RaceLost("resource_providers")
     root = target.root if target else before.id
     parent = sa.update(resource_providers).where(_columns.id == before.id)
     tx.connection.execute(parent.values(parent_provider_id=above))
     for some in in_portions(sorted(subtree)):
         moved = sa.update(resource_providers).where(_columns.id.in_(some))
-        tx.connection.execute(moved.values(root_provider_id=root, updated_at=tx.now))
+        values = moved.values(root_provider_id=root, updated_at=tx.now)
+        tx.require_count(tx.connection.execute(values), len(some))
     tx.touch(involved)
 
 
@@ -256,7 +263,7 @@ def delete(tx: Transaction, uuid: str) -> None:
     if before is None:
         raise ProviderNotFound(uuid, " for delete")
     row = lock(tx, {before.id, before.root, before.parent or before.id}).get(before.id)
-    if row != before:
+    if row is None or row.place != before.place:
         raise RaceLost("resource_providers")
     if tx.connection.execute(sa.select(_columns.id).where(_columns.parent_provider_id == row.id).limit(1)).first():
         raise ProviderHasChildren(uuid)

@@ -39,7 +39,7 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
     """
     known = providers.ids_by_uuid(tx.connection, wanted)
     present = consumers.lock(tx, [claim.consumer for claim in claims])
-    held = allocations.held_by(tx.connection, [claim.consumer for claim in claims])
+    held = allocations.held_by(tx.connection, present)
     taken = providers.ids_by_uuid(tx.connection, {uuid for claim in claims for uuid in claim.allocations})
     rows = providers.lock(tx, {*known.values(), *taken.values(), *(row.provider_id for row in held)})
     _require_as_known(wanted, known, rows)

@@ -40,21 +40,31 @@ def names_by_id(connection: Connection, ids: Collection[int]) -> dict[int, str]:
     return {row.id: row.name for row in rows}
 
 
+def resolve(connection: Connection, names: Iterable[str]) -> dict[str, int]:
+    """Ids of classes by name; nothing is locked.
+
+    Raises:
+        UnknownResourceClass: naming the first that does not exist.
+    """
+    wanted = list(dict.fromkeys(names))
+    found = {name: id_ for some in in_portions(wanted) for name, id_ in _ids(connection, some).items()}
+    for name in wanted:
+        if name not in found:
+            raise UnknownResourceClass(name)
+    return found
+
+
 def lock_names(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
     """Ids of classes by name, which can not be deleted or renamed before this transaction ends.
 
     Raises:
         UnknownResourceClass: naming the first that does not exist.
     """
-    wanted = list(dict.fromkeys(names))
-    found = {name: id_ for some in in_portions(wanted) for name, id_ in _ids(tx.connection, some).items()}
-    for name in wanted:
-        if name not in found:
-            raise UnknownResourceClass(name)
-    custom = {found[name] for name in wanted if not is_standard_class(found[name])}
+    found = resolve(tx.connection, names)
+    custom = {id_: name for name, id_ in found.items() if not is_standard_class(id_)}
     if custom:
         tx.lock(resource_classes, custom, shared=True)
-        if names_by_id(tx.connection, custom) != {found[name]: name for name in wanted if found[name] in custom}:
+        if names_by_id(tx.connection, custom) != custom:
             raise RaceLost("resource_classes")
         tx.touch(map(class_change, custom))
     return found

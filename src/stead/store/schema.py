@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.exc import InterfaceError, OperationalError
 
-from stead.domain.errors import SteadError
+from stead.domain.errors import SteadError, Unavailable
+from stead.store.dialect import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,12 +88,42 @@ def require_current(engine: Engine) -> None:
         raise SchemaOutdated(found)
 
 
+def prepare(engine: Engine, *, may_upgrade: bool) -> None:
+    """Make sure that the database is ready for the service.
+
+    Args:
+        may_upgrade: bring it to its heads first.
+
+    Raises:
+        SchemaOutdated: it is not at its heads.
+        Unavailable: it does not answer.
+    """
+    try:
+        if may_upgrade:
+            upgrade(engine)
+        require_current(engine)
+    except (OperationalError, InterfaceError) as error:
+        raise Unavailable(f"The database does not answer: {_reason(error)}") from error
+
+
+def _reason(error: OperationalError | InterfaceError) -> str:
+    """What the driver says in its first line, which names no password."""
+    return str(error.orig).partition("\n")[0]
+
+
 def upgrade(engine: Engine) -> list[str]:
-    """Bring the database to the head of both histories; returns the revisions that were run, in order."""
+    """Bring the database to the head of both histories; returns the revisions that were run, in order.
+
+    Processes that start together may all call it: one does the work, the others wait and find nothing to do.
+
+    Raises:
+        RuntimeError: the database holds what a revision refuses, or is of a release that is not known yet.
+    """
     done: list[str] = []
-    for history in HISTORIES:
-        with engine.begin() as connection, _scripts(history) as scripts:
-            done += _run(connection, history, scripts)
+    with dialect_of(engine.url).alone(engine):
+        for history in HISTORIES:
+            with engine.begin() as connection, _scripts(history) as scripts:
+                done += _run(connection, history, scripts)
     return done
 
 
@@ -104,6 +136,8 @@ def _run(connection: Connection, history: History, scripts: ScriptDirectory) -> 
         },
     )
     before = context.get_current_revision()
+    if before is not None and before not in {script.revision for script in scripts.walk_revisions()}:
+        raise RuntimeError(f"{history.name} is at {before}, of which this release knows nothing: a newer one made it")
     with Operations.context(context):
         context.run_migrations()
     return [

@@ -50,6 +50,8 @@ def delete(tx: Transaction, name: str) -> None:
     if name in STANDARD_TRAITS or not name.startswith("CUSTOM_"):
         raise StandardTrait(name)
     tx.lock(traits, [id_])
+    if _ids(tx.connection, [name]).get(name) != id_:
+        raise RaceLost("traits")
     tx.touch([trait_change(id_)])
     had = sa.select(resource_provider_traits.c.trait_id).where(resource_provider_traits.c.trait_id == id_).limit(1)
     if tx.connection.execute(had).first():
@@ -86,7 +88,8 @@ def _associate(tx: Transaction, row: providers.Row, wanted: set[int]) -> int:
     if wanted == present:
         return row.generation
     for some in in_portions(sorted(present - wanted)):
-        tx.connection.execute(sa.delete(table).where(mine, table.c.trait_id.in_(some)))
+        gone = tx.connection.execute(sa.delete(table).where(mine, table.c.trait_id.in_(some)))
+        tx.require_count(gone, len(some))
     new = [{"resource_provider_id": row.id, "trait_id": id_, "created_at": tx.now} for id_ in sorted(wanted - present)]
     if new:
         tx.connection.execute(sa.insert(table), new)

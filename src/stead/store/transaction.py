@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from stead.domain.errors import Unavailable
+from stead.domain.errors import BadRequest, Unavailable
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
 from stead.store.tables import resource_providers
@@ -94,8 +94,18 @@ class Transaction:
         Raises:
             RaceLost: one did not.
         """
-        if rows and self.connection.execute(statement, list(rows)).rowcount != len(rows):
-            raise RaceLost(str(statement.table))
+        if rows:
+            self.require_count(self.connection.execute(statement, list(rows)), len(rows))
+
+    @staticmethod
+    def require_count(changed: sa.CursorResult[Any], expected: int) -> None:
+        """Refuse to go on unless a statement changed as many rows as were read before.
+
+        Raises:
+            RaceLost: it did not.
+        """
+        if changed.rowcount != expected:
+            raise RaceLost(f"{changed.rowcount} rows instead of {expected}")
 
 
 def in_portions(values: Sequence[R]) -> Iterator[Sequence[R]]:
@@ -142,7 +152,7 @@ class Store:
                 reason = f"lost a race for {lost}"
             except sa.exc.DBAPIError as error:
                 if not self.dialect.is_retryable(error):
-                    raise unavailable(error) from error
+                    raise meaning(error, self.dialect) from error
                 reason = type(error.orig).__name__
             except (sa.exc.TimeoutError, LostTick) as error:
                 raise Unavailable("The database is not able to take the write now.") from error
@@ -170,13 +180,15 @@ class Store:
             with self.reader.begin() as connection:
                 return body(connection, *args, **kwargs)
         except sa.exc.DBAPIError as error:
-            raise unavailable(error) from error
+            raise meaning(error, self.dialect) from error
         except (sa.exc.TimeoutError, LostTick) as error:
             raise Unavailable("The database is not able to answer now.") from error
 
 
-def unavailable(error: sa.exc.DBAPIError) -> Exception:
+def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
     """What a database error means to the caller: a fault of the database is Unavailable, one of ours stays as it is."""
+    if dialect.refuses_value(error):
+        return BadRequest("The database can not hold one of the values.")
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
         _log.warning("the database failed: %s", error.orig)
         return Unavailable("The database does not answer.")

@@ -53,7 +53,7 @@ def _providers() -> None:
 def _names() -> None:
     _stamped(
         "resource_classes",
-        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False, nullable=False),
+        _key(),
         sa.Column("name", sa.String(255), nullable=False),
         sa.UniqueConstraint("name", name="uniq_resource_classes0name"),
     )

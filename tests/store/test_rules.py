@@ -1,0 +1,352 @@
+"""The rules of the write and refresh protocol: each is taken away here, and what it guards then breaks.
+
+That the books hold with the rules in place, other modules say; these tests say that they would notice.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from stead.catalog.catalog import Catalog
+from stead.domain.errors import Unavailable
+from stead.store import allocations, changes, consumers, dialect, tables, transaction, usages
+from stead.store.changes import ChangeSource
+from stead.store.transaction import Transaction
+from tests.store.books import Books, fresh_uuid, picture, reloaded
+from tests.store.interleaving import interleavings, orders
+from tests.store.test_concurrency import at_once, retryable_errors
+from tests.store.test_interleavings import (
+    a_first_claim_and_a_claim_of_nothing,
+    a_new_child_and_the_deletion_of_its_parent,
+    two_claims_of_the_last_unit,
+    two_moves_that_would_close_a_loop,
+    two_next_claims_of_one_consumer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from stead.catalog.snapshot import Snapshot
+    from tests.store.interleaving import Case
+
+
+@pytest.fixture
+def books(database_url: str) -> Iterator[Books]:
+    """A service whose books may end up wrong."""
+    books = Books(database_url)
+    yield books
+    books.close()
+
+
+@pytest.fixture
+def row_locks(books: Books) -> None:
+    if not books.store.dialect.locks_rows:
+        pytest.skip("a writer is alone from its first statement on: there is nothing between its statements")
+
+
+def is_explained(books: Books, case: Callable[[Books], Case]) -> bool:
+    """Whether whatever comes between is before or after."""
+    allowed = orders(lambda: case(books))
+    return all(found in allowed for _, found in interleavings(books, lambda: case(books)))
+
+
+def do_not_lock(_tx: Transaction, *_args: object, **_options: object) -> None:
+    pass
+
+
+def do_not_count(*_args: object) -> None:
+    pass
+
+
+@pytest.mark.usefixtures("row_locks")
+class TestReadAfterTheLocks:
+    """Rules 2 to 4."""
+
+    def test_sums_read_before_the_locks_over_commit(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        old: dict[Transaction | int, Any] = {}
+
+        def lock_and_read_early(tx: Transaction, uuids: Any) -> Any:
+            old[id(tx.connection)] = real_sums(tx.connection, None)
+            return real_lock(tx, uuids)
+
+        def stale(connection: sa.Connection, provider_ids: Any) -> Any:
+            return old.get(id(connection)) or real_sums(connection, provider_ids)
+
+        assert is_explained(books, two_claims_of_the_last_unit)
+        real_lock, real_sums = consumers.lock, usages.sums
+        monkeypatch.setattr(consumers, "lock", lock_and_read_early)
+        monkeypatch.setattr(allocations.usages, "sums", stale)
+        assert not is_explained(books, two_claims_of_the_last_unit)
+
+    def test_without_locks_the_compare_and_swap_still_holds_and_without_both_nothing_does(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Transaction, "lock", do_not_lock)
+        assert is_explained(books, two_claims_of_the_last_unit)
+        monkeypatch.setattr(Transaction, "require_count", do_not_count)
+        assert not is_explained(books, two_claims_of_the_last_unit)
+
+    def test_trees_have_no_generation_and_need_the_locks(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert is_explained(books, two_moves_that_would_close_a_loop)
+        monkeypatch.setattr(Transaction, "lock", do_not_lock)
+        assert not is_explained(books, two_moves_that_would_close_a_loop)
+
+    def test_a_parent_that_was_not_checked_again_lets_go_of_its_child(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert is_explained(books, a_new_child_and_the_deletion_of_its_parent)
+        monkeypatch.setattr(Transaction, "lock", do_not_lock)
+        with suppress(sa.exc.IntegrityError):  # or it is the foreign key that stands in the way
+            assert not is_explained(books, a_new_child_and_the_deletion_of_its_parent)
+
+    def test_without_the_consumers_generation_two_clients_win(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = [end[:2] for end in orders(lambda: two_next_claims_of_one_consumer(books))]
+        assert told == [(None, "ConsumerConflict"), ("ConsumerConflict", None)]
+        monkeypatch.setattr(consumers, "require_expected", lambda *_: None)
+        told = [end[:2] for end in orders(lambda: two_next_claims_of_one_consumer(books))]
+        assert told == [(None, None), (None, None)]
+
+    def test_what_an_unlocked_consumer_holds_is_not_to_be_removed(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def held_by_all(connection: sa.Connection, _locked: object) -> list[allocations.Held]:
+            every = connection.scalars(sa.text("SELECT DISTINCT consumer_id FROM allocations"))
+            return real(connection, list(every))
+
+        def swapped(books: Books) -> Case:
+            return a_first_claim_and_a_claim_of_nothing(books).swapped()
+
+        assert is_explained(books, swapped)
+        real = allocations.held_by
+        monkeypatch.setattr(allocations, "held_by", held_by_all)
+        assert not is_explained(books, swapped)
+
+
+@pytest.mark.usefixtures("row_locks")
+def test_locks_in_any_order_deadlock(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 3; the attempts are repeated, so that clients do not notice."""
+
+    def lock_in_any_order(tx: Transaction, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
+        some = list(ids)
+        rng.shuffle(some)
+        for id_ in some:
+            tx.connection.execute(sa.select(table.c.id).where(table.c.id == id_).with_for_update(read=shared)).all()
+
+    rng = random.Random(1)
+    hosts = [books.provider(VCPU=1000) for _ in range(6)]
+    errors = retryable_errors(books)
+    monkeypatch.setattr(Transaction, "lock", lock_in_any_order)
+
+    def claim() -> None:
+        while not errors:
+            books.claim(fresh_uuid(), {host: {"VCPU": 1} for host in hosts}, None)
+
+    assert at_once([claim] * 3) == [None] * 3
+    assert errors
+
+
+class TestWhatIsNotNotedIsNotSeen:
+    """Rules 5, 6 and 11."""
+
+    @pytest.fixture
+    def second(self, books: Books) -> Iterator[Books]:
+        second = Books(books.url)
+        yield second
+        second.close()
+
+    def test_a_write_that_does_not_touch(self, books: Books, second: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        host, consumer = books.provider(VCPU=4), fresh_uuid()
+        books.claim(consumer, {host: {"VCPU": 1}})
+        assert picture(second.service.snapshot()) == reloaded(books)
+        monkeypatch.setattr(Transaction, "touch", lambda _tx, _ids: None)
+        books.release(consumer)
+        assert picture(second.service.snapshot()) != reloaded(books)
+
+    def test_a_write_that_does_not_tick(self, books: Books, second: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        second.service.snapshot()
+        monkeypatch.setattr(transaction, "tick", lambda *_: None)
+        books.provider()
+        assert picture(second.service.snapshot()) != reloaded(books)
+
+
+def moving_one_unit(books: Books) -> tuple[Callable[[], None], Callable[[Snapshot], bool]]:
+    """A write that takes a unit here and puts it there, and whether a snapshot shows what was ever true."""
+    hosts, consumer = [books.provider(VCPU=1), books.provider(VCPU=1)], fresh_uuid()
+    books.claim(consumer, {hosts[0]: {"VCPU": 1}}, None)
+
+    def seen(snapshot: Snapshot) -> Any:
+        slots = [slot for host in sorted(hosts) if (slot := snapshot.find(host)) is not None]
+        return [(snapshot.provider(slot), snapshot.inventories(slot)["VCPU"].used) for slot in slots]
+
+    def move() -> None:
+        hosts.reverse()
+        books.claim(consumer, {hosts[0]: {"VCPU": 1}})
+        truths.append(seen(books.service.snapshot()))
+
+    truths = [seen(books.service.snapshot())]
+    return move, lambda snapshot: seen(snapshot) in truths
+
+
+def torn(books: Books) -> list[int]:
+    """After which statements of a refresh a write makes it show what never was."""
+    move, is_true = moving_one_unit(books)
+    source = ChangeSource(books.store)
+    catalog = Catalog(source)
+    wrong, at, statements = [], 1, 99
+    while at <= statements:
+        catalog.fresh()
+        move()
+        statements = 0
+
+        def step_in(*_: object) -> None:
+            nonlocal statements
+            statements += 1
+            if statements == at:  # noqa: B023
+                move()
+
+        sa.event.listen(books.store.reader, "after_cursor_execute", step_in)
+        try:
+            snapshot = catalog.fresh()
+        finally:
+            sa.event.remove(books.store.reader, "after_cursor_execute", step_in)
+        if not (is_true(snapshot) and is_true(catalog.fresh())):
+            wrong.append(at)
+        at += 1
+    assert at > 5, "the refresh has fewer statements than it needs"
+    source.close()
+    return wrong
+
+
+class TestOneSnapshotPerRefresh:
+    """Rules 9 and 10."""
+
+    def test_a_write_after_any_statement_of_a_refresh_is_seen_whole_or_not_at_all(self, books: Books) -> None:
+        assert torn(books) == []
+
+    @pytest.mark.usefixtures("row_locks")
+    def test_a_refresh_of_more_than_one_snapshot_is_torn(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        committed = books.store.reader.execution_options(isolation_level="READ COMMITTED")
+        monkeypatch.setattr(books.store, "reader", committed)
+        assert torn(books) != []
+
+    @pytest.mark.usefixtures("row_locks")
+    def test_a_clock_that_is_read_last_misses_writes(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without one snapshot it is the order alone that saves what a torn refresh missed."""
+
+        def clock_last(connection: sa.Connection, earlier: Any, commits: Any) -> Any:
+            found = real(connection, earlier, commits)
+            if between:
+                between.pop()()
+            return changes.Changes(
+                changes._Moment(changes.read_clock(connection), commits),
+                **{name: getattr(found, name) for name in found.__slots__ if name != "moment"},
+            )
+
+        host = books.provider(VCPU=1)
+        between: list[Callable[[], Any]] = []
+        catalog = Catalog(ChangeSource(books.store))
+        committed = books.store.reader.execution_options(isolation_level="READ COMMITTED")
+        monkeypatch.setattr(books.store, "reader", committed)
+        real = changes._changes
+        monkeypatch.setattr(changes, "_changes", clock_last)
+        catalog.fresh()
+        books.rename(host, fresh_uuid())
+        between.append(lambda: books.rename(host, fresh_uuid()))
+        catalog.fresh()
+        assert picture(catalog.fresh()) != reloaded(books)
+
+
+class Gate:
+    """A source whose answers are held back, once they are read, until the gate is opened."""
+
+    def __init__(self, source: ChangeSource) -> None:
+        self._source = source
+        self.opened, self.has_read = threading.Event(), threading.Event()
+
+    def changes(self, since: Any) -> Any:
+        found = self._source.changes(since)
+        self.has_read.set()
+        assert self.opened.wait(30)
+        return found
+
+
+def test_who_comes_after_a_refresh_began_waits_for_the_next(books: Books) -> None:
+    """Rule 10."""
+    source = ChangeSource(books.store)
+    gate = Gate(source)
+    catalog = Catalog(gate)
+    with ThreadPoolExecutor(2) as pool:
+        early = pool.submit(catalog.fresh)
+        assert gate.has_read.wait(30)
+        host = books.provider()
+        late = pool.submit(catalog.fresh)
+        time.sleep(0.05)  # so that it waits for the refresh that began too early
+        gate.opened.set()
+        assert early.result().find(host) is None
+        assert late.result().find(host) is not None
+    source.close()
+
+
+def test_a_commit_between_the_count_of_commits_and_the_clock_is_not_missed(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 13: the count is read first, so that what comes after it is at worst read twice."""
+    if not books.store.dialect.counts_commits:
+        pytest.skip("this database is asked for its clock every time")
+    real = changes.read_clock
+    host = books.provider(VCPU=1)
+    writes: list[Callable[[], Any]] = []
+
+    def read_clock(connection: sa.Connection) -> Any:
+        before = [write() for write in writes]
+        clock = real(connection)
+        assert before == [None] * len(before)
+        after = [write() for write in writes]
+        assert after == before
+        return clock
+
+    monkeypatch.setattr(changes, "read_clock", read_clock)
+    catalog = Catalog(ChangeSource(books.store))
+    catalog.fresh()
+    writes.append(lambda: books.stock(fresh(books), VCPU=1))
+    books.rename(host, fresh_uuid())
+    catalog.fresh()
+    writes.clear()
+    assert picture(catalog.fresh()) == reloaded(books)
+
+
+def fresh(books: Books) -> str:
+    return books.provider()
+
+
+def test_reads_and_writes_are_isolated_as_the_protocol_says(books: Books) -> None:
+    """Rules 2 and 9; where a writer is alone there is nothing to say."""
+    if books.store.dialect.locks_rows:
+        with books.store.writer.connect() as connection:
+            assert connection.get_isolation_level() == "READ COMMITTED"
+        with books.store.reader.connect() as connection:
+            assert connection.get_isolation_level() == "REPEATABLE READ"
+
+
+def test_who_waits_for_a_lock_gives_up_and_begins_anew(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 7: a writer that hangs with its locks must not hang the others for ever."""
+    monkeypatch.setattr(dialect, "LOCK_WAIT_SECONDS", 1)
+    hasty = Books(books.url, write_timeout=0.5)
+    host = books.provider(VCPU=1)
+    with books.store.writer.begin() as connection:
+        Transaction(connection, books.store.dialect, datetime(2026, 1, 1)).lock(tables.resource_providers, [1])
+        with pytest.raises(Unavailable):
+            hasty.claim(fresh_uuid(), {host: {"VCPU": 1}})
+    hasty.claim(fresh_uuid(), {host: {"VCPU": 1}})
+    hasty.close()
