@@ -187,7 +187,7 @@ class _Search:
         return _Level(need, iter(self._choices[need]), matchings)
 
     def _go_on(self, level: _Level, depth: int) -> Sequence[Matching] | None:
-        """Serve the need of *level* by its next provider that leaves a way; returns the matchings after that, or None."""
+        """Serve the need of *level* by its next provider that leaves a way; the matchings after that, None if none."""
         for slot in level.untried:
             if not self._has_room(level.need, slot):
                 continue
