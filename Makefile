@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench examples clean
+.PHONY: help run test lint format bench examples differential clean
 
 help:  ## List what can be made
-	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and say what to try
 	@$(BIN)/python scripts/run.py
@@ -33,8 +33,11 @@ bench: $(VENV)/for-development  ## Measure candidates over big sites
 examples: $(VENV)/for-development  ## Check the worked examples of allocation candidates on every database
 	$(BIN)/pytest tests/examples $(ARGS)
 
+differential: $(VENV)/for-development  ## Compare with the released service over N=20000 random requests; SEED= repeats a run
+	$(BIN)/python -m tests.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
+
 clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-released build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/for-use: pyproject.toml

@@ -1,4 +1,4 @@
-"""What an Accept header admits. Source: contract, "Accept (406)" and "Errors"."""
+"""What an Accept header admits. Source: "Accept" and "Errors", docs/api.md."""
 
 import pytest
 

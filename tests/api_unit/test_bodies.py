@@ -1,4 +1,4 @@
-"""What is said of a malformed body. Source: contract, "Form of the validation messages"."""
+"""What is said of a malformed body. Source: "Form of the validation messages", docs/api.md."""
 
 import pytest
 

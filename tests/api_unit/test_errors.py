@@ -1,4 +1,4 @@
-"""From what went wrong to an answer. Source: contract, "Errors"."""
+"""From what went wrong to an answer. Source: "Errors", docs/api.md."""
 
 import pytest
 

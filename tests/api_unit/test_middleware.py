@@ -1,4 +1,4 @@
-"""The WSGI layers around the API. Source: contract, "CORS", "Proxy headers", "Request id and request log"."""
+"""The WSGI layers around the API. Source: "CORS", "Proxy headers" and "Request ids", docs/api.md."""
 
 import logging
 

@@ -1,9 +1,9 @@
-"""Which microversion a header asks for. Source: contract, "Microversion negotiation"."""
+"""Which versions a header asks for. Source: "Microversion negotiation", docs/api.md."""
 
 import pytest
 
 from stead.api.errors import Refused
-from stead.api.negotiation import microversion
+from stead.api.negotiation import agree
 
 
 @pytest.mark.parametrize(
@@ -26,27 +26,51 @@ from stead.api.negotiation import microversion
     ],
 )
 def test_the_last_entry_for_placement_counts(header, used):
-    assert str(microversion(header)) == used
+    assert (str(agree(header).placement), agree(header).stead) == (used, None)
 
 
 @pytest.mark.parametrize("value", ["abc.def", "1.2.3", "1", "LATEST", "1.", ".5", "1.5 x"])
 def test_what_is_no_version_is_400(value):
     with pytest.raises(Refused, match=f"invalid version string: {value}") as refused:
-        microversion(f"placement {value}")
+        agree(f"placement {value}")
     assert refused.value.problem.status == 400
 
 
 @pytest.mark.parametrize("value", ["0.5", "0.9", "1.40", "2.0", "1.-1"])
 def test_a_version_that_is_not_offered_is_406_and_names_those_that_are(value):
     with pytest.raises(Refused, match=f"Unacceptable version header: {value}") as refused:
-        microversion(f"placement {value}")
+        agree(f"placement {value}")
     assert refused.value.problem.status == 406
     assert refused.value.problem.more == {"max_version": "1.39", "min_version": "1.0"}
 
 
-@pytest.mark.parametrize(("value", "status"), [("1.0", 406), ("latest", 406), ("nonsense", 400)])
-def test_features_of_stead_s_own_are_not_offered_yet(value, status):
-    with pytest.raises(Refused) as refused:
-        microversion(f"placement 1.39, stead {value}")
+@pytest.mark.parametrize(
+    ("header", "used"),
+    [
+        ("placement 1.39, stead 1.0", ("1.39", "1.0")),
+        ("stead 1.0, placement 1.39", ("1.39", "1.0")),
+        ("placement latest,Stead latest", ("1.39", "1.0")),
+        ("placement 1.39, stead 9.9, stead 1.0", ("1.39", "1.0")),
+    ],
+)
+def test_stead_s_own_features_have_an_entry_of_their_own(header, used):
+    assert tuple(map(str, agree(header))) == used
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "text", "more"),
+    [
+        ("placement 1.39, stead 1.1", 406, "Unacceptable version header: 1.1", {"max_version": "1.0"}),
+        ("placement 1.39, stead 0.9", 406, "Unacceptable version header: 0.9", {"min_version": "1.0"}),
+        ("placement 1.39, stead nonsense", 400, "invalid version string: nonsense", {}),
+        ("placement 1.39, stead LATEST", 400, "invalid version string: LATEST", {}),
+        ("placement 1.38, stead 1.0", 400, "stead 1.0 needs placement 1.39 or newer, not 1.38", {}),
+        ("stead latest", 400, "stead 1.0 needs placement 1.39 or newer, not 1.0", {}),
+        ("placement 1.40, stead 1.1", 406, "Unacceptable version header: 1.40", {"max_version": "1.39"}),
+    ],
+)
+def test_versions_that_can_not_be_had_together_or_at_all_are_refused(header, status, text, more):
+    with pytest.raises(Refused, match=text) as refused:
+        agree(header)
     assert refused.value.problem.status == status
-    assert not refused.value.problem.more
+    assert refused.value.problem.more.items() >= more.items()

@@ -1,4 +1,7 @@
-"""Query strings to requests, at each microversion. Source: contract, "Query grammar" and "/resource_providers, GET"."""
+"""Query strings to requests, at each microversion.
+
+Source: "Query grammar" and "GET /resource_providers", docs/api.md.
+"""
 
 import pytest
 

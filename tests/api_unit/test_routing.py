@@ -1,12 +1,14 @@
-"""Which paths exist, and the methods they know. Source: contract, "Routes, first microversion, and order of checks"."""
+"""Which paths exist, and the methods they know. Source: "Routes", docs/api.md."""
 
 import pytest
+from falcon.testing import create_environ
 
 from stead.api.app import create_app
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
 from stead.api.middleware import RequestLog
+from stead.api.request import Request
 from stead.api.routing import METHODS, Router
-from stead.api.versions import V
+from stead.api.versions import S, V
 from tests.api.client import Api, wsgi_door
 
 PROVIDER = "/resource_providers/{uuid}"
@@ -51,6 +53,7 @@ ROUTES = [
     ("/reshaper", "POST", "ver ctype policy", (30, 404)),
 ]
 GATED = [(method, path, *gate) for path, method, _, gate in ROUTES if gate]
+REQUEST = Request(create_environ())
 NAMES = {Since: "ver", Allowed: "policy", JsonBody: "ctype", JsonAnswer: "accept"}
 
 
@@ -148,8 +151,23 @@ def test_a_router_lists_methods_in_one_order():
     router = Router()
     router.add_route("/a/{b}", Everything())
     assert router.routes["/a/{b}"].allow == "GET, POST, PUT, DELETE"
-    assert router.find("/a/c")[2] == {"b": "c"}
-    assert router.find("x/a/c") is None
+    assert router.find("/a/c", REQUEST)[2] == {"b": "c"}
+    assert router.find("x/a/c", REQUEST) is None
+
+
+def test_what_is_stead_s_own_is_found_by_who_asks_for_it():
+    class Own:
+        stead_since = S.OWN_FEATURES
+
+        def on_get(self):
+            """Nothing is asked of it."""
+
+    router = Router()
+    router.add_route("/own", Own())
+    asking = Request(create_environ())
+    asking.stead = S.OWN_FEATURES
+    assert router.find("/own", REQUEST) is None
+    assert router.find("/own", asking)[3] == "/own"
 
 
 def test_every_first_microversion_has_a_name():

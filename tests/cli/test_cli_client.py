@@ -138,7 +138,9 @@ def test_the_embedded_server_is_found_and_gets_its_own_token(server, tmp_path):
     assert server.asked[0].headers["x-auth-token"] == "embedded-secret"
 
 
-@pytest.mark.parametrize(("known", "pid"), [("http://127.0.0.1:1", os.getpid()), (None, DEAD_PID)])
+@pytest.mark.parametrize(
+    ("known", "pid"), [("http://127.0.0.1:1", os.getpid()), (None, DEAD_PID)], ids=["another-server", "a-dead-one"]
+)
 def test_the_embedded_token_goes_to_no_other_server_nor_to_what_took_a_dead_ones_port(server, tmp_path, known, pid):
     server.can("GET /x", {})
     embed(tmp_path, known or server.url, pid)

@@ -13,11 +13,8 @@ CHECK = Path(__file__).with_name("check_examples.py")
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("microversion", ["1.39"])
-def test_two_workers_answer_every_example(database_url: str, tmp_path: Path, microversion: str) -> None:
+def test_two_workers_answer_every_example_of_every_microversion(database_url: str, tmp_path: Path) -> None:
     with serving(write_configuration(tmp_path, database_url), workers=2) as url:
-        done = subprocess.run(
-            [sys.executable, CHECK, url, "admin", "--microversion", microversion], capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, CHECK, url, "admin"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed")

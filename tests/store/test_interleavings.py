@@ -13,7 +13,15 @@ from tests.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture
 from tests.store.interleaving import Case, interleavings, orders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(scope="module")
+def second(module_books: Books) -> Iterator[Books]:
+    """Another service on the same database, which looks only when a test is over."""
+    another = Books(module_books.url, upgrade=False)
+    yield another
+    another.close()
 
 
 def two_claims_of_the_last_unit(books: Books) -> Case:
@@ -345,8 +353,6 @@ ORDERED = [(case, False) for case in CASES] + [(case, True) for case in CASES if
 def test_what_comes_between_is_before_or_after(
     books: Books, second: Books, case: Callable[[Books], Case], swapped: bool
 ) -> None:
-    second.service.snapshot()
-
     def make() -> Case:
         return case(books).swapped() if swapped else case(books)
 

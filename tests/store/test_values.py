@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from stead.domain.claim import Claim
 from stead.domain.errors import (
+    AllocationsNotFound,
     BadRequest,
     CapacityExceeded,
     ConsumerConflict,
@@ -170,7 +171,11 @@ def test_another_spelling_of_a_consumer_is_another_consumer_or_a_conflict(books:
         books.service.claim(both)
         books.service.claim(both_new)
         assert books.used(host) == 4
+        books.release(other)
+    assert books.held(other) == {}
     assert books.held(consumer) == {host: {"VCPU": 1}}
+    with pytest.raises(AllocationsNotFound):
+        books.release(other)
 
 
 def test_providers_traits_and_classes_are_known_by_their_exact_spelling(books: Books) -> None:

@@ -13,6 +13,7 @@ from stead.api.resources.aggregates import ProviderAggregates
 from stead.api.resources.allocation_candidates import AllocationCandidates
 from stead.api.resources.allocations import Allocations, AllocationsOfConsumer, AllocationsOfProvider
 from stead.api.resources.inventories import Inventories, OneClass
+from stead.api.resources.openapi import OpenApi
 from stead.api.resources.reshaper import Reshaper
 from stead.api.resources.resource_classes import OneResourceClass, ResourceClasses
 from stead.api.resources.resource_providers import OneProvider, Providers
@@ -52,7 +53,7 @@ def create_app(
 def routes(service: Service, incomplete: Owner) -> dict[str, object]:
     """Every path and what stands there."""
     provider = "/resource_providers/{uuid}"
-    return {
+    found: dict[str, object] = {
         "/": Root(),
         "/resource_providers": Providers(service),
         provider: OneProvider(service),
@@ -72,3 +73,5 @@ def routes(service: Service, incomplete: Owner) -> dict[str, object]:
         "/usages": Usages(service),
         "/reshaper": Reshaper(service, incomplete),
     }
+    found["/openapi.json"] = OpenApi(found)
+    return found

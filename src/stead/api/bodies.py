@@ -71,6 +71,7 @@ class Validator:
 
     def __init__(self, schema: Schema, *, formats: FormatChecker = LENIENT_UUIDS) -> None:
         _Validator.check_schema(schema)
+        self.schema = schema
         self._validator = _Validator(schema, format_checker=formats)
 
     def best_fault(self, value: object) -> str | None:

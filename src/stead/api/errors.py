@@ -110,9 +110,16 @@ def answering(rows: Rows) -> Callable[[H], H]:
             except domain.SteadError as error:
                 raise Worded(error, rows, params) from error
 
+        call.rows = rows  # type: ignore[attr-defined]
         return cast("H", call)
 
     return around
+
+
+def rows_of(handler: object) -> Rows:
+    """The rows of the route that *handler* serves."""
+    found: Rows = getattr(handler, "rows", {})
+    return found
 
 
 def problem_of(error: domain.SteadError, rows: Rows | None = None, names: Mapping[str, str] | None = None) -> Problem:

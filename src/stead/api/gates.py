@@ -120,12 +120,12 @@ json_answer = _Decorator(JsonAnswer())
 def by_version(handlers: Versioned[Callable[..., None]]) -> Callable[..., None]:
     """One handler made of several, for a route whose meaning changed; each has gates of its own.
 
-    A microversion older than all of them is left to the gates of the oldest.
+    A microversion older than all of them is left to the gates of the oldest. To who looks at it, it is the newest.
     """
     oldest = min(handlers)
 
+    @wraps(handlers[max(handlers)])
     def call(this: object, req: Request, resp: Response, **params: str) -> None:
         handlers.at(max(req.version, oldest))(this, req, resp, **params)
 
-    call.gates = gates_of(handlers[max(handlers)])  # type: ignore[attr-defined]
     return call

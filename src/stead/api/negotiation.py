@@ -1,14 +1,14 @@
-"""Before a route is looked for: which microversion is in force, and are the body's headers in order?
+"""Before a route is looked for: which versions are in force, and are the body's headers in order?
 
 Source: "Microversion negotiation" and "Request body headers", docs/api.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stead.api.errors import Refused
-from stead.api.versions import NEWEST, OLDEST, Microversion
+from stead.api.versions import OLDEST, Microversion, SteadVersion, Step, V, extent
 from stead.auth.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -17,9 +17,19 @@ if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.auth.policy import Policy
 
+N = TypeVar("N", bound=Step)
+
 HEADER = "openstack-api-version"
 
-_MORE = {"max_version": str(NEWEST), "min_version": str(OLDEST)}
+NEEDED_BY_STEAD = V.ANY_TRAITS
+"""The first microversion beside which Stead's own versions may be asked for."""
+
+
+class Agreed(NamedTuple):
+    """The versions in force for one request; ``stead`` is None unless it was asked for."""
+
+    placement: Microversion
+    stead: SteadVersion | None
 
 
 class Negotiation:
@@ -30,7 +40,7 @@ class Negotiation:
 
     def process_request(self, req: Request, _resp: Response) -> None:
         """Settle the microversion and who asks; refuse body headers that no route could accept."""
-        req.version = microversion(req.env.get("HTTP_OPENSTACK_API_VERSION"))
+        req.version, req.stead = agree(req.env.get("HTTP_OPENSTACK_API_VERSION"))
         req.negotiated = True
         credentials = Credentials.of(req.env)
 
@@ -41,30 +51,26 @@ class Negotiation:
         _require_body_headers(req)
 
     def process_response(self, req: Request, resp: Response, _resource: object, _succeeded: bool) -> None:
-        """Name the microversion that was used."""
+        """Name the versions that were used."""
         if req.negotiated:
-            resp.set_header(HEADER, f"placement {req.version}")
+            own = "" if req.stead is None else f", stead {req.stead}"
+            resp.set_header(HEADER, f"placement {req.version}{own}")
             resp.append_header("vary", HEADER)
 
 
-def microversion(header: str | None) -> Microversion:
-    """The microversion that the header asks for; the oldest if it asks for none.
+def agree(header: str | None) -> Agreed:
+    """The versions that the header asks for; the oldest of Placement and none of Stead if it asks for none.
 
     Raises:
-        Refused: 400 if the version is no version, 406 if it is one this service does not have.
+        Refused: 400 if a version is no version, or Stead's is asked for beside an old one of Placement; 406 if a
+            version is one this service does not have.
     """
     asked = _asked_for(header or "")
-    if "stead" in asked:
-        _refuse_stead(asked["stead"])
-    value = asked.get("placement")
-    if value is None:
-        return OLDEST
-    if value == "latest":
-        return NEWEST
-    major, minor = _numbers(value)
-    if major != 1 or not OLDEST <= minor <= NEWEST:
-        raise Refused(406, f"Unacceptable version header: {value}", more=_MORE)
-    return Microversion(minor)  # type: ignore[call-arg]  # mypy takes the meaning for an argument of look-ups too
+    placement = _version(asked["placement"], Microversion) if "placement" in asked else OLDEST
+    stead = _version(asked["stead"], SteadVersion) if "stead" in asked else None
+    if stead is not None and placement < NEEDED_BY_STEAD:
+        raise Refused(400, f"stead {stead} needs placement {NEEDED_BY_STEAD} or newer, not {placement}")
+    return Agreed(placement, stead)
 
 
 def _asked_for(header: str) -> dict[str, str]:
@@ -73,19 +79,21 @@ def _asked_for(header: str) -> dict[str, str]:
     return {entry[0].lower(): entry[1].strip() for entry in entries if len(entry) == 2}
 
 
+def _version(value: str, versions: type[N]) -> N:
+    if value == "latest":
+        return max(versions)
+    major, minor = _numbers(value)
+    if major != 1 or not min(versions) <= minor <= max(versions):
+        raise Refused(406, f"Unacceptable version header: {value}", more=extent(versions))
+    return versions(minor)  # type: ignore[call-arg]  # mypy takes the meaning for an argument of look-ups too
+
+
 def _numbers(value: str) -> tuple[int, int]:
     major, _, minor = value.partition(".")
     try:
         return int(major), int(minor)
     except ValueError:
         raise Refused(400, f"invalid version string: {value}") from None
-
-
-def _refuse_stead(value: str) -> None:
-    """Stead has no features of its own yet, so there is no version of them that could be asked for."""
-    if value != "latest":
-        _numbers(value)
-    raise Refused(406, f"Unacceptable version header: stead {value}")
 
 
 def _require_body_headers(req: Request) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import falcon
 
-from stead.api.versions import OLDEST, Microversion
+from stead.api.versions import OLDEST, Microversion, SteadVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,11 +20,13 @@ Response = falcon.Response
 class Request(falcon.Request):
     """A request with what the edge found out about it before its handler runs.
 
-    ``version`` is the microversion in force; ``negotiated`` says whether it is known yet (else errors show no version).
+    ``version`` is the microversion in force, ``stead`` the version of Stead's own features, None if not asked for;
+    ``negotiated`` says whether they are known yet (else errors show no version).
     ``require`` asks the policy: a rule and, where it is not the caller's own, the target; raises Forbidden.
     """
 
     version: Microversion = OLDEST
+    stead: SteadVersion | None = None
     negotiated: bool = False
     require: Callable[[str, Mapping[str, Any] | None], None]
 

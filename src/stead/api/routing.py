@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stead.api.request import Request, Response
+    from stead.api.versions import SteadVersion
 
 METHODS = ("GET", "POST", "PUT", "DELETE")
 """All methods any route may have, in the order in which ``allow`` lists them."""
@@ -43,22 +44,30 @@ class Router:
         self._by_length: dict[int, list[tuple[list[str], object, Methods, str]]] = {}
 
     def add_route(self, uri_template: str, resource: object, **_options: Any) -> None:
-        """Serve *uri_template* by the ``on_…`` methods of *resource*."""
+        """Serve *uri_template* by the ``on_…`` methods of *resource*; its ``stead_since``, if any, says for whom."""
         methods = Methods(map_http_methods(resource))
         self.routes[uri_template] = methods
         segments = uri_template.split("/")[1:]
         self._by_length.setdefault(len(segments), []).append((segments, resource, methods, uri_template))
 
-    def find(self, uri: str, req: object = None) -> tuple[object, Methods, dict[str, str], str] | None:  # noqa: ARG002
-        """The resource at *uri*, its handlers, the values of the path's parameters, and the template; None if none."""
+    def find(self, uri: str, req: Request) -> tuple[object, Methods, dict[str, str], str] | None:
+        """The resource at *uri*, its handlers, the values of the path's parameters, and the template; None if none.
+
+        What Stead has of its own is not there for who did not ask for it.
+        """
         before, *given = uri.split("/")
         if before:
             return None
         for segments, resource, methods, template in self._by_length.get(len(given), ()):
             params = _match(segments, given)
-            if params is not None:
+            if params is not None and _shown(resource, req.stead):
                 return resource, methods, params, template
         return None
+
+
+def _shown(resource: object, stead: SteadVersion | None) -> bool:
+    first: SteadVersion | None = getattr(resource, "stead_since", None)
+    return first is None or (stead is not None and stead >= first)
 
 
 def _match(segments: list[str], given: list[str]) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""The microversions: their names, what each brought, and values that depend on them."""
+"""The microversions, and Stead's own: their names, what each brought, and values that depend on them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 
 
-class Microversion(IntEnum):
-    """The minor number of a microversion; the major is 1. ``meaning`` is its line in the table of docs/api.md."""
+class Step(IntEnum):
+    """The minor number of a version; the major is 1. ``meaning`` is its line in the tables of docs/api.md."""
 
     meaning: str
 
@@ -21,6 +21,10 @@ class Microversion(IntEnum):
 
     def __str__(self) -> str:
         return f"1.{self.value}"
+
+
+class Microversion(Step):
+    """A microversion of the OpenStack Placement API."""
 
     INITIAL = 0, "providers, inventories, usages, allocations in list form, allocations of a provider"
     AGGREGATES = 1, "aggregates of a provider; link `aggregates`"
@@ -64,10 +68,22 @@ class Microversion(IntEnum):
     ANY_TRAITS = 39, "`in:` in `required`, which may be repeated"
 
 
+class SteadVersion(Step):
+    """A version of what Stead has beyond that API. Who does not ask for one sees nothing of it."""
+
+    OWN_FEATURES = 0, "`/openapi.json`"
+
+
 V = Microversion
+S = SteadVersion
 
 OLDEST = min(Microversion)
 NEWEST = max(Microversion)
+
+
+def extent(versions: type[Step]) -> dict[str, str]:
+    """The newest and the oldest of *versions*, as version documents and refusals tell them."""
+    return {"max_version": str(max(versions)), "min_version": str(min(versions))}
 
 
 class Versioned(dict[Microversion, T]):

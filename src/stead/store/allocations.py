@@ -59,7 +59,7 @@ def replace(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> None:
         UnknownProvider, UnknownResourceClass
         AllocationRefused: it does not fit.
     """
-    present = consumers.lock(tx, [claim.consumer for claim in claims])
+    present = consumers.lock_claiming(tx, claims)
     consumers.require_expected(claims, present)
     ids = resolve_providers(tx.connection, claims)
     held = held_by(tx.connection, present)

@@ -78,11 +78,8 @@ def lock(tx: Transaction, uuids: Collection[str]) -> dict[str, Row]:
     """Lock consumers in id order and read them as they are now; those that do not exist are missing.
 
     Raises:
-        ConsumerConflict: to the database, another spelling of one of *uuids* is the same consumer.
         RaceLost: one of them came or went meanwhile.
     """
-    if tx.dialect.ignores_case:
-        _require_one_spelling(tx.connection, uuids)
     before = find(tx.connection, uuids)
     if not before:
         return {}
@@ -91,6 +88,19 @@ def lock(tx: Transaction, uuids: Collection[str]) -> dict[str, Row]:
     if {uuid: row.id for uuid, row in now.items()} != {uuid: row.id for uuid, row in before.items()}:
         raise RaceLost("consumers")
     return now
+
+
+def lock_claiming(tx: Transaction, claims: Sequence[Claim]) -> dict[str, Row]:
+    """Lock the consumers of *claims* and read them as they are now; those that do not exist are missing.
+
+    Raises:
+        ConsumerConflict: to the database, another spelling of one of them is the same consumer.
+        RaceLost: one of them came or went meanwhile.
+    """
+    uuids = [claim.consumer for claim in claims]
+    if tx.dialect.ignores_case:
+        _require_one_spelling(tx.connection, uuids)
+    return lock(tx, uuids)
 
 
 def _require_one_spelling(connection: Connection, uuids: Collection[str]) -> None:

@@ -38,7 +38,7 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
         UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse, AllocationRefused
     """
     known = providers.ids_by_uuid(tx.connection, wanted)
-    present = consumers.lock(tx, [claim.consumer for claim in claims])
+    present = consumers.lock_claiming(tx, claims)
     held = allocations.held_by(tx.connection, present)
     taken = providers.ids_by_uuid(tx.connection, {uuid for claim in claims for uuid in claim.allocations})
     rows = providers.lock(tx, {*known.values(), *taken.values(), *(row.provider_id for row in held)})

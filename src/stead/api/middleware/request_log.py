@@ -65,7 +65,7 @@ def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple
         target,
         status.partition(" ")[0],
         sent.get("content-length", "-"),
-        sent.get("openstack-api-version", "").partition(" ")[2] or "-",
+        sent.get("openstack-api-version", "").removeprefix("placement ") or "-",
         extra={
             "request_id": environ[REQUEST_ID_KEY],
             "global_request_id": given if _GLOBAL_ID.fullmatch(given) else None,

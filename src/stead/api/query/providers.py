@@ -1,6 +1,6 @@
 """The query of GET ``/resource_providers``.
 
-Source: "/resource_providers, GET (list)", docs/api.md.
+Source: "GET /resource_providers", docs/api.md.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class AllocationsOfConsumer:
             UnknownResourceClass: Answer(
                 400, text="Unable to allocate inventory for consumer {consumer_uuid}: {error}"
             ),
-            AllocationRefused: Answer(409, text="Unable to allocate inventory for consumer {consumer_uuid}: {error}"),
+            AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
         }
     )
     def on_put(self, req: Request, resp: Response, consumer_uuid: str) -> None:

@@ -77,13 +77,13 @@ class OneInventory:
 
 
 CREATE = Versioned(
-    {V.INITIAL: Body(strict_object({"resource_class": _RESOURCE_CLASS, **TOTAL}, INVENTORY_FIELDS), NewInventory.build)}
+    {V.INITIAL: Body(strict_object({**TOTAL, "resource_class": _RESOURCE_CLASS}, INVENTORY_FIELDS), NewInventory.build)}
 )
 REPLACE_ALL = Versioned({V.INITIAL: Body(ALL_INVENTORIES, AllInventories.build)})
 REPLACE_ONE = Versioned(
     {
         V.INITIAL: Body(
-            strict_object({"resource_provider_generation": GENERATION, **TOTAL}, INVENTORY_FIELDS), OneInventory.build
+            strict_object({**TOTAL, "resource_provider_generation": GENERATION}, INVENTORY_FIELDS), OneInventory.build
         )
     }
 )

@@ -48,7 +48,7 @@ PROVIDER: Shape[Provider] = {
 }
 
 NAME: Schema = {"type": "string", "maxLength": 200, "format": STORABLE}
-PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
+PARENT: Schema = {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.api.representations import answer
-from stead.api.versions import NEWEST, OLDEST
+from stead.api.versions import Microversion, SteadVersion, extent
 
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
 
-DOCUMENT = {
-    "versions": [
-        {
-            "id": "v1.0",
-            "max_version": str(NEWEST),
-            "min_version": str(OLDEST),
-            "status": "CURRENT",
-            "links": [{"rel": "self", "href": ""}],
-        }
-    ]
-}
+
+def document(stead: SteadVersion | None) -> dict[str, object]:
+    """The version document; Stead's own versions are in it for who asked for one."""
+    own = {} if stead is None else {"stead": extent(SteadVersion)}
+    return {
+        "versions": [
+            {
+                "id": "v1.0",
+                **extent(Microversion),
+                "status": "CURRENT",
+                "links": [{"rel": "self", "href": ""}],
+                **own,
+            }
+        ]
+    }
 
 
 class Root:
@@ -28,4 +32,4 @@ class Root:
 
     def on_get(self, req: Request, resp: Response) -> None:
         """Show it."""
-        answer(req, resp, DOCUMENT)
+        answer(req, resp, document(req.stead))

@@ -9,7 +9,7 @@ from stead.api.bodies import STORABLE, Body, Validator, read_body, strict_object
 from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.lookup import find_provider
-from stead.api.query.pairs import INVALID, Pairs
+from stead.api.query.pairs import Pairs
 from stead.api.representations import NOW, answer, answer_nothing, locate, mark_modified, newest
 from stead.api.shapes import GENERATION
 from stead.api.versions import V, Versioned
@@ -86,7 +86,7 @@ def association_filter(value: str | None, snapshot: Snapshot) -> Callable[[str],
     if value is None:
         return lambda _name: True
     if value.lower() not in ("true", "false"):
-        raise InvalidQuery(f'{INVALID} The query parameter "associated" only accepts "true" or "false"')
+        raise InvalidQuery('The query parameter "associated" only accepts "true" or "false"')
     wanted, in_use = value.lower() == "true", snapshot.traits_in_use()
     return lambda name: (name in in_use) is wanted
 

@@ -32,9 +32,9 @@ KEYS: dict[str, tuple[Microversion, dict[str, Any]]] = {
         V.CONSUMER_TYPES,
         {
             "type": "string",
+            "pattern": "^[A-Z0-9_]+$|^all|^unknown$",
             "minLength": 1,
             "maxLength": NAME_LENGTH,
-            "pattern": "^[A-Z0-9_]+$|^all|^unknown$",
             "format": ONE_LINE,
         },
     ),
