@@ -10,7 +10,7 @@ from stead.api.app import create_app
 from stead.api.middleware import Cors, ProxyHeaders, RequestLog
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
-from stead.domain.errors import Unavailable
+from stead.domain.errors import SteadError, Unavailable
 from stead.service import Service
 from stead.store import schema
 from stead.store.dialect import Database
@@ -97,11 +97,15 @@ def open_store(settings: DatabaseSettings) -> Store:
         try:
             schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)
         except Unavailable as error:
+            store.close()
             if attempts == 0:
                 raise
             _log.warning("%s; next attempt in %d s", error, settings.retry_interval)
             time.sleep(settings.retry_interval)
             attempts -= 1
+        except SteadError:
+            store.close()
+            raise
         else:
             return store
 

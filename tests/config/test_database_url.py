@@ -28,8 +28,8 @@ def test_a_url_gets_the_driver_that_is_installed(written, complete):
     assert complete_url(written) == complete
 
 
-@pytest.mark.skipif(find_spec("psycopg2") is not None, reason="psycopg2 is installed")
-def test_a_driver_that_is_missing_is_replaced_by_its_sibling():
+@pytest.mark.skipif(not find_spec("psycopg"), reason="needs the extra postgresql")
+def test_a_driver_that_the_store_can_not_work_with_is_replaced_by_its_sibling():
     assert complete_url("postgresql+psycopg2://u@h/d") == "postgresql+psycopg://u@h/d"
 
 

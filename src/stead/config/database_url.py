@@ -9,9 +9,10 @@ from sqlalchemy.exc import ArgumentError
 
 from stead.config.errors import ConfigError
 
-# Per kind of database: the extra that brings a driver, then (name in the URL, module), the preferred one first.
+# Per kind of database: the extra that brings a driver, then (name in the URL, module) of those the store can work
+# with, the preferred one first.
 _DRIVERS = {
-    "postgresql": ("postgresql", [("psycopg", "psycopg"), ("psycopg2", "psycopg2")]),
+    "postgresql": ("postgresql", [("psycopg", "psycopg")]),
     "mysql": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
     "mariadb": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
 }
@@ -20,7 +21,7 @@ _DRIVERS = {
 def complete_url(url: str, parameters: str = "") -> str:
     """*url* with a driver that is installed, and *parameters* (``a=1&b=2``) appended.
 
-    A driver named in *url* is kept if it is installed. Everything behind ``://`` stays as it was written.
+    A driver named in *url* is kept if it is installed and one the store can work with. Everything behind ``://`` stays as it was written.
 
     Raises:
         ConfigError: *url* is no SQLAlchemy URL, or no driver for it is installed. The message holds no password.
@@ -44,7 +45,7 @@ def _with_driver(scheme: str) -> str:
         return scheme
     extra, drivers = _DRIVERS[kind]
     installed = [name for name, module in drivers if find_spec(module)]
-    if driver and (driver in installed or driver not in dict(drivers)):
+    if driver in installed:
         return f"{kind}+{driver}"
     if not installed:
         raise ConfigError(f"no driver for {kind} databases is installed: pip install 'stead[{extra}]'")
