@@ -51,6 +51,7 @@ ROUTES = [
     ("/allocation_candidates", "GET", "ver accept policy", (10, 404)),
     ("/usages", "GET", "ver accept policy", (9, 404)),
     ("/reshaper", "POST", "ver ctype policy", (30, 404)),
+    ("/openapi.json", "GET", "accept", None),
 ]
 GATED = [(method, path, *gate) for path, method, _, gate in ROUTES if gate]
 REQUEST = Request(create_environ())
