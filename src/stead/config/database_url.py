@@ -21,8 +21,8 @@ _DRIVERS = {
 def complete_url(url: str, parameters: str = "") -> str:
     """*url* with a driver that is installed, and *parameters* (``a=1&b=2``) appended.
 
-    A driver named in *url* is kept if it is installed and the store can work with it. Everything behind ``://`` stays as
-    it was written.
+    A driver named in *url* is kept if it is installed and the store can work with it. What stands behind ``://`` stays
+    as it was written.
 
     Raises:
         ConfigError: *url* is no SQLAlchemy URL, or no driver for it is installed. The message holds no password.
