@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench examples differential clean
+.PHONY: help run test lint format docs bench examples differential clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ lint: $(VENV)/for-development  ## Check style, types and the directions of impor
 format: $(VENV)/for-development  ## Bring the code into the house style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: $(VENV)/for-development  ## Make anew what docs/ has from the code: tables and openapi.json
+	$(BIN)/python -m scripts.docs
 
 bench: $(VENV)/for-development  ## Measure candidates over big sites
 	$(BIN)/python -m bench

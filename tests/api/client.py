@@ -301,7 +301,10 @@ def _body(body: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def require_form(method: str, sent: Headers, answer: Answer) -> None:
-    """What holds for every answer, whatever was asked: contract/http.md, sections 2, 5, 7, 8 and 14."""
+    """What holds for every answer, whatever was asked.
+
+    Source: "Microversion negotiation", "Errors", "Response headers" and "Request ids", docs/api.md.
+    """
     assert answer.status < 500, answer
     assert re.fullmatch(r"req-[0-9a-f-]{36}", answer.header("x-openstack-request-id") or ""), answer.headers
     if answer.status == 401:

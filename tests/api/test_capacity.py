@@ -1,4 +1,4 @@
-"""What a claim may take: section 9.4 of the contract, through PUT and POST of allocations."""
+"""What a claim may take, through PUT and POST of allocations. Source: "The capacity check", docs/api.md."""
 
 import pytest
 

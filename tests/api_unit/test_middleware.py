@@ -64,6 +64,17 @@ def test_every_request_has_an_id_and_a_line(caplog):
     assert line.getMessage() == '127.0.0.1 "GET /a%0Ab?c=d%20e" status: 404 len: 7 microversion: 1.5'
 
 
+def test_the_line_tells_the_microversion_whatever_else_was_agreed(caplog):
+    def both(environ, start_response):
+        versions = [("openstack-api-version", "placement 1.39"), ("openstack-api-version", "stead 1.0")]
+        start_response("200 OK", versions)
+        return []
+
+    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    wsgi_door(RequestLog(both))("GET", "/", [], None)
+    assert caplog.records[0].getMessage().endswith("microversion: 1.39")
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [(None, "application/json"), ("*/*", "application/json"), ("", "application/json"), ("a/b", "a/b")],

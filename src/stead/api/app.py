@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import falcon
 
 from stead.api import errors
-from stead.api.negotiation import Negotiation
+from stead.api.negotiation import Negotiation, asks_for_several, lines_of
 from stead.api.request import Request, Response
 from stead.api.resources.aggregates import ProviderAggregates
 from stead.api.resources.allocation_candidates import AllocationCandidates
@@ -24,21 +24,38 @@ from stead.api.routing import Router
 from stead.api.shapes import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
     from stead.auth.policy import Policy
     from stead.service import Service
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
+class App(falcon.App[Request, Response]):
+    """Falcon puts all that a header says into one line; here each service's version has a line of its own."""
+
+    def __call__(self, env: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        if not asks_for_several(env):
+            return super().__call__(env, start_response)
+
+        def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
+            return start_response(status, [line for header in headers for line in lines_of(*header)], *exc_info)
+
+        return super().__call__(env, start)
+
+
 def create_app(
     service: Service, policy: Policy, *, incomplete_project: str = NOBODY, incomplete_user: str = NOBODY
-) -> falcon.App[Request, Response]:
+) -> App:
     """The API over *service*, as far as *policy* allows.
 
     Args:
         incomplete_project: owner of what clients claim that can not name a project yet (before 1.8); likewise the user.
     """
-    app: falcon.App[Request, Response] = falcon.App(
+    app = App(
         request_type=Request,
         router=cast("Any", Router()),  # any object with its two methods will do
         middleware=Negotiation(policy),

@@ -13,6 +13,7 @@ from stead.auth.credentials import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from wsgiref.types import WSGIEnvironment
 
     from stead.api.request import Request, Response
     from stead.auth.policy import Policy
@@ -53,9 +54,20 @@ class Negotiation:
     def process_response(self, req: Request, resp: Response, _resource: object, _succeeded: bool) -> None:
         """Name the versions that were used."""
         if req.negotiated:
-            own = "" if req.stead is None else f", stead {req.stead}"
-            resp.set_header(HEADER, f"placement {req.version}{own}")
+            resp.set_header(HEADER, f"placement {req.version}")
+            if req.stead is not None:
+                resp.append_header(HEADER, f"stead {req.stead}")
             resp.append_header("vary", HEADER)
+
+
+def asks_for_several(environ: WSGIEnvironment) -> bool:
+    """Whether the header may speak of more than one service."""
+    return "," in environ.get("HTTP_OPENSTACK_API_VERSION", "")
+
+
+def lines_of(name: str, value: str) -> list[tuple[str, str]]:
+    """The lines in which a header of the answer is sent: one for each version, one for anything else."""
+    return [(name, version) for version in value.split(", ")] if name == HEADER else [(name, value)]
 
 
 def agree(header: str | None) -> Agreed:

@@ -115,9 +115,9 @@ CONSUMER_FIELDS: dict[str, tuple[Microversion, Schema]] = {
         V.CONSUMER_TYPES,
         {
             "type": "string",
+            "pattern": RESOURCE_CLASS_NAME,
             "minLength": 1,
             "maxLength": NAME_LENGTH,
-            "pattern": RESOURCE_CLASS_NAME,
             "format": ONE_LINE,
         },
     ),
@@ -151,7 +151,11 @@ def consumer(version: Microversion, allocations: Schema) -> Schema:
     """The schema of one consumer's *allocations* with all that *version* says of it."""
     required = {name: schema for name, (since, schema) in CONSUMER_FIELDS.items() if since <= version}
     optional = {name: schema for name, (since, schema) in CONSUMER_OPTIONS.items() if since <= version}
-    return strict_object({"allocations": allocations, **required}, optional)
+    schema = strict_object({"allocations": allocations, **required}, optional)
+    if version < V.ALLOCATIONS_BY_PROVIDER:
+        return schema
+    # Of two faults the first is reported: since then what is unknown, and before that what is missing.
+    return {"type": "object", "additionalProperties": False, **schema}
 
 
 def consumers(version: Microversion, **more: Any) -> Schema:

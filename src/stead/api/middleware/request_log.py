@@ -56,7 +56,7 @@ def _target(environ: WSGIEnvironment) -> str:
 def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple[str, str]]) -> None:
     if not LOG.isEnabledFor(logging.INFO):
         return
-    sent = {name.lower(): value for name, value in headers}
+    sent = {name.lower(): value for name, value in reversed(headers)}  # the first line of the versions is Placement's
     given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
     LOG.info(
         '%s "%s %s" status: %s len: %s microversion: %s',
@@ -65,7 +65,7 @@ def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple
         target,
         status.partition(" ")[0],
         sent.get("content-length", "-"),
-        sent.get("openstack-api-version", "").removeprefix("placement ") or "-",
+        sent.get("openstack-api-version", "").partition(" ")[2] or "-",
         extra={
             "request_id": environ[REQUEST_ID_KEY],
             "global_request_id": given if _GLOBAL_ID.fullmatch(given) else None,

@@ -1,0 +1,196 @@
+"""The OpenAPI document of the newest microversion, made of what the service itself works with.
+
+Routes and checks come from the routes' gates, bodies and queries from the schemas that requests are checked with, and
+statuses, codes and words of errors from the one table of answers.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from stead.api.errors import problem_of, rows_of
+from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
+from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, SCHEMAS, STRANGER
+from stead.api.problems import TITLES_AND_SENTENCES, UNDEFINED
+from stead.api.query.candidates import GROUP_KEYS
+from stead.api.routing import Router
+from stead.api.versions import NEWEST, V
+from stead.domain.errors import Forbidden, SteadError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.api.bodies import Schema
+    from stead.api.gates import Gate
+    from stead.api.operations import Operation
+
+Json = dict[str, Any]
+
+JSON = "application/json"
+DESCRIPTION = (
+    "The OpenStack Placement API at its newest microversion, as Stead speaks it. Older microversions, the order of "
+    "checks and what the parameters of allocation candidates mean are described in docs/api.md."
+)
+GROUPS = (
+    "Request groups: a word, with the group's suffix directly after it. "
+    + ", ".join(f"`{word}` since {since}" for word, since in GROUP_KEYS.items())
+    + f"; numbers as suffixes since {V.GROUPS}, others since {V.STRING_SUFFIXES}. "
+    + "`required` and `member_of` may be repeated."
+)
+HEADERS: Json = {
+    "OpenStack-API-Version": {"description": "The microversion that was used.", "schema": {"type": "string"}},
+    "X-OpenStack-Request-Id": {"description": "What the request is called in logs.", "schema": {"type": "string"}},
+    "Location": {"description": "The absolute URL of what was made.", "schema": {"type": "string"}},
+}
+ASKED_VERSION: Json = {
+    "name": "OpenStack-API-Version",
+    "in": "header",
+    "description": "The microversion to speak; 1.0 if none is named.",
+    "schema": {"type": "string", "default": "placement 1.0", "examples": [f"placement {NEWEST}"]},
+}
+UNAVAILABLE = Unavailable("the database does not answer")
+
+
+def document(routes: Mapping[str, object]) -> Json:
+    """The document of all *routes*, by their paths."""
+    router = Router()
+    for path, resource in routes.items():
+        router.add_route(path, resource)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Stead",
+            "version": str(NEWEST),
+            "description": DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"token": []}],
+        "paths": {path: _path(path, resource, router.routes[path]) for path, resource in routes.items()},
+        "components": {
+            "schemas": {name: _named(schema, inside=name) for name, schema in SCHEMAS.items()},
+            "headers": HEADERS,
+            "parameters": {"version": ASKED_VERSION},
+            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+        },
+    }
+
+
+def _path(path: str, resource: object, handlers: Mapping[str, object]) -> Json:
+    names = [segment[1:-1] for segment in path.split("/") if segment.startswith("{")]
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "example": EXAMPLES[name]}
+        for name in names
+    ]
+    tag = type(resource).__module__.rpartition(".")[2]
+    described = {method.lower(): _operation(method, path, handler) for method, handler in sorted(handlers.items())}
+    return {
+        "description": _prose(resource),
+        "parameters": [{"$ref": "#/components/parameters/version"}, *parameters],
+        **{method: {"tags": [tag], **operation} for method, operation in described.items()},
+    }
+
+
+def _operation(method: str, path: str, handler: object) -> Json:
+    of = OPERATIONS[method, path]
+    gates = gates_of(handler)
+    words = [word.strip("{}").replace(".", "_") for word in path.split("/") if word]
+    described: Json = {
+        "operationId": "_".join([method.lower(), *words]),
+        "summary": _prose(handler),
+        "x-since": next((str(gate.first) for gate in gates if isinstance(gate, Since)), str(V.INITIAL)),
+    }
+    for gate in gates:
+        if isinstance(gate, Allowed):
+            described["x-policy-rule"] = gate.rule
+    if path == "/":
+        described["security"] = []
+    if of.query is not None:
+        described["parameters"] = _query(of)
+    if of.body is not None:
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": _named(of.body)}}}
+    described["responses"] = _successes(of) | _refusals(of, handler, gates, open_to_all=path == "/")
+    return described
+
+
+def _query(of: Operation) -> list[Json]:
+    schema = of.query or {}
+    required = schema.get("required", [])
+    parameters: list[Json] = []
+    for name, value in schema.get("properties", {}).items():
+        parameter: Json = {"name": name, "in": "query", "required": name in required, "schema": value}
+        if name in of.since:
+            parameter["description"] = f"Since {of.since[name]}."
+        if name in of.repeated:
+            parameter |= {"schema": {"type": "array", "items": value}, "style": "form", "explode": True}
+        parameters.append(parameter)
+    if "patternProperties" in schema:
+        groups = {"type": "object", "patternProperties": schema["patternProperties"], "additionalProperties": False}
+        parameters.append(
+            {"name": "groups", "in": "query", "description": GROUPS, "schema": groups, "style": "form", "explode": True}
+        )
+    return parameters
+
+
+def _successes(of: Operation) -> Json:
+    headers = ["OpenStack-API-Version", "X-OpenStack-Request-Id", *(["Location"] if of.located else [])]
+    told = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
+    responses: Json = {}
+    for status, schema in of.answers.items():
+        responses[str(status)] = {"description": HTTPStatus(status).phrase, "headers": told}
+        if schema is not None:
+            responses[str(status)]["content"] = {JSON: {"schema": _named(schema)}}
+    return responses
+
+
+def _refusals(of: Operation, handler: object, gates: tuple[Gate, ...], *, open_to_all: bool) -> Json:
+    """The errors by status; the description of each lists codes with words."""
+    told: dict[int, list[str]] = {400: [], 406: []}
+    if not open_to_all:
+        told[401] = []
+    for gate in gates:
+        if isinstance(gate, Allowed):
+            _tell(told, handler, Forbidden(gate.rule))
+            _tell(told, handler, UNAVAILABLE)
+        elif isinstance(gate, JsonBody):
+            told[415] = [f"`{UNDEFINED}`: The media type text/plain is not supported, use {JSON}"]
+        elif isinstance(gate, JsonAnswer):
+            told[406] = [f"`{UNDEFINED}`: Only {JSON} is provided"]
+    if of.body is not None:
+        told[400] += [f"`{UNDEFINED}`: Malformed JSON: …", f"`{UNDEFINED}`: JSON does not validate: …"]
+    for error in of.errors:
+        _tell(told, handler, error)
+    told[400].append(f"without code: invalid version string: …; `{UNDEFINED}`: content-type header required")
+    told[406].append("without code: Unacceptable version header: …")
+    return {str(status): _refusal(status, lines) for status, lines in sorted(told.items())}
+
+
+def _tell(told: dict[int, list[str]], handler: object, error: SteadError) -> None:
+    problem = problem_of(error, rows_of(handler), EXAMPLES)
+    told.setdefault(problem.status, []).append(f"`{problem.code}`: {problem.message}")
+
+
+def _refusal(status: int, lines: list[str]) -> Json:
+    if status == 401:
+        return {"description": "Unauthorized", "content": {JSON: {"schema": _named(STRANGER)}}}
+    title = TITLES_AND_SENTENCES[status][0]
+    described = "\n".join([title, *(["", *(f"* {line}" for line in lines)] if lines else [])])
+    return {"description": described, "content": {JSON: {"schema": _named(ERRORS)}}}
+
+
+def _named(schema: Schema, *, inside: str | None = None) -> Any:
+    """*schema* with references to those that have a name, wherever they are in it; *inside* is its own name."""
+    for name, known in SCHEMAS.items():
+        if schema == known and name != inside:
+            return {"$ref": f"#/components/schemas/{name}"}
+    return {key: _named_in(value) for key, value in schema.items()}
+
+
+def _named_in(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _named(value)
+    return [_named_in(item) for item in value] if isinstance(value, list) else value
+
+
+def _prose(of: object) -> str:
+    return " ".join((of.__doc__ or "").split("\n\n", 1)[0].split()).replace("``", "`")

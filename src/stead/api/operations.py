@@ -1,0 +1,350 @@
+"""What each route takes and answers at the newest microversion, for the OpenAPI document.
+
+Bodies and queries are the schemas that requests are checked with. Answers are put together here, from the shapes that
+make them where there are any, and tests hold real answers against them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import Schema, mapping, strict_object
+from stead.api.query import candidates, providers
+from stead.api.query.groups import BAD_VALUE, MISSING_VALUE
+from stead.api.resources import (
+    aggregates,
+    allocations,
+    inventories,
+    reshaper,
+    resource_classes,
+    resource_providers,
+    traits,
+    usages,
+)
+from stead.api.shapes import (
+    ALL_INVENTORIES,
+    ALLOCATIONS_BY_PROVIDER,
+    GENERATION,
+    INVENTORY_FIELDS,
+    RESOURCES,
+    TOTAL,
+    UUID,
+    UUID_KEY,
+    consumer,
+)
+from stead.api.versions import NEWEST
+from stead.domain import errors as domain
+from stead.domain.names import RESOURCE_CLASS_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stead.api.versions import Microversion
+
+SOME_PROVIDER = "0c0ffee0-0000-4000-8000-000000000001"
+SOME_CONSUMER = "0c0ffee0-0000-4000-8000-000000000002"
+EXAMPLES = {"uuid": SOME_PROVIDER, "consumer_uuid": SOME_CONSUMER, "resource_class": "VCPU", "name": "CUSTOM_LAMP"}
+"""A value for each parameter of a path."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one route, beside what its gates and its rows of errors tell.
+
+    ``answers``: body by status of success, None if there is none. ``errors``: an example of each error that its handler
+    may raise. ``since``: the first microversion of each parameter that is younger than the route. ``repeated``: the
+    parameters every value of which counts.
+    """
+
+    answers: Mapping[int, Schema | None]
+    body: Schema | None = None
+    query: Schema | None = None
+    errors: tuple[domain.SteadError, ...] = ()
+    since: Mapping[str, Microversion] = field(default_factory=dict)
+    repeated: frozenset[str] = frozenset()
+    located: bool = False
+
+
+def array(of: Schema) -> Schema:
+    """The schema of an array."""
+    return {"type": "array", "items": of}
+
+
+TEXT: Schema = {"type": "string"}
+AMOUNTS = mapping(RESOURCE_CLASS_NAME, {"type": "integer"})
+LINKS = array(strict_object({"rel": TEXT, "href": TEXT}))
+PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
+
+FIELDS: dict[str, Schema] = {
+    "uuid": UUID,
+    "name": TEXT,
+    "generation": GENERATION,
+    "links": LINKS,
+    "parent_provider_uuid": PARENT,
+    "root_provider_uuid": UUID,
+    "aggregates": array(UUID),
+    "resource_provider_generation": GENERATION,
+    "resources": AMOUNTS,
+    "project_id": TEXT,
+    "user_id": TEXT,
+    "consumer_generation": GENERATION,
+    "consumer_type": TEXT,
+}
+"""What keys of answers hold, wherever they appear."""
+
+
+def shown(names: Iterable[str], **more: Schema) -> Schema:
+    """An object with these keys, all of them; *more* says what some hold, and :data:`FIELDS` what the others do."""
+    return strict_object({name: more.get(name) or FIELDS[name] for name in names})
+
+
+def by_uuid(of: Schema) -> Schema:
+    """An object by uuid."""
+    return mapping(UUID_KEY, of)
+
+
+INVENTORY = {**TOTAL, **{name: of for name, of in INVENTORY_FIELDS.items() if name != "resource_provider_generation"}}
+EXTENT = {"max_version": TEXT, "min_version": TEXT}
+VERSIONS = strict_object(
+    {
+        "versions": array(
+            strict_object({"id": TEXT, **EXTENT, "status": TEXT, "links": LINKS}, {"stead": strict_object(EXTENT)})
+        )
+    }
+)
+PROVIDER = shown(resource_providers.PROVIDER)
+SHOWN_INVENTORY = strict_object(INVENTORY)
+ONE_INVENTORY = shown([*INVENTORY, "resource_provider_generation"], **INVENTORY)
+SHOWN_INVENTORIES = shown(
+    ["resource_provider_generation", "inventories"], inventories=mapping(RESOURCE_CLASS_NAME, SHOWN_INVENTORY)
+)
+AGGREGATES = shown(aggregates.AGGREGATES_OF_PROVIDER)
+PROVIDER_TRAITS = shown(["traits", "resource_provider_generation"], traits=array(TEXT))
+PROVIDER_USAGES = shown(["resource_provider_generation", "usages"], usages=AMOUNTS)
+PROVIDER_ALLOCATIONS = shown(
+    ["resource_provider_generation", "allocations"],
+    allocations=by_uuid(shown(allocations.CONSUMER_OF_PROVIDER)),
+)
+HELD = by_uuid(shown(["generation", "resources"]))
+_SAID_OF_HOLDERS = {name: FIELDS[name] for name in allocations.ALLOCATIONS_OF_CONSUMER if name != "allocations"}
+CONSUMER_ALLOCATIONS = strict_object({"allocations": HELD}, _SAID_OF_HOLDERS)
+RESOURCE_CLASS = shown(resource_classes.RESOURCE_CLASS)
+PROJECT_USAGES = shown(
+    ["usages"],
+    usages=mapping(
+        "^[A-Z0-9_]+$|^all$|^unknown$",
+        {"type": "object", "required": ["consumer_count"], "additionalProperties": {"type": "integer"}},
+    ),
+)
+ALLOCATION_REQUEST = shown(
+    ["allocations", "mappings"],
+    allocations=by_uuid(shown(["resources"])),
+    mappings=mapping("^([a-zA-Z0-9_-]{1,64})?$", array(UUID)),
+)
+SUMMARY = shown(
+    ["resources", "traits", "parent_provider_uuid", "root_provider_uuid"],
+    resources=mapping(
+        RESOURCE_CLASS_NAME, strict_object({"capacity": {"type": "integer"}, "used": {"type": "integer"}})
+    ),
+    traits=array(TEXT),
+)
+CANDIDATES = shown(
+    ["allocation_requests", "provider_summaries"],
+    allocation_requests=array(ALLOCATION_REQUEST),
+    provider_summaries=by_uuid(SUMMARY),
+)
+ERRORS = strict_object(
+    {
+        "errors": array(
+            strict_object(
+                {"status": {"type": "integer"}, "title": TEXT, "detail": TEXT, "request_id": TEXT},
+                {"code": TEXT, **EXTENT},
+            )
+        )
+    }
+)
+STRANGER = strict_object({"message": TEXT, "code": TEXT, "title": TEXT})
+
+SCHEMAS: dict[str, Schema] = {
+    "Errors": ERRORS,
+    "Stranger": STRANGER,
+    "Links": LINKS,
+    "Provider": PROVIDER,
+    "NewInventories": ALL_INVENTORIES,
+    "Inventory": SHOWN_INVENTORY,
+    "Inventories": SHOWN_INVENTORIES,
+    "OneInventory": ONE_INVENTORY,
+    "Aggregates": AGGREGATES,
+    "ProviderTraits": PROVIDER_TRAITS,
+    "ResourceClass": RESOURCE_CLASS,
+    "Resources": RESOURCES,
+    "NewAllocations": ALLOCATIONS_BY_PROVIDER,
+    "NewConsumer": consumer(NEWEST, ALLOCATIONS_BY_PROVIDER),
+    "AllocationRequest": ALLOCATION_REQUEST,
+    "Summary": SUMMARY,
+    "Amounts": AMOUNTS,
+}
+"""Those that have a name in the document; wherever else one appears there is a reference to it."""
+
+
+def _since(*tables: Mapping[str, Any]) -> dict[str, Microversion]:
+    """First microversions by parameter, of tables whose rows begin with them."""
+    return {key: row[0] for table in tables for key, row in table.items()}
+
+
+NO_PROVIDER = domain.ProviderNotFound(SOME_PROVIDER)
+NO_CLASS = domain.UnknownResourceClass("CUSTOM_LAMP")
+NO_TRAITS = domain.UnknownTraits(["CUSTOM_MAGIC"])
+NO_RESOURCE_CLASS = domain.ResourceClassNotFound("CUSTOM_LAMP")
+STALE = domain.GenerationConflict(SOME_PROVIDER, expected=3, found=4)
+TOO_SLOW = domain.ConcurrentUpdate("update the provider")
+RESERVED = domain.ReservedTooLarge("VCPU", may_reserve_all=True)
+IN_USE = domain.InventoryInUse(SOME_PROVIDER, ["VCPU", "DISK_GB"])
+NO_PARENT = domain.ParentRefused("parent provider UUID does not exist")
+CLAIM_ERRORS = (
+    domain.UnknownProvider(SOME_PROVIDER),
+    NO_CLASS,
+    domain.ConsumerConflict(SOME_CONSUMER, expected=2, found=3),
+    domain.NoSuchInventory([SOME_PROVIDER], ["VCPU"]),
+    domain.UnitsViolated(SOME_PROVIDER, "VCPU", 3),
+    domain.CapacityExceeded(SOME_PROVIDER, "VCPU", 9),
+    TOO_SLOW,
+)
+
+_PROVIDER = "/resource_providers/{uuid}"
+_ONE_CLASS = f"{_PROVIDER}/inventories/{{resource_class}}"
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("GET", "/"): Operation({200: VERSIONS}),
+    ("GET", "/openapi.json"): Operation({200: {"type": "object"}}),
+    ("GET", "/resource_providers"): Operation(
+        {200: shown(["resource_providers"], resource_providers=array(PROVIDER))},
+        query=providers.validator(NEWEST).schema,
+        since=_since(providers.KEYS),
+        repeated=frozenset({"member_of", "required"}),
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"), NO_TRAITS, NO_CLASS),
+    ),
+    ("POST", "/resource_providers"): Operation(
+        {200: PROVIDER},
+        body=resource_providers.CREATE.at(NEWEST).schema,
+        errors=(NO_PARENT, domain.DuplicateProvider("name: host-1")),
+        located=True,
+    ),
+    ("GET", _PROVIDER): Operation({200: PROVIDER}, errors=(NO_PROVIDER,)),
+    ("PUT", _PROVIDER): Operation(
+        {200: PROVIDER},
+        body=resource_providers.UPDATE.at(NEWEST).schema,
+        errors=(NO_PROVIDER, NO_PARENT, domain.DuplicateProvider("host-1")),
+    ),
+    ("DELETE", _PROVIDER): Operation(
+        {204: None},
+        errors=(NO_PROVIDER, domain.ProviderHasChildren(SOME_PROVIDER), domain.ProviderInUse(SOME_PROVIDER)),
+    ),
+    ("GET", f"{_PROVIDER}/inventories"): Operation({200: SHOWN_INVENTORIES}, errors=(NO_PROVIDER,)),
+    ("POST", f"{_PROVIDER}/inventories"): Operation(
+        {201: ONE_INVENTORY},
+        body=inventories.CREATE.at(NEWEST).schema,
+        errors=(NO_PROVIDER, NO_CLASS, RESERVED, domain.InventoryExists(SOME_PROVIDER, "VCPU")),
+        located=True,
+    ),
+    ("PUT", f"{_PROVIDER}/inventories"): Operation(
+        {200: SHOWN_INVENTORIES},
+        body=inventories.REPLACE_ALL.at(NEWEST).schema,
+        errors=(NO_PROVIDER, STALE, RESERVED, NO_CLASS, IN_USE),
+    ),
+    ("DELETE", f"{_PROVIDER}/inventories"): Operation({204: None}, errors=(NO_PROVIDER, IN_USE, TOO_SLOW)),
+    ("GET", _ONE_CLASS): Operation(
+        {200: ONE_INVENTORY}, errors=(NO_PROVIDER, domain.InventoryNotFound(SOME_PROVIDER, "VCPU"))
+    ),
+    ("PUT", _ONE_CLASS): Operation(
+        {200: ONE_INVENTORY},
+        body=inventories.REPLACE_ONE.at(NEWEST).schema,
+        errors=(NO_PROVIDER, STALE, RESERVED, NO_RESOURCE_CLASS, domain.NoInventoryRecord("VCPU")),
+    ),
+    ("DELETE", _ONE_CLASS): Operation(
+        {204: None}, errors=(NO_PROVIDER, domain.InventoryNotFound(SOME_PROVIDER, "VCPU"), IN_USE)
+    ),
+    ("GET", f"{_PROVIDER}/usages"): Operation({200: PROVIDER_USAGES}, errors=(NO_PROVIDER,)),
+    ("GET", f"{_PROVIDER}/aggregates"): Operation({200: AGGREGATES}, errors=(NO_PROVIDER,)),
+    ("PUT", f"{_PROVIDER}/aggregates"): Operation(
+        {200: AGGREGATES}, body=aggregates.REPLACE.at(NEWEST).schema, errors=(NO_PROVIDER, STALE)
+    ),
+    ("GET", f"{_PROVIDER}/allocations"): Operation({200: PROVIDER_ALLOCATIONS}, errors=(NO_PROVIDER,)),
+    ("GET", f"{_PROVIDER}/traits"): Operation({200: PROVIDER_TRAITS}, errors=(NO_PROVIDER,)),
+    ("PUT", f"{_PROVIDER}/traits"): Operation(
+        {200: PROVIDER_TRAITS}, body=traits.REPLACE.at(NEWEST).schema, errors=(NO_PROVIDER, STALE, NO_TRAITS)
+    ),
+    ("DELETE", f"{_PROVIDER}/traits"): Operation({204: None}, errors=(NO_PROVIDER, TOO_SLOW)),
+    ("GET", "/resource_classes"): Operation({200: shown(["resource_classes"], resource_classes=array(RESOURCE_CLASS))}),
+    ("POST", "/resource_classes"): Operation(
+        {201: None},
+        body=resource_classes.NAMED.at(NEWEST).schema,
+        errors=(domain.ResourceClassExists("CUSTOM_LAMP"),),
+        located=True,
+    ),
+    ("GET", "/resource_classes/{name}"): Operation({200: RESOURCE_CLASS}, errors=(NO_RESOURCE_CLASS,)),
+    ("PUT", "/resource_classes/{name}"): Operation(
+        {201: None, 204: None},
+        errors=(domain.BadRequest("JSON does not validate: 'lamp' does not match '^CUSTOM_[A-Z0-9_]+$'"),),
+        located=True,
+    ),
+    ("DELETE", "/resource_classes/{name}"): Operation(
+        {204: None},
+        errors=(NO_RESOURCE_CLASS, domain.StandardClass("VCPU", "delete"), domain.ResourceClassInUse("CUSTOM_LAMP")),
+    ),
+    ("GET", "/traits"): Operation(
+        {200: shown(["traits"], traits=array(TEXT))},
+        query=traits.LIST_QUERY.schema,
+        errors=(domain.InvalidQuery('The query parameter "associated" only accepts "true" or "false"'),),
+    ),
+    ("GET", "/traits/{name}"): Operation({204: None}, errors=(domain.TraitNotFound("CUSTOM_MAGIC"),)),
+    ("PUT", "/traits/{name}"): Operation(
+        {201: None, 204: None}, errors=(domain.InvalidTraitName("magic"),), located=True
+    ),
+    ("DELETE", "/traits/{name}"): Operation(
+        {204: None},
+        errors=(
+            domain.TraitNotFound("CUSTOM_MAGIC"),
+            domain.StandardTrait("HW_CPU_X86_SHA"),
+            domain.TraitInUse("CUSTOM_MAGIC"),
+        ),
+    ),
+    ("POST", "/allocations"): Operation(
+        {204: None}, body=allocations.REPLACE_SEVERAL.at(NEWEST).schema, errors=CLAIM_ERRORS
+    ),
+    ("GET", "/allocations/{consumer_uuid}"): Operation({200: CONSUMER_ALLOCATIONS}),
+    ("PUT", "/allocations/{consumer_uuid}"): Operation(
+        {204: None}, body=allocations.REPLACE_ONE.at(NEWEST).schema, errors=CLAIM_ERRORS
+    ),
+    ("DELETE", "/allocations/{consumer_uuid}"): Operation(
+        {204: None}, errors=(domain.AllocationsNotFound(SOME_CONSUMER),)
+    ),
+    ("GET", "/allocation_candidates"): Operation(
+        {200: CANDIDATES},
+        query=candidates.validator(NEWEST).schema,
+        since=_since(candidates.REQUEST_KEYS),
+        repeated=frozenset({"same_subtree"}),
+        errors=(
+            domain.InvalidQuery("Invalid query string parameters: …"),
+            domain.InvalidQuery(
+                "Query parameter 'root_required' may be specified only once.", candidates.DUPLICATE_KEY
+            ),
+            domain.InvalidQuery("Real suffixes should be specified in `same_subtree`: …", BAD_VALUE),
+            domain.InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE),
+            NO_CLASS,
+            NO_TRAITS,
+        ),
+    ),
+    ("GET", "/usages"): Operation(
+        {200: PROJECT_USAGES},
+        query=usages.validator(NEWEST).schema,
+        since=_since(usages.KEYS),
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
+    ),
+    ("POST", "/reshaper"): Operation(
+        {204: None},
+        body=reshaper.RESHAPE.at(NEWEST).schema,
+        errors=(domain.UnknownProvider(SOME_PROVIDER, among="Inventory"), STALE, IN_USE, *CLAIM_ERRORS),
+    ),
+}

@@ -1,0 +1,36 @@
+"""``/openapi.json``: the API, described for machines."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stead.api.gates import json_answer
+from stead.api.openapi import document
+from stead.api.representations import answer
+from stead.api.versions import S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.api.request import Request, Response
+
+
+class OpenApi:
+    """``/openapi.json``: the API, described for machines. Only for requests that ask for ``stead``."""
+
+    stead_since = S.OWN_FEATURES
+
+    def __init__(self, routes: Mapping[str, object]) -> None:
+        """*routes* are all there are, by their paths."""
+        self._routes = routes
+
+    @json_answer
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show the OpenAPI document of the newest microversion."""
+        answer(req, resp, {**self._document, "servers": [{"url": req.root_path or "/"}]})
+
+    @cached_property
+    def _document(self) -> dict[str, object]:
+        """Made at the first request: this route is one of those it describes."""
+        return document(self._routes)

@@ -1,0 +1,87 @@
+"""The documentation says what the code does, as far as a test can see."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts import docs
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SOURCES = [file for room in ("src", "tests", "bench", "scripts") for file in sorted((ROOT / room).rglob("*.py"))]
+
+# As docstrings cite: "Group values" and "Cross checks" of allocation candidates, docs/api.md
+SECTIONS = r'"[^"]+"(?:(?:,| and) "[^"]+")*'
+CITATION = re.compile(rf"({SECTIONS})(?: of [a-z ]+)?, (docs/[\w/.-]+\.md)")
+
+
+def words_of(file: Path) -> str:
+    """The text without its line breaks, and without the comment signs at their starts."""
+    return re.sub(r"\s*\n\s*(?:# )?", " ", file.read_text())
+
+
+def citations() -> list[tuple[str, str, str]]:
+    """Where, which page, which section."""
+    return [
+        (str(file.relative_to(ROOT)), match[2], section)
+        for file in SOURCES
+        if file != Path(__file__)
+        for match in CITATION.finditer(words_of(file))
+        for section in re.findall('"([^"]+)"', match[1])
+    ]
+
+
+def headings(page: Path) -> list[str]:
+    """What the page's sections are called."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [heading.replace("`", "") for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a section of the page ends with."""
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings(page)}
+
+
+@pytest.mark.parametrize("file", docs.files(), ids=lambda file: file.name)
+def test_what_is_made_of_the_code_is_as_the_code_makes_it(file: Path) -> None:
+    read = json.loads if file.suffix == ".json" else str  # where its keys stand means nothing
+    assert read(file.read_text()) == read(docs.files()[file]), "run `make docs`"
+
+
+def test_every_part_that_can_be_made_is_somewhere() -> None:
+    found = {
+        name for page in PAGES for name in re.findall(r"<!-- ([a-z ]+): made by `make docs` -->", page.read_text())
+    }
+    assert found == set(docs.PARTS)
+
+
+@pytest.mark.parametrize(("place", "page", "section"), citations())
+def test_a_section_that_is_cited_exists(place: str, page: str, section: str) -> None:
+    assert (ROOT / page).exists(), place
+    assert section in headings(ROOT / page), place
+
+
+def test_citations_are_found_where_they_are() -> None:
+    cited = {(page, section) for _, page, section in citations()}
+    assert cited >= {
+        ("docs/api.md", "The capacity check"),  # alone
+        ("docs/api.md", "Cross checks"),  # the second of two
+        ("docs/api.md", "Query grammar"),  # with what it is of
+        ("docs/architecture.md", "The write and refresh protocol"),  # over a line break
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            file, _, anchor = target.partition("#")
+            other = (page.parent / file) if file else page
+            assert other.exists(), target
+            assert not anchor or anchor in anchors(other), target
+
+
+def test_nothing_refers_to_what_is_not_in_the_project() -> None:
+    assert [str(page) for page in PAGES if re.search(r"\.\./(shared|notes)|/work/", page.read_text())] == []
