@@ -1,0 +1,57 @@
+"""Virtual environments for what must not live beside Stead's own packages: made on demand, kept for the next run."""
+
+import fcntl
+import os
+import subprocess
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 600
+
+
+class Unavailable(Exception):
+    """What is wanted cannot be installed here; the text says why, in one line."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment in the checkout, with the packages of a requirements file.
+
+    ``given`` is the environment variable that names one which has them already.
+    """
+
+    name: str
+    requirements: Path
+    given: str
+
+    def installed(self) -> Path:
+        """Where it is; made first, if there is none with these requirements.
+
+        Raises:
+            Unavailable
+        """
+        if os.environ.get(self.given):
+            return Path(os.environ[self.given])
+        place = ROOT / self.name
+        done = place / "requirements.txt"
+        place.mkdir(exist_ok=True)
+        with (place / "lock").open("w") as lock:  # of several test processes one installs
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists() or done.read_text() != self.requirements.read_text():
+                self._install(place)
+                done.write_text(self.requirements.read_text())
+        return place
+
+    def _install(self, place: Path) -> None:
+        pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        try:
+            venv.create(place, with_pip=True)
+            made = subprocess.run(
+                [*pip, "-r", str(self.requirements)], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Unavailable(str(error).splitlines()[0]) from error
+        if made.returncode:
+            raise Unavailable(f"pip failed: {(made.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
