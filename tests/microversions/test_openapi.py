@@ -263,7 +263,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("method", "path", "sent", "status"),
         [
-            ("GET", f"/resource_providers/{fresh_uuid()}", None, 404),
+            ("GET", "/resource_providers/5ead0000-0000-4000-8000-00000000dead", None, 404),
             ("DELETE", PROVIDER, None, 409),
             ("POST", "/resource_providers", {}, 400),
             ("PUT", f"{PROVIDER}/inventories", {"resource_provider_generation": 99, "inventories": {}}, 409),
