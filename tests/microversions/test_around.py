@@ -56,6 +56,9 @@ def mounted(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -
     database_server.drop(url)
 
 
+SOMEBODY = "5ead0000-0000-4000-8000-00000000dead"
+
+
 class TestPrefix:
     @pytest.mark.parametrize("path", ["", "/"])
     def test_the_root_is_found_with_and_without_its_slash(self, mounted: Mounted, path: str) -> None:
