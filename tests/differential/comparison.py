@@ -1,0 +1,92 @@
+"""What a client can tell of an answer, and in what two answers differ."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from tests.api.client import Answer
+from tests.differential.asking import Request
+from tests.differential.phrases import phrases
+
+SAME_TIME = timedelta(seconds=20)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request, what both answered, and in what the answers differ: names of facets."""
+
+    request: Request
+    stead: Answer
+    released: Answer
+    facets: frozenset[str]
+
+    def __str__(self) -> str:
+        lines = [f"differ in {', '.join(sorted(self.facets))}", f"asked    {self.request.method} {self.request.target}"]
+        lines += [f"         at 1.{self.request.version}, {json.dumps(self.request.body)} {dict(self.request.headers)}"]
+        for name, answer in (("stead", self.stead), ("released", self.released)):
+            lines += [f"{name:8} {answer.status} {answer.body.decode(errors='replace')[:3000]}"]
+            lines += [f"         {sorted((key.lower(), value) for key, value in answer.headers)}"]
+        return "\n".join(lines)
+
+
+def compare(request: Request, stead: Answer, released: Answer) -> Exchange:
+    ours, theirs = facets(request, stead), facets(request, released)
+    differing = {name for name in ours if ours[name] != theirs[name]}
+    if not at_one_time(stead.header("last-modified"), released.header("last-modified")):
+        differing.add("last-modified")
+    return Exchange(request, stead, released, frozenset(differing))
+
+
+def at_one_time(one: str | None, other: str | None) -> bool:
+    """Are two dates so near that they may mean the same? The two services started one after the other."""
+    if one is None or other is None:
+        return one is other
+    return abs(parsedate_to_datetime(one) - parsedate_to_datetime(other)) < SAME_TIME
+
+
+def facets(request: Request, answer: Answer) -> dict[str, Any]:
+    """All that is compared, by name."""
+    found: dict[str, Any] = {
+        "status": answer.status,
+        "content-type": answer.header("content-type"),
+        "location": answer.header("location"),
+        "allow": sorted((answer.header("allow") or "").split(", ")),
+        "cache-control": answer.header("cache-control"),
+        "version": answer.header("openstack-api-version"),
+        "vary": sorted((answer.header("vary") or "").lower().split(", ")),
+        "request id": answer.header("x-openstack-request-id") is not None,
+        "body": None,
+        "error": None,
+        "code": None,
+        "phrases": None,
+    }
+    if answer.status < 400:
+        found["body"] = readable(request, answer) if answer.body else ""
+    elif answer.status != 401 and answer.body and answer.header("content-type") == "application/json":
+        (error,) = answer.json["errors"]
+        found["code"] = error.pop("code", None)
+        found["phrases"] = phrases(request.route, error.pop("detail"))
+        found["error"] = sorted((name, value) for name, value in error.items() if name != "request_id")
+    else:
+        found["phrases"] = phrases(request.route, answer.body.decode())
+    return found
+
+
+def readable(request: Request, answer: Answer) -> Any:
+    """The body of a success, without the order of lists where no order is promised."""
+    if answer.header("content-type") != "application/json":
+        return answer.body
+    ordered = ("links",) if request.method == "GET" else ("links", "aggregates")
+    return canonical(answer.json, ordered)
+
+
+def canonical(value: Any, ordered: tuple[str, ...] = (), name: str = "") -> Any:
+    """*value* with objects as sorted pairs, and with lists sorted unless they are called as *ordered* says."""
+    if isinstance(value, dict):
+        return tuple((key, canonical(value[key], ordered, key)) for key in sorted(value))
+    if isinstance(value, list):
+        inner = [canonical(element, ordered) for element in value]
+        return tuple(inner if name in ordered else sorted(inner, key=repr))
+    return repr(value) if isinstance(value, float | bool) else value  # 1, 1.0 and true are not the same on the wire
