@@ -101,6 +101,14 @@ class TestReplace:
         api.at("1.37").put(f"/allocations/{consumer}", {**untyped, "consumer_generation": 2}).expect(204)
         assert api.get(f"/allocations/{consumer}").consumer_type == "INSTANCE"
 
+    @pytest.mark.parametrize("given", [0, 999, -1])
+    def test_a_generation_beside_the_resources_is_ignored(self, api: Api, host: Provider, given: int) -> None:
+        consumer, body = fresh_uuid(), holding((host, {"VCPU": 2}))
+        body["allocations"][host.uuid]["generation"] = given
+        api.put(f"/allocations/{consumer}", body).expect(204)
+        api.post("/allocations", {consumer: {**body, "consumer_generation": 1}}).expect(204)
+        assert api.get(f"/allocations/{consumer}").allocations[host.uuid]["generation"] == 3
+
     @pytest.mark.parametrize("spell", [str.upper, lambda uuid: uuid.replace("-", "")], ids=["upper", "hex"])
     def test_any_spelling_of_the_consumer_names_the_same_one(self, api: Api, host: Provider, spell: Any) -> None:
         consumer = api.claim((host, {"VCPU": 2}))

@@ -119,6 +119,7 @@ class TestReader:
     def test_the_project_header_decides(self, api: Api) -> None:
         mine, yours = fresh_uuid(), fresh_uuid()
         assert self.usages(api, yours, token=f"ann:{mine}", of=yours) == 200
+        assert self.usages(api, mine, token=f"ann:{mine}", of=yours) == 403
 
     def test_without_a_project_in_the_query_it_is_403(self, api: Api) -> None:
         assert self.usages(api, None) == 403

@@ -24,7 +24,7 @@ MALFORMED_RECORDS: list[tuple[dict[str, Any], list[str]]] = [
         ({"total": 1, field: MAX_INT + 1}, ["Failed validating 'maximum'", f"'{field}'"])
         for field in ("total", "reserved", "min_unit", "max_unit", "step_size")
     ),
-    ({"total": 1, "allocation_ratio": 3.5e38}, ["Failed validating 'maximum'"]),
+    ({"total": 1, "allocation_ratio": 3.5e38}, ["Failed validating 'maximum'", "'allocation_ratio'"]),
     ({"total": "8"}, ["'8' is not of type 'integer'"]),
     ({"total": 10.5}, ["10.5 is not of type 'integer'"]),
     ({"total": True}, ["True is not of type 'integer'"]),
@@ -261,6 +261,11 @@ class TestShowOne:
     def test_a_missing_inventory_is_404(self, api: Api, name: str) -> None:
         host = api.create_provider(inventories={"VCPU": 1})
         assert api.get(host.inventory(name)).refused(404, "No inventory of class ", f" for {host.uuid}")
+
+    @pytest.mark.parametrize("name", ["DISK_GB", "CUSTOM_NOBODY_MADE_THIS"])
+    def test_the_class_that_is_missing_is_named(self, api: Api, name: str) -> None:
+        host = api.create_provider(inventories={"VCPU": 1})
+        assert api.get(host.inventory(name)).refused(404, f"No inventory of class {name} for {host.uuid}")
 
     def test_an_unknown_provider_is_404(self, api: Api) -> None:
         uuid = fresh_uuid()

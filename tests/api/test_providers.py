@@ -544,6 +544,11 @@ class TestDelete:
         refused = api.delete(f"/resource_providers/{uuid}")
         assert refused.refused(404, f"No resource provider with uuid {uuid} found for delete")
 
+    @pytest.mark.parametrize(("method", "end"), [("GET", "found"), ("DELETE", "found for delete")])
+    def test_the_end_of_the_text_tells_what_the_provider_was_wanted_for(self, api: Api, method: str, end: str) -> None:
+        detail = api.call(method, f"/resource_providers/{NOBODY}").expect(404).error.detail
+        assert detail.strip().endswith(f"No resource provider with uuid {NOBODY} {end}")
+
     def test_a_parent_stays_while_it_has_children(self, api: Api) -> None:
         root = api.create_provider()
         child = api.create_provider(parent=root)

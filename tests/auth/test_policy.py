@@ -100,6 +100,15 @@ def test_a_request_without_any_scope_counts_as_project_scoped(policy):
     assert allowed(policy(), Credentials(user_id="u", roles=("service",)), OWN) == EVERYTHING
 
 
+@pytest.mark.parametrize(
+    ("variables", "of_an_admin"),
+    [({}, EVERYTHING - {RESHAPE}), ({"OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS": "false"}, EVERYTHING)],
+    ids=["none", "legacy"],
+)
+def test_the_new_defaults_hold_unless_the_environment_says_otherwise(settings, variables, of_an_admin):
+    assert allowed(Policy(settings(**variables).conf), who("admin"), OWN) == of_an_admin
+
+
 def test_nobody_may_do_nothing(policy):
     assert allowed(policy(), ANONYMOUS, OWN) == set()
 

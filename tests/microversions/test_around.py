@@ -1,6 +1,6 @@
-"""What stands around the API: where it is mounted, who calls from where, and through which proxy.
+"""What stands around the API: where it is mounted, who calls from where, through which proxy, and what was configured.
 
-Source: "Mounting under a prefix", "Proxy headers", "CORS", "Request ids", docs/api.md.
+Source: "Mounting under a prefix", "Proxy headers", "CORS", "Request ids", "Authentication and policy", docs/api.md.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from stead import application
+from stead.auth.rules import list_rules
 from stead.config import load
-from tests.api.client import Answer, Api, fresh_name, wsgi_door
+from tests.api.client import Answer, Api, fresh_name, fresh_uuid, wsgi_door
+from tests.api.test_authentication import CALLS, SERVED
 from tests.conftest import write_configuration
 from tests.databases import Server
+from tests.microversions.rows import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,3 +185,49 @@ class TestRequestIds:
             api.call("OPTIONS", "/traits", headers={"OpenStack-API-Version": None}).expect(200),
         ]
         assert len({answer.header("x-openstack-request-id") for answer in answers}) == len(answers)
+
+
+@pytest.fixture(scope="module")
+def opened(mounted: Mounted, tmp_path_factory: pytest.TempPathFactory) -> Api:
+    """A service whose policy lets everybody do everything, as somebody without roles sees it."""
+    names = [rule.name for rule in list_rules() if rule.name != "admin_api"]
+    file = tmp_path_factory.mktemp("policy") / "open.yaml"
+    file.write_text("".join(f'"{name}": "@"\n' for name in names))
+    return replace(mounted(f"\n[oslo_policy]\npolicy_file = {file}\n"), token="user", roles=None)
+
+
+class TestPolicy:
+    LEGACY = "\n[oslo_policy]\nenforce_new_defaults = false\n"
+
+    @pytest.mark.parametrize(("method", "path"), CALLS)
+    def test_with_the_legacy_defaults_a_system_scope_is_403_too(self, mounted: Mounted, method: str, path: str) -> None:
+        body: dict[str, str] | None = {} if method in ("PUT", "POST") else None
+        headers = {"OpenStack-System-Scope": "all"}
+        assert mounted(self.LEGACY).call(method, path, body, headers=headers).refused(403)
+
+    @pytest.mark.parametrize(("more", "status"), [("", 403), (LEGACY, 400)], ids=["new", "legacy"])
+    def test_an_admin_reshapes_only_by_the_legacy_defaults(self, mounted: Mounted, more: str, status: int) -> None:
+        assert replace(mounted(more), roles="admin").post("/reshaper", {}).status == status
+
+    @pytest.mark.parametrize("path", ["/resource_providers", "/resource_classes", "/traits"])
+    def test_somebody_without_roles_sees_lists_by_an_open_policy_only(
+        self, mounted: Mounted, opened: Api, path: str
+    ) -> None:
+        nobody = replace(mounted(), token="user", roles=None)
+        assert [api.get(path).status for api in (nobody, opened)] == [403, 200]
+
+    @pytest.mark.parametrize(("method", "path"), CALLS)
+    def test_an_open_policy_lets_anybody_do_everything(self, opened: Api, method: str, path: str) -> None:
+        assert opened.call(method, path, {} if method in ("PUT", "POST") else None).status in SERVED
+
+
+class TestOwnerOfOldClaims:
+    CONFIGURED = "\n[placement]\nincomplete_consumer_project_id = no-project\nincomplete_consumer_user_id = no-user\n"
+
+    @pytest.mark.parametrize(("version", "owner"), [("1.7", ("no-project", "no-user")), ("1.8", ("mine", "me"))])
+    def test_before_1_8_it_is_the_configured_one(self, mounted: Mounted, version: str, owner: tuple[str, str]) -> None:
+        api, consumer = mounted(self.CONFIGURED), fresh_uuid()
+        host = api.create_provider(inventories={"VCPU": 1})
+        put(api.at(version), consumer, host, {"VCPU": 1}, project_id="mine", user_id="me").expect(204)
+        held = api.get(f"/allocations/{consumer}")
+        assert (held.project_id, held.user_id) == owner

@@ -88,6 +88,18 @@ def reshape_with(field: str, value: Any) -> Any:
     return ask
 
 
+def reshape_without(field: str) -> Any:
+    def ask(v: Api, api: Api) -> str:
+        host = api.create_provider(inventories={"VCPU": 1})
+        body = body_of(v.version, host, {"VCPU": 1})
+        body.pop(field, None)
+        kept = {"resource_provider_generation": 1, "inventories": {"VCPU": {"total": 1}}}
+        answer = v.post("/reshaper", inventories={host.uuid: kept}, allocations={fresh_uuid(): body})
+        return told(answer, f"'{field}' is a required property")
+
+    return ask
+
+
 def claim_in(form: str) -> Any:
     """How a claim is answered whose allocations are a list, or an object by provider."""
 
@@ -598,6 +610,11 @@ HISTORY = [
         {"1.30": "400 'consumer_type' was unexpected", "1.38": "204"},
         reshape_with("consumer_type", "INSTANCE"),
     ),
+    Row(
+        "a reshape without consumer type",
+        {"1.30": "204", "1.38": "400 'consumer_type' is a required property"},
+        reshape_without("consumer_type"),
+    ),
     # Candidates.
     Row("candidates", {"1.0": "404", "1.10": "1 found"}, asked(lambda u, c, r: [("resources", f"{c}:1")])),
     Row("candidates without resources", {"1.10": "400 is a required property", "1.25": "400"}, lambda v, api: fits(v)),
@@ -756,6 +773,11 @@ HISTORY = [
         for subject, first, write in [
             ("a trait that is made", "1.6", lambda v, api: v.put(f"/traits/{fresh_custom()}")),
             ("a trait that exists", "1.6", lambda v, api: v.put(f"/traits/{api.create_trait()}")),
+            (
+                "a changed provider",
+                "1.0",
+                lambda v, api: v.put(api.create_provider().path, name=fresh_name()),
+            ),
             (
                 "an added inventory",
                 "1.0",

@@ -172,6 +172,20 @@ class TestHeadersOfAnswers:
             assert re.fullmatch(rf"{host.path}(/[a-z]+)?", link["href"])
 
 
+class TestProviders:
+    @pytest.mark.parametrize("version", ["1.0", "1.13", "1.14", "1.37", "1.39"])
+    @pytest.mark.parametrize("key", ["uuid", "root_provider_uuid", "generation"])
+    def test_what_is_given_once_can_not_be_changed(self, api: Api, host: Provider, version: str, key: str) -> None:
+        values = {"uuid": host.uuid, "root_provider_uuid": host.uuid, "generation": 1}
+        answer = api.at(version).put(host.path, {"name": host.name, key: values[key]}).expect(400)
+        assert f"'{key}' was unexpected" in answer.error.detail
+
+    @pytest.mark.parametrize("version", ["1.14", "1.37"])
+    def test_who_changes_the_parent_says_the_name_too(self, api: Api, host: Provider, version: str) -> None:
+        answer = api.at(version).put(host.path, parent_provider_uuid=None).expect(400)
+        assert "'name' is a required property" in answer.error.detail
+
+
 class TestQueries:
     @pytest.mark.parametrize("path", ["/resource_providers", "/allocation_candidates"])
     @pytest.mark.parametrize(

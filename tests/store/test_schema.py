@@ -12,11 +12,12 @@ import pytest
 import sqlalchemy as sa
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
+from os_resource_classes import STANDARDS
 
 from stead.cli import app as cli
 from stead.cli.options import Options, use_options
 from stead.domain.errors import Unavailable
-from stead.store import schema
+from stead.store import resource_classes, schema
 from stead.store.dialect import Database
 from stead.store.transaction import Store
 from tests.store.books import Books, fresh_uuid
@@ -248,6 +249,27 @@ def test_the_standard_names_are_put_in_once(database_url: str) -> None:
             "SELECT COUNT(*) FROM traits"
         )
         books.close()
+
+
+def test_the_id_of_a_class_is_its_place_in_the_library_and_custom_ones_follow_from_10000(empty_books: Books) -> None:
+    for name in ("CUSTOM_FIRST", "CUSTOM_SECOND"):
+        empty_books.service.write(resource_classes.create, name)
+    ids = {
+        name: empty_books.scalar("SELECT id FROM resource_classes WHERE name = :name", name=name)
+        for name in [*STANDARDS, "CUSTOM_FIRST", "CUSTOM_SECOND"]
+    }
+    assert ids == {
+        **{name: place for place, name in enumerate(STANDARDS)},
+        "CUSTOM_FIRST": 10000,
+        "CUSTOM_SECOND": 10001,
+    }
+
+
+def test_an_allocation_names_its_consumer_by_uuid(empty_books: Books) -> None:
+    consumer = fresh_uuid()
+    empty_books.claim(consumer, {empty_books.provider(VCPU=1): {"VCPU": 1}})
+    assert empty_books.scalar("SELECT consumer_id FROM allocations") == consumer
+    assert empty_books.scalar("SELECT uuid FROM consumers") == consumer
 
 
 @pytest.mark.one_database

@@ -127,6 +127,18 @@ def upgrade(engine: Engine) -> list[str]:
     return done
 
 
+def stamp(engine: Engine, revision: str) -> None:
+    """Note that the deployment's tables are at *revision* (or ``head``), whatever they are; nothing else changes.
+
+    Raises:
+        alembic.util.CommandError: there is no such revision.
+    """
+    history = HISTORIES[0]
+    with dialect_of(engine.url).alone(engine), engine.begin() as connection, _scripts(history) as scripts:
+        context = MigrationContext.configure(connection, opts={"version_table": history.version_table})
+        context.stamp(scripts, revision)
+
+
 def _run(connection: Connection, history: History, scripts: ScriptDirectory) -> list[str]:
     context = MigrationContext.configure(
         connection,

@@ -1,0 +1,205 @@
+"""``placement-manage``: the database, by the command that operators and their tools already call.
+
+Arguments, output and exit codes are those tools' contract; ``stead db`` is the friendlier way to the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stead import __version__
+from stead.cli.deployment import add_configuration, complain, load_deployment, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from stead.config import Settings
+    from stead.store.transaction import Store
+
+BATCH = 50
+MOST = 2**31 - 1  # rows in a batch; what every database takes as a LIMIT
+
+DONE, MORE, FAILED, NOT_POSITIVE = 0, 1, 2, 127
+
+_log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Run the process's command line, and end the process with the exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run ``placement-manage``; returns the exit code. Errors of the database are raised.
+
+    Raises:
+        SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
+    """
+    from stead.config import ConfigError
+
+    parsed = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = parsed.command
+    try:
+        return command(parsed)
+    except ConfigError as error:
+        return complain("placement-manage", error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="placement-manage", description="Look after the database of a deployment.")
+    parser.set_defaults(command=partial(_help, parser, 1))
+    parser.add_argument("--version", action="version", version=__version__)
+    add_configuration(parser)
+    db = parser.add_subparsers(title="commands", metavar="{db}").add_parser("db", help="The database.")
+    db.set_defaults(command=partial(_help, db, 0))
+    commands = db.add_subparsers(title="commands", metavar="{sync,version,stamp,online_data_migrations}")
+    _add(commands, "sync", _sync, "Bring the tables up to date.")
+    _add(commands, "version", _version, "Show at which revision the deployment's tables are.")
+    stamp = _add(commands, "stamp", _stamp, "Say at which revision the deployment's tables are, and change nothing.")
+    stamp.add_argument("revision")
+    migrate = _add(commands, "online_data_migrations", _migrate, "Bring the data up to date, while services run.")
+    migrate.add_argument("--max-count", metavar="N", help="Do one batch of at most N rows, instead of everything.")
+    return parser
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    command: Callable[[argparse.Namespace], int],
+    meaning: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=meaning, description=meaning)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _help(parser: argparse.ArgumentParser, exit_code: int, _arguments: argparse.Namespace) -> int:
+    parser.print_help()
+    return exit_code
+
+
+def _sync(arguments: argparse.Namespace) -> int:
+    from stead.store import schema
+
+    with open_database(load_deployment(arguments)) as store:
+        schema.upgrade(store.writer)
+    return DONE
+
+
+def _version(arguments: argparse.Namespace) -> int:
+    from stead.store import schema
+
+    with open_database(load_deployment(arguments)) as store:
+        print(next(found.revision for found in schema.standings(store.writer) if found.history == "placement"))
+    return DONE
+
+
+def _stamp(arguments: argparse.Namespace) -> int:
+    from stead.store import schema
+
+    with open_database(load_deployment(arguments)) as store:
+        schema.stamp(store.writer, arguments.revision)
+    return DONE
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    most = None if arguments.max_count is None else _positive(arguments.max_count)
+    if most == 0:
+        print("Must supply a positive value for max_count")
+        return NOT_POSITIVE
+    settings = load_deployment(arguments)
+    with open_database(settings) as store:
+        migrations = [Progress(name, migration) for name, migration in _migrations(store, settings).items()]
+        if most is not None:
+            batch = run_batch(migrations, most)
+            exit_code = MORE if batch.migrated else DONE
+        else:
+            print(f"Running batches of {BATCH} until complete")
+            while (batch := run_batch(migrations, BATCH)).migrated:
+                pass
+            exit_code = DONE
+    print(table([(each.name, each.migrated, each.migrated) for each in migrations if each.began]))
+    if batch.failed and not batch.migrated:
+        print("Some migrations failed unexpectedly. Check log for details.")
+        return FAILED
+    return exit_code
+
+
+def _positive(text: str) -> int:
+    """The number that *text* is; 0 if it is none, or not positive."""
+    try:
+        return min(max(int(text), 0), MOST)
+    except ValueError:
+        return 0
+
+
+def _migrations(store: Store, settings: Settings) -> dict[str, Callable[[int], int]]:
+    """By name, in order: what does at most so many rows and returns how many it did."""
+    from stead.store import online_migrations
+
+    return {
+        "set_root_provider_ids": partial(online_migrations.set_root_provider_ids, store),
+        "create_incomplete_consumers": partial(
+            online_migrations.create_incomplete_consumers,
+            store,
+            project=settings.allocations.incomplete_project_id,
+            user=settings.allocations.incomplete_user_id,
+        ),
+    }
+
+
+@dataclass(slots=True)
+class Progress:
+    """A migration, and how far it came over all batches."""
+
+    name: str
+    run: Callable[[int], int]
+    began: bool = False
+    migrated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became of one batch."""
+
+    migrated: int
+    failed: bool
+
+
+def run_batch(migrations: Iterable[Progress], most: int) -> Batch:
+    """Run the migrations in order until *most* rows are done. One that raises does not stop those after it."""
+    migrated, failed = 0, False
+    for each in migrations:
+        if migrated == most:
+            break
+        each.began = True
+        try:
+            done = each.run(most - migrated)
+        except Exception:
+            print(f"Error attempting to run {each.name}")
+            _log.exception("the online data migration %s failed", each.name)
+            failed = True
+            continue
+        if done:
+            print(f"{done} rows matched query {each.name}, {done} migrated")
+        each.migrated += done
+        migrated += done
+    return Batch(migrated, failed)
+
+
+def table(migrations: Iterable[tuple[str, int, int]]) -> str:
+    """What each migration found and completed, in the form operators know."""
+    rows = [("Migration", "Total Found", "Completed")]
+    rows += [(name, str(found), str(completed)) for name, found, completed in migrations]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
+    lines = [
+        "|".join(["", *(f" {cell.center(width)} " for cell, width in zip(row, widths, strict=True)), ""])
+        for row in rows
+    ]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
