@@ -244,7 +244,7 @@ NOTHING = Forest((), frozenset({"VCPU"}), frozenset({"CUSTOM_RED"}))
 
 
 def ask(*groups: RequestGroup, **more: object) -> CandidateRequest:
-    return CandidateRequest(groups=groups, **more)  # type: ignore[arg-type]
+    return CandidateRequest(groups=groups, **more)  # type: ignore[arg-type]  # any field, by name
 
 
 @pytest.mark.parametrize(

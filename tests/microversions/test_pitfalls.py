@@ -275,16 +275,16 @@ class TestResourceClassRename:
     def test_a_taken_name_is_409(self, api: Api, old: Api) -> None:
         taken = api.create_class()
         answer = old.put(f"/resource_classes/{api.create_class()}", name=taken)
-        assert answer.refused(409, "Resource class already exists", taken, code=None)  # type: ignore[arg-type]
+        assert answer.refused(409, "Resource class already exists", taken, code=None)  # type: ignore[arg-type]  # no code yet
 
     def test_a_standard_class_keeps_its_name(self, old: Api) -> None:
         answer = old.put("/resource_classes/VCPU", name=fresh_custom())
-        assert answer.refused(400, "Cannot update standard resource class VCPU", code=None)  # type: ignore[arg-type]
+        assert answer.refused(400, "Cannot update standard resource class VCPU", code=None)  # type: ignore[arg-type]  # no code yet
 
     @pytest.mark.parametrize("name", ["VCPU", "custom_lamp", "LAMP"])
     def test_the_new_name_is_custom_which_is_checked_first(self, old: Api, name: str) -> None:
         answer = old.put("/resource_classes/VCPU", name=name)
-        assert answer.refused(400, "JSON does not validate", code=None)  # type: ignore[arg-type]
+        assert answer.refused(400, "JSON does not validate", code=None)  # type: ignore[arg-type]  # no code yet
 
 
 class TestInventories:

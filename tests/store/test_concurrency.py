@@ -144,7 +144,7 @@ def test_the_same_new_names_at_the_same_time_are_made_once(books: Books) -> None
         (names.aggregate_ids, "placement_aggregates"),
     ):
         before = books.scalar(f"SELECT COUNT(*) FROM {table}")
-        told = at_once([lambda n=n: ensure(books.store, fresh if n % 2 else fresh[::-1]) for n in range(6)])  # noqa: B023
+        told = at_once([lambda n=n: ensure(books.store, fresh if n % 2 else fresh[::-1]) for n in range(6)])  # noqa: B023  # ends in its round
         assert all(ids == told[0] for ids in told), table
         assert sorted(told[0]) == sorted(fresh)
         assert books.scalar(f"SELECT COUNT(*) FROM {table}") == before + 3

@@ -212,7 +212,7 @@ def torn(books: Books) -> list[int]:
         def step_in(*_: object) -> None:
             nonlocal statements
             statements += 1
-            if statements == at:  # noqa: B023
+            if statements == at:  # noqa: B023  # removed in the same round
                 move()
 
         sa.event.listen(books.store.reader, "after_cursor_execute", step_in)

@@ -63,7 +63,7 @@ def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) ->
             yield ValidationError(f"{instance!r} has non-unique elements")
 
 
-_Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]
+_Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]  # the stubs know no types
 
 
 class Validator:

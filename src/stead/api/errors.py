@@ -110,7 +110,7 @@ def answering(rows: Rows) -> Callable[[H], H]:
             except domain.SteadError as error:
                 raise Worded(error, rows, params) from error
 
-        call.rows = rows  # type: ignore[attr-defined]
+        call.rows = rows  # type: ignore[attr-defined]  # a note on the function
         return cast("H", call)
 
     return around

@@ -106,7 +106,7 @@ class _Decorator:
             check(req)
             handler(this, req, resp, **params)
 
-        call.gates = (self._gate, *gates_of(handler))  # type: ignore[attr-defined]
+        call.gates = (self._gate, *gates_of(handler))  # type: ignore[attr-defined]  # a note on the function
         return cast("H", call)
 
 

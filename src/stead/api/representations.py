@@ -50,7 +50,7 @@ class Field(Generic[T]):
     since: Microversion
     read: Callable[[T], object]
 
-    def reader(self, req: Request) -> Callable[[T], object]:  # noqa: ARG002
+    def reader(self, req: Request) -> Callable[[T], object]:  # noqa: ARG002  # as its sibling that needs it
         """``read`` itself."""
         return self.read
 

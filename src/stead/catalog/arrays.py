@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Slots = "NDArray[np.int64]"
-
 T = TypeVar("T", bound="np.generic")
 
 

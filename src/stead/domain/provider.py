@@ -1,4 +1,4 @@
-"""A resource provider as clients see it, and how the three names of one provider are told apart."""
+"""A resource provider as clients see it, and its place in memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 if TYPE_CHECKING:
     from stead.domain.inventory import Inventory
 
-
-ProviderId = NewType("ProviderId", int)
-"""A provider in SQL."""
 
 Slot = NewType("Slot", int)
 """A provider's place in the arrays of one snapshot."""

@@ -29,7 +29,7 @@ from stead.store.timestamps import seconds
 from stead.store.transaction import RaceLost, in_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from sqlalchemy.engine import Connection
 
@@ -310,8 +310,3 @@ def _provider(tx: Transaction, id_: int) -> Provider:
     row = tx.connection.execute(query).one()
     modified = seconds(row.updated_at or row.created_at)
     return Provider(row.uuid, row.name, row.generation, row.parent, row.root, modified)
-
-
-def uuids_of(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """The uuids of providers by id."""
-    return {id_: row.uuid for id_, row in rows_by_id(connection, ids).items()}

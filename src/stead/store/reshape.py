@@ -5,6 +5,7 @@ Source: "POST /reshaper", docs/api.md, with its arithmetic of generations.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,9 @@ def _widen(
     """Give every provider the union of its old and its new inventories; where both exist the new one counts."""
     stock = inventories.load(tx.connection, known.values())
     names = resource_classes.names_by_id(tx.connection, {class_id for _, class_id in stock})
+    old: dict[int, dict[str, Inventory]] = defaultdict(dict)
+    for (provider_id, class_id), inventory in stock.items():
+        old[provider_id][names[class_id]] = inventory
     for uuid, new in wanted.items():
         id_ = known[uuid]
-        old = {names[class_id]: inventory for (provider_id, class_id), inventory in stock.items() if provider_id == id_}
-        inventories.write(tx, rows[id_], {**old, **new.inventories})
+        inventories.write(tx, rows[id_], {**old[id_], **new.inventories})

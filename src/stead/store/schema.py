@@ -144,6 +144,7 @@ def _run(connection: Connection, history: History, scripts: ScriptDirectory) -> 
         connection,
         opts={
             "version_table": history.version_table,
+            # Alembic's public way to this wants a configuration file and an env.py for each history.
             "fn": lambda revision, _context: scripts._upgrade_revs(str(scripts.get_current_head()), revision),  # noqa: SLF001
         },
     )
