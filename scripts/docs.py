@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stead.api.app import NOBODY, routes
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
+from stead.api.limits import Limits
 from stead.api.openapi import document
 from stead.api.routing import Router
 from stead.api.shapes import Owner
@@ -30,7 +31,7 @@ def versions_table(versions: type[Step], what: str) -> str:
 
 def the_routes() -> dict[str, object]:
     """Every path and what stands there, with nothing behind it."""
-    return routes(None, Owner(NOBODY, NOBODY))  # type: ignore[arg-type]  # nothing is called
+    return routes(None, Owner(NOBODY, NOBODY), Limits())  # type: ignore[arg-type]  # nothing is called
 
 
 def routes_table() -> str:

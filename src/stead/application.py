@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from stead.api.app import create_app
-from stead.api.middleware import Cors, ProxyHeaders, RequestLog
+from stead.api.limits import Limits
+from stead.api.middleware import Compression, Concurrency, Cors, ProxyHeaders, RequestLog
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
 from stead.domain.errors import SteadError, Unavailable
+from stead.memory import keep_freed
 from stead.service import Service
-from stead.store import schema
+from stead.store import durability, schema
 from stead.store.dialect import Database
 from stead.store.transaction import Store
 
@@ -29,9 +31,11 @@ def build_application(settings: Settings) -> WSGIApplication:
 
     Raises:
         ConfigError: the settings can not work.
-        SchemaOutdated: the database lacks tables, and is not to be changed at start.
+        NotWritable, NotDurable: the database can not keep the promises.
+        SchemaOutdated: it lacks tables, and is not to be changed at start.
         Unavailable: the database does not answer.
     """
+    keep_freed()
     return assemble(build_service(settings), settings)
 
 
@@ -41,17 +45,27 @@ def assemble(service: Service, settings: Settings) -> WSGIApplication:
     Raises:
         ConfigError: the settings can not work.
     """
+    most = settings.limits
     app = create_app(
         service,
         Policy(settings.conf),
         incomplete_project=settings.allocations.incomplete_project_id,
         incomplete_user=settings.allocations.incomplete_user_id,
+        limits=Limits(
+            body=most.body_size,
+            query=most.query_length,
+            groups=most.request_groups,
+            suffix=most.suffix_length,
+            allocations=most.allocations,
+        ),
     )
     return _surrounded(authenticate(app, settings), settings)
 
 
 def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
     """*app* inside what sees a request before anybody knows who asks."""
+    if settings.limits.concurrent_requests:
+        app = Concurrency(app, settings.limits.concurrent_requests)
     cors = settings.cors
     if cors.allowed_origins:
         app = Cors(
@@ -63,6 +77,8 @@ def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
             allow_methods=cors.allow_methods,
             allow_headers=cors.allow_headers,
         )
+    if settings.compress_responses:
+        app = Compression(app)
     app = RequestLog(app)
     return ProxyHeaders(app) if settings.proxy_headers else app
 
@@ -71,7 +87,7 @@ def build_service(settings: Settings) -> Service:
     """The service on its database, checked and loaded.
 
     Raises:
-        SchemaOutdated, Unavailable
+        NotWritable, NotDurable, SchemaOutdated, Unavailable
     """
     store = open_store(settings.database)
     enumeration = Enumeration(
@@ -88,13 +104,16 @@ def open_store(settings: DatabaseSettings) -> Store:
     """A store whose schema is ready; a database that does not answer yet is waited for, as the settings say.
 
     Raises:
-        SchemaOutdated: the database is not at its heads, and is not to be changed at start.
+        NotWritable: the database takes no writes.
+        NotDurable: its settings do not keep what is acknowledged, and the operator demands it.
+        SchemaOutdated: it is not at its heads, and is not to be changed at start.
         Unavailable: it did not answer in time.
     """
     store = Store(database_of(settings), write_timeout=settings.write_timeout)
     attempts = settings.max_retries
     while True:
         try:
+            durability.check(store.writer, required=settings.require_durable_commits)
             schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)
         except Unavailable as error:
             store.close()

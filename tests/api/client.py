@@ -32,7 +32,10 @@ REASONS = {
     405: "Method Not Allowed",
     406: "Not Acceptable",
     409: "Conflict",
+    413: "Content Too Large",
+    414: "URI Too Long",
     415: "Unsupported Media Type",
+    503: "Service Unavailable",
 }
 
 Headers = list[tuple[str, str]]
@@ -108,7 +111,7 @@ class Answer:
         assert self.status in statuses, self
         return self
 
-    def refused(self, status: int, *texts: str, code: str = UNDEFINED) -> bool:
+    def refused(self, status: int, *texts: str, code: str | None = UNDEFINED) -> bool:
         """Is it an error of this status and code, whose detail contains all *texts*?"""
         if self.status != status:
             return False
@@ -305,7 +308,7 @@ def require_form(method: str, sent: Headers, answer: Answer) -> None:
 
     Source: "Microversion negotiation", "Errors", "Response headers" and "Request ids", docs/api.md.
     """
-    assert answer.status < 500, answer
+    assert answer.status < 500 or (answer.status == 503 and answer.header("retry-after")), answer
     assert re.fullmatch(r"req-[0-9a-f-]{36}", answer.header("x-openstack-request-id") or ""), answer.headers
     if answer.status == 401:
         return

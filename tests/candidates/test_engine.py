@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 
+from stead.candidates import kinds
+from stead.candidates.draw import drawn
 from stead.candidates.engine import Enumeration, answer, find
+from stead.candidates.kinds import Kind
 from stead.candidates.providers import matching_providers
 from stead.candidates.render import Form
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
@@ -30,6 +35,7 @@ from tests.candidates.examples import CANDIDATES, PROVIDERS, Case, candidate_req
 from tests.candidates.forests import UNKNOWN_CLASS, UNKNOWN_UUID, forests_and_provider_queries, forests_and_requests
 from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.candidates.snapshots import snapshot_of, summary_of, way_of, way_of_json
+from tests.catalog.small_blocks import small_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +86,19 @@ def test_the_engine_finds_what_brute_force_finds(case: tuple[Forest, Sequence[Ca
         event("refused" if isinstance(expected, Refusal) else f"{min(len(expected), 3)} candidates or more")
         found = found_by_engine(snapshot, request)
         assert agree(found, expected), (request, found, expected)
+
+
+@brisk
+@given(forests_and_requests(), enumerations)
+def test_it_does_not_matter_how_columns_are_cut_and_how_many_trees_are_looked_at_together(
+    case: tuple[Forest, Sequence[CandidateRequest]], enumeration: Enumeration
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    with small_blocks(), patch.object(kinds, "_FIRST", 1), patch.object(kinds, "_MOST", 2):
+        snapshot = snapshot_of(forest)
+        for request in requests:
+            assert agree(found_by_engine(snapshot, request, enumeration), every_way(forest, request)), request
 
 
 @brisk
@@ -309,6 +328,56 @@ def test_equal_groups_that_need_more_than_there_is_are_recognised_as_hopeless() 
 def test_equal_groups_of_which_no_provider_takes_as_many_as_it_has_room_for_are_recognised_as_hopeless() -> None:
     """Each provider has room for 5, which is two groups of 2 with 1 left over."""
     assert found_by_engine(snapshot_of(devices(12, PlainInventory(5))), ask(*equal_groups(25, amount=2))) == []
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_where_one_of_many_alike_led_nowhere_the_others_are_not_tried() -> None:
+    """No two of the groups fit together on one device, and there is one device too few."""
+    groups = tuple(RequestGroup(str(n), {"VGPU": 6 + n % 3}) for n in range(21))
+    assert found_by_engine(snapshot_of(devices(20, PlainInventory(10))), ask(*groups)) == []
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_groups_that_each_fit_somewhere_and_nowhere_in_one_subtree_are_recognised_as_hopeless() -> None:
+    nodes = [
+        PlainProvider(f"node {n}", "host", {"VCPU" if n % 2 else "MEMORY_MB": PlainInventory(8)}) for n in range(64)
+    ]
+    forest = Forest((PlainProvider("host"), *nodes), frozenset({"VCPU", "MEMORY_MB"}), frozenset())
+    groups = (RequestGroup("_C", {"VCPU": 1}), RequestGroup("_M", {"MEMORY_MB": 1}))
+    request = ask(*groups, same_subtree=(frozenset({"_C", "_M"}),))
+    assert found_by_engine(snapshot_of(forest), request) == []
+
+
+def many_hosts(number: int) -> Snapshot:
+    hosts = [PlainProvider(f"host {n}", None, {"VCPU": PlainInventory(8)}) for n in range(number)]
+    return snapshot_of(Forest(tuple(hosts), frozenset({"VCPU"}), frozenset()))
+
+
+def test_ways_are_sought_once_for_all_trees_that_are_alike() -> None:
+    with patch.object(kinds, "ways", wraps=kinds.ways) as ways:
+        found = found_by_engine(many_hosts(200), ask(RequestGroup("", {"VCPU": 1})))
+    assert len(found) == 200
+    assert ways.call_count == 1
+
+
+def test_random_order_with_a_limit_draws_no_more_trees_than_that() -> None:
+    snapshot, request = many_hosts(500), ask(RequestGroup("", {"VCPU": 1}), limit=3)
+    with patch.object(Kind, "shuffled", autospec=True, side_effect=Kind.shuffled) as shuffled:
+        drawn = [tuple(found_by_engine(snapshot, request, RANDOM)) for _ in range(20)]
+    assert shuffled.call_count == 20 * 3
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 7])
+def test_drawing_gives_every_place_once(number: int) -> None:
+    assert sorted(drawn(number)) == list(range(number))
+
+
+def test_every_order_is_drawn_as_often_as_any_other() -> None:
+    random.seed(7)
+    times = Counter(tuple(drawn(3)) for _ in range(6000))
+    assert len(times) == 6
+    assert all(800 < count < 1200 for count in times.values())
 
 
 def test_an_aggregate_of_a_deleted_provider_shares_nothing() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow
+from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, STANDARD_RESOURCE_CLASSES
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Picture:
 
     providers: dict[int, ProviderRow] = field(default_factory=dict)
     inventories: dict[int, dict[int, InventoryRow]] = field(default_factory=dict)
+    used: dict[tuple[int, int], int] = field(default_factory=dict)
     traits: dict[int, set[int]] = field(default_factory=dict)
     aggregates: dict[int, set[int]] = field(default_factory=dict)
     trait_names: dict[int, NameRow] = field(default_factory=dict)
@@ -51,24 +52,30 @@ class Picture:
 
     def everything(self) -> Changes:
         """All there is, as after a start."""
-        return self._changes(self.providers, everything=True, names=True)
+        return self._changes(self.providers, (), everything=True, names=True)
 
-    def changes(self, touched: Collection[int], *, names: bool = False) -> Changes:
-        """The present state of the *touched* providers, some of which may be gone, and of the names if they changed."""
-        return self._changes(touched, everything=False, names=names)
+    def changes(self, touched: Collection[int], claimed: Collection[int] = (), *, names: bool = False) -> Changes:
+        """The present state of the *touched* providers, some of which may be gone, and of the names if they changed.
 
-    def _changes(self, ids: Collection[int], *, everything: bool, names: bool) -> Changes:
+        Of the *claimed* ones nothing changed but what a claim changes.
+        """
+        return self._changes(touched, claimed, everything=False, names=names)
+
+    def _changes(self, ids: Collection[int], claimed: Collection[int], *, everything: bool, names: bool) -> Changes:
         there = sorted(id_ for id_ in set(ids) if id_ in self.providers)
-        aggregates = [(id_, aggregate) for id_ in there for aggregate in sorted(self.aggregates[id_])]
+        held = [self.providers[id_] for id_ in sorted(claimed) if id_ in self.providers]
+        aggregates = {id_: tuple(sorted(self.aggregates[id_])) for id_ in there if self.aggregates[id_]}
         return Changes(
             moment=self.moment,
             everything=everything,
             provider_ids=sorted(set(ids)),
             providers=[self.providers[id_] for id_ in there],
+            claimed=[StandingRow(row.id, row.generation, row.modified) for row in held],
             inventories=[row for id_ in there for _, row in sorted(self.inventories[id_].items())],
-            provider_traits=[(id_, trait) for id_ in there for trait in sorted(self.traits[id_])],
-            provider_aggregates=aggregates,
-            aggregate_uuids={aggregate: self.aggregate_uuids[aggregate] for _, aggregate in aggregates},
+            used={key: sum_ for key, sum_ in self.used.items() if key[0] in {*there, *claimed}},
+            traits_of={id_: tuple(sorted(self.traits[id_])) for id_ in there if self.traits[id_]},
+            aggregates_of=aggregates,
+            aggregate_uuids={id_: self.aggregate_uuids[id_] for some in aggregates.values() for id_ in some},
             traits=sorted(self.trait_names.values()) if names else None,
             resource_classes=sorted(self.class_names.values()) if names else None,
         )
@@ -84,6 +91,7 @@ class Picture:
     def remove_provider(self, id_: int) -> None:
         for table in (self.providers, self.inventories, self.traits, self.aggregates):
             del table[id_]
+        self.used = {key: sum_ for key, sum_ in self.used.items() if key[0] != id_}
 
     def move(self, id_: int, parent: int | None) -> set[int]:
         """Hang a provider with its whole subtree elsewhere; returns the ids whose rows changed."""
@@ -105,7 +113,8 @@ class Picture:
 
     def set_inventory(self, id_: int, class_id: int, held: PlainInventory) -> None:
         units = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
-        self.inventories[id_][class_id] = InventoryRow(id_, class_id, *units, held.used, self.moment)
+        self.inventories[id_][class_id] = InventoryRow(id_, class_id, *units, self.moment)
+        self.used[id_, class_id] = held.used
 
     def add_trait_name(self, name: str) -> int:
         id_ = lowest_free(self.trait_names)

@@ -15,6 +15,7 @@ from stead.catalog.snapshot import Snapshot
 from tests.candidates.forests import AGGREGATES, INVENTORIES, TRAITS, UNKNOWN_UUID
 from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.catalog.pictures import Picture
+from tests.catalog.small_blocks import small_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +32,7 @@ choices = st.integers(0, 2**16 - 1)
 
 def view(snapshot: Snapshot) -> dict[str, Any]:
     """Everything a reader can see of *snapshot*, by uuid and name: slots may differ between equal snapshots."""
-    slots = {snapshot.uuid(slot): slot for slot in np.flatnonzero(snapshot.live()).tolist()}
+    slots = {snapshot.uuid(slot): slot for slot in np.flatnonzero(snapshot.live).tolist()}
     uuids = {slot: uuid for uuid, slot in slots.items()}
     forest, sharing = snapshot.forest, snapshot.sharing
     roots = [slot for slot in slots.values() if forest.root[slot] == slot]
@@ -44,28 +45,31 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
         "classes": snapshot.class_names.rows,
         "traits in use": snapshot.traits_in_use(),
         "found": {uuid: snapshot.find(uuid) == slots.get(uuid) for uuid in (*UUIDS, UNKNOWN_UUID)},
+        "named": {
+            snapshot.provider(slot).name: snapshot.find_named(snapshot.provider(slot).name) == slot for slot in uuids
+        },
         "providers": {uuid: snapshot.provider(slot) for uuid, slot in slots.items()},
         "inventories": {uuid: list(snapshot.inventories(slot).items()) for uuid, slot in slots.items()},
         "traits of": {uuid: snapshot.traits(slot) for uuid, slot in slots.items()},
         "aggregates of": {uuid: snapshot.aggregates(slot) for uuid, slot in slots.items()},
         "nested": forest.has_nested,
-        "roots": named(np.flatnonzero(forest.roots())),
+        "roots": named(np.flatnonzero(snapshot.roots)),
         "trees": {uuids[root]: named(forest.members(root)) for root in roots},
         "parents first": all(is_parents_first(snapshot, root) for root in roots),
         "below": {(a, b) for a, slot in slots.items() for b, top in slots.items() if forest.is_below(slot, top)},
         "columns": columns(snapshot, uuids),
         "having trait": {
-            row.name: named(np.flatnonzero(snapshot.trait_sets.passing([(row.id,)], ()) & snapshot.live()))
+            row.name: named(np.flatnonzero(snapshot.with_traits([(row.id,)], ()) & snapshot.live))
             for row in snapshot.trait_names.rows
         },
         "lacking trait": {
-            row.name: named(np.flatnonzero(snapshot.trait_sets.passing([], (row.id,)) & snapshot.live()))
+            row.name: named(np.flatnonzero(snapshot.with_traits([], (row.id,)) & snapshot.live))
             for row in snapshot.trait_names.rows
         },
         "members": {
-            uuid: named(np.flatnonzero(snapshot.aggregate_sets.passing([(id_,)], ()) & snapshot.live()))
+            uuid: named(np.flatnonzero(snapshot.in_aggregates([(id_,)], ()) & snapshot.live))
             for uuid, id_ in snapshot.aggregate_ids.items()
-            if snapshot.aggregate_sets.passing([(id_,)], ()).any()
+            if snapshot.in_aggregates([(id_,)], ()).any()
         },
         "sharing": named(sharing.providers),
         "anchors": {uuids[int(slot)]: named(sharing.anchors(slot)) for slot in sharing.providers},
@@ -83,14 +87,20 @@ def is_parents_first(snapshot: Snapshot, root: int) -> bool:
 
 
 def columns(snapshot: Snapshot, uuids: dict[int, str]) -> dict[str, dict[str, tuple[Any, ...]]]:
-    """By class name and uuid, all numbers in the columns; a column without rows is as good as none."""
+    """By class name and uuid what the columns say, asked one by one and as vectors."""
     found: dict[str, dict[str, tuple[Any, ...]]] = {}
     for class_id, column in snapshot.inventory.items():
-        numbers = [getattr(column, each.name).tolist() for each in fields(column)]
-        rows = {uuids[row[0]]: row[1:] for row in zip(*numbers, strict=True)}
-        if rows:
-            assert numbers[0] == sorted(set(numbers[0]))
-            found[snapshot.class_names.by_id[class_id].name] = rows
+        having = np.flatnonzero(column.having(np.arange(snapshot.size)))
+        capacity, used = column.amounts(having)
+        vectors = zip(having.tolist(), column.left(having).tolist(), capacity, used, strict=True)
+        found[snapshot.class_names.by_id[class_id].name] = {
+            uuids[slot]: (column.at(slot), *numbers) for slot, *numbers in vectors
+        } | {
+            f"serving {amount}": tuple(
+                sorted(uuids[slot] for slot in np.flatnonzero(snapshot.serving(class_id, amount)))
+            )
+            for amount in range(1, 10)
+        }
     return found
 
 
@@ -103,6 +113,7 @@ class Refreshing(RuleBasedStateMachine):
         self.truth = Picture.of(names)
         self.snapshot = refreshed(Snapshot.empty(), self.truth.everything())
         self.touched: set[int] = set()
+        self.claimed: set[int] = set()
         self.names_changed = False
         self.held: list[tuple[Snapshot, dict[str, Any]]] = []
 
@@ -140,8 +151,11 @@ class Refreshing(RuleBasedStateMachine):
     def rename(self, choice: int, name: str) -> None:
         id_ = self.one(choice)
         row = self.truth.providers[id_]
-        self.truth.providers[id_] = row._replace(name=name, generation=row.generation + 1, modified=row.modified + 7)
-        self.touched.add(id_)
+        if name not in {other.name for other in self.truth.providers.values()}:
+            self.truth.providers[id_] = row._replace(
+                name=name, generation=row.generation + 1, modified=row.modified + 7
+            )
+            self.touched.add(id_)
 
     @precondition(has_providers)
     @rule(choice=choices, which=choices, held=st.sampled_from(INVENTORIES))
@@ -158,9 +172,11 @@ class Refreshing(RuleBasedStateMachine):
     @rule(choice=choices, used=st.integers(0, 5))
     def use(self, choice: int, used: int) -> None:
         id_ = self.one(choice)
-        for class_id, row in self.truth.inventories[id_].items():
-            self.truth.inventories[id_][class_id] = row._replace(used=used)
-        self.touched.add(id_)
+        row = self.truth.providers[id_]
+        self.truth.providers[id_] = row._replace(generation=row.generation + 1, modified=row.modified + 3)
+        for class_id in self.truth.inventories[id_]:
+            self.truth.used[id_, class_id] = used
+        self.claimed.add(id_)
 
     @precondition(has_providers)
     @rule(choice=choices, names=st.sets(st.sampled_from(TRAIT_NAMES), max_size=3))
@@ -200,9 +216,9 @@ class Refreshing(RuleBasedStateMachine):
     @rule(keep=st.booleans())
     def refresh(self, keep: bool) -> None:
         self.truth.moment += 1
-        changes = self.truth.changes(self.touched, names=self.names_changed)
+        changes = self.truth.changes(self.touched, self.claimed - self.touched, names=self.names_changed)
         self.snapshot = refreshed(self.snapshot, changes)
-        self.touched, self.names_changed = set(), False
+        self.touched, self.claimed, self.names_changed = set(), set(), False
         expected = view(refreshed(Snapshot.empty(), self.truth.everything()))
         if keep:  # unread: what it works out later must be of its own moment too
             self.held = [*self.held[-MOST_HELD:], (self.snapshot, expected)]
@@ -212,7 +228,7 @@ class Refreshing(RuleBasedStateMachine):
     @rule()
     def reload(self) -> None:
         self.snapshot = refreshed(self.snapshot, self.truth.everything())
-        self.touched, self.names_changed = set(), False
+        self.touched, self.claimed, self.names_changed = set(), set(), False
         assert view(self.snapshot) == view(refreshed(Snapshot.empty(), self.truth.everything()))
 
     def teardown(self) -> None:
@@ -221,20 +237,35 @@ class Refreshing(RuleBasedStateMachine):
             assert view(snapshot) == expected
 
 
+class RefreshingManyBlocks(Refreshing):
+    """The same where two providers fill a block."""
+
+    def __init__(self) -> None:
+        self.small_blocks = small_blocks()
+        self.small_blocks.__enter__()
+        super().__init__()
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.small_blocks.__exit__(None, None, None)
+
+
 TestRefreshing = Refreshing.TestCase
-TestRefreshing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+TestRefreshing.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+TestRefreshingManyBlocks = RefreshingManyBlocks.TestCase
+TestRefreshingManyBlocks.settings = TestRefreshing.settings
 
 
-def test_a_claim_changes_the_used_column_and_shares_everything_else() -> None:
+def test_a_claim_changes_what_is_left_and_shares_everything_else() -> None:
     hosts = [PlainProvider(name, inventories={"VCPU": PlainInventory(8)}) for name in ("a", "b")]
     truth = Picture.of(Forest(tuple(hosts), frozenset({"VCPU"}), frozenset()))
     before = refreshed(Snapshot.empty(), truth.everything())
     truth.set_inventory(1, truth.class_id("VCPU"), PlainInventory(8, used=3))
-    after = refreshed(before, truth.changes({1}))
+    after = refreshed(before, truth.changes((), {1}))
     changed = {each.name for each in fields(Snapshot) if getattr(before, each.name) is not getattr(after, each.name)}
-    assert changed == {"inventory"}
+    assert changed == {"inventory", "versions"}
     old, new = before.inventory[truth.class_id("VCPU")], after.inventory[truth.class_id("VCPU")]
-    assert {each.name for each in fields(old) if getattr(old, each.name) is not getattr(new, each.name)} == {"used"}
+    assert {each.name for each in fields(old) if getattr(old, each.name) is not getattr(new, each.name)} == {"room"}
 
 
 def test_a_provider_that_takes_over_the_id_of_a_deleted_one_inherits_nothing() -> None:

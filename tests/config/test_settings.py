@@ -3,6 +3,7 @@
 import pytest
 
 from stead.config import ConfigError, list_opts, load
+from stead.config.settings import LimitSettings
 
 CONNECTION = "OS_PLACEMENT_DATABASE__CONNECTION"
 
@@ -36,7 +37,10 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.cors.allowed_origins == ()
     assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
+    assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 0)
+    assert settings.database.require_durable_commits is False
     assert settings.proxy_headers is False
+    assert settings.compress_responses is False
     assert settings.debug is False
     assert settings.conf.oslo_policy.policy_file == "policy.yaml"
     assert settings.conf.log_date_format == "%Y-%m-%d %H:%M:%S"
@@ -65,6 +69,14 @@ def test_a_file_says_all_that_it_says(conf_file):
         enable_proxy_headers_parsing = true
         [stead]
         write_timeout = 2.5
+        compress_responses = true
+        require_durable_commits = true
+        max_body_size = 1
+        max_query_length = 2
+        max_request_groups = 3
+        max_suffix_length = 4
+        max_allocations = 5
+        max_concurrent_requests = 6
         """.replace("\n        ", "\n")
     )
     settings = load([path])
@@ -77,7 +89,10 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.allocations.incomplete_user_id == "nobody"
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
+    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6)
+    assert settings.database.require_durable_commits is True
     assert settings.proxy_headers is True
+    assert settings.compress_responses is True
     assert settings.config_files == (path,)
 
 

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,12 +27,23 @@ class Running:
 
     url: str
     process: subprocess.Popen[bytes]
-    home: Path
+    home: "Home"
+    command: tuple[str | Path, ...]
 
     def stop(self) -> None:
+        self.crash()
+        shutil.rmtree(self.home.path, ignore_errors=True)
+
+    def crash(self) -> None:
+        """End it at once; its data stay."""
         self.process.kill() if self.url.startswith("mysql") else self.process.send_signal(3)  # "immediate shutdown"
         self.process.wait()
-        shutil.rmtree(self.home, ignore_errors=True)
+
+    def start_again(self, *more: str) -> "Running":
+        """The same server with its data, when it answers; *more* are arguments of this start."""
+        process = self.home.start(*self.command, *more)
+        wait_for(self.url, process, self.home)
+        return replace(self, process=process)
 
 
 @dataclass(frozen=True)
@@ -93,14 +104,14 @@ def start_postgresql(lock: Path) -> Running:
     )
 
 
-def _postgresql(program: Path, home: Home) -> subprocess.Popen[bytes]:
+def _postgresql(program: Path, home: Home) -> tuple[str | Path, ...]:
     data = home.path / "data"
     home.run(
         program.parent / "initdb", "--pgdata", data, "--username=stead", "--auth=trust", "--encoding=UTF8",
         "--locale=C", "--no-sync",
     )  # fmt: skip
     settings = ("listen_addresses=", f"unix_socket_directories={home.path}", "fsync=off", "max_connections=200")
-    return home.start(program, "-D", data, *(part for setting in settings for part in ("-c", setting)))
+    return (program, "-D", data, *(part for setting in settings for part in ("-c", setting)))
 
 
 def start_mariadb(lock: Path) -> Running:
@@ -112,24 +123,25 @@ def start_mariadb(lock: Path) -> Running:
     return _started(home, lambda: _mariadb(program, home), url)
 
 
-def _mariadb(program: Path, home: Home) -> subprocess.Popen[bytes]:
+def _mariadb(program: Path, home: Home) -> tuple[str | Path, ...]:
     data = home.path / "data"
     home.run(
         find_or_install("mariadb-server", ("mariadb-install-db",), ("/usr/bin",), home.path / "lock"), "--no-defaults",
         f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
     )  # fmt: skip
-    return home.start(
+    return (
         program, "--no-defaults", f"--datadir={data}", f"--socket={home.path}/socket", "--skip-networking",
         f"--pid-file={home.path}/pid", "--innodb-flush-method=nosync", "--character-set-server=utf8mb4",
         "--max-connections=200", "--skip-name-resolve",
     )  # fmt: skip
 
 
-def _started(home: Home, start: Callable[[], subprocess.Popen[bytes]], url: str) -> Running:
+def _started(home: Home, prepare: Callable[[], tuple[str | Path, ...]], url: str) -> Running:
     """The server, when it answers; if it does not, nothing of it is left."""
     process: subprocess.Popen[bytes] | None = None
     try:
-        process = start()
+        command = prepare()
+        process = home.start(*command)
         wait_for(url, process, home)
     except BaseException:
         if process is not None:
@@ -137,7 +149,7 @@ def _started(home: Home, start: Callable[[], subprocess.Popen[bytes]], url: str)
             process.wait()
         shutil.rmtree(home.path, ignore_errors=True)
         raise
-    return Running(url, process, home.path)
+    return Running(url, process, home, command)
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], home: Home) -> None:

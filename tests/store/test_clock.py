@@ -33,25 +33,40 @@ def ticks(books: Books) -> dict[int, tuple[int, int]]:
     return books.service.read(read)
 
 
-def noted(books: Books, slot: int, tick: int) -> set[int]:
+def noted(books: Books, slot: int, tick: int, table: str) -> set[int]:
     """The change rows of one tick."""
 
     def read(connection: sa.Connection) -> set[int]:
-        query = sa.text("SELECT provider_id FROM stead_provider_change WHERE slot = :slot AND tick = :tick")
+        query = sa.text(f"SELECT provider_id FROM {table} WHERE slot = :slot AND tick = :tick")
         return set(connection.scalars(query, {"slot": slot, "tick": tick}))
 
     return books.service.read(read)
 
 
 def touched_by(books: Books, write: Callable[[], Any]) -> set[int]:
-    """What a write notes, which must tick one slot once."""
+    """What a write notes that changes more than what is used."""
+    whole, usage = all_touched_by(books, write)
+    assert usage == set()
+    return whole
+
+
+def usage_touched_by(books: Books, write: Callable[[], Any]) -> set[int]:
+    """What a write notes that changes only what is used."""
+    whole, usage = all_touched_by(books, write)
+    assert whole == set()
+    return usage
+
+
+def all_touched_by(books: Books, write: Callable[[], Any]) -> tuple[set[int], set[int]]:
+    """Both kinds of what a write notes, which must tick one slot once."""
     before = ticks(books)
     write()
     after = ticks(books)
     [slot] = [slot for slot in after if after[slot] != before[slot]]
     assert after[slot][0] == before[slot][0] + 1
     assert after[slot][1] != before[slot][1], "the stamp is the old one"
-    return noted(books, slot, after[slot][0])
+    tick = after[slot][0]
+    return noted(books, slot, tick, "stead_provider_change"), noted(books, slot, tick, "stead_usage_change")
 
 
 @contextmanager
@@ -101,7 +116,7 @@ def test_the_tick_is_the_last_thing_before_the_commit(books: Books) -> None:
     assert seen[-4:] == [
         "UPDATE stead_clock SET",
         "SELECT stead_clock.tick FROM",
-        "INSERT INTO stead_provider_change",
+        "INSERT INTO stead_usage_change",
         "COMMIT",
     ]
     assert sum("stead_clock SET" in statement for statement in seen) == 1
@@ -138,20 +153,29 @@ class TestWhatIsTouched:
     def test_all_that_a_claim_takes_from_and_all_that_it_leaves(self, books: Books) -> None:
         a, b, c, consumer = *(books.provider(VCPU=1) for _ in range(3)), fresh_uuid()
         books.claim(consumer, {a: {"VCPU": 1}})
-        touched = touched_by(books, lambda: books.claim(consumer, {b: {"VCPU": 1}, c: {"VCPU": 1}}))
+        touched = usage_touched_by(books, lambda: books.claim(consumer, {b: {"VCPU": 1}, c: {"VCPU": 1}}))
         assert touched == {id_of(books, each) for each in (a, b, c)}
 
     def test_all_that_a_release_leaves(self, books: Books) -> None:
         a, b, consumer = books.provider(VCPU=1), books.provider(VCPU=1), fresh_uuid()
         books.claim(consumer, {a: {"VCPU": 1}, b: {"VCPU": 1}})
-        assert touched_by(books, lambda: books.release(consumer)) == {id_of(books, each) for each in (a, b)}
+        assert usage_touched_by(books, lambda: books.release(consumer)) == {id_of(books, each) for each in (a, b)}
 
     def test_no_name_by_a_claim(self, books: Books) -> None:
         """Claims of one custom class on many providers must not queue for its row."""
         name = fresh_custom()
         books.service.write(resource_classes.create, name)
         host = books.provider(**{name: 1})
-        assert touched_by(books, lambda: books.claim(fresh_uuid(), {host: {name: 1}})) == {id_of(books, host)}
+        assert usage_touched_by(books, lambda: books.claim(fresh_uuid(), {host: {name: 1}})) == {id_of(books, host)}
+
+    def test_both_ways_all_that_a_reshape_concerns(self, books: Books) -> None:
+        """A release that comes at the same time, on another node, notes only what is used, and must collide."""
+        a, b, left, consumer = books.provider(VCPU=1), books.provider(), books.provider(VCPU=1), fresh_uuid()
+        books.claim(consumer, {a: {"VCPU": 1}, left: {"VCPU": 1}})
+        wanted = {a: books.shape(a), b: books.shape(b, VCPU=1)}
+        ids = {id_of(books, each) for each in (a, b, left)}
+        touched = all_touched_by(books, lambda: books.reshape(wanted, {consumer: {b: {"VCPU": 1}}}))
+        assert touched == (ids, ids)
 
     def test_the_class_by_a_new_inventory(self, books: Books) -> None:
         name, host = fresh_custom(), books.provider()
@@ -180,12 +204,38 @@ class TestWhatIsTouched:
         assert len(touched_by(books, lambda: books.service.write(lambda tx: tx.touch(many)))) == clock.TOO_MANY
         more = range(10_000_000, 10_000_001 + clock.TOO_MANY)
         assert touched_by(books, lambda: books.service.write(lambda tx: tx.touch(more))) == {clock.EVERYTHING}
+
+        def touch_both(tx: Transaction) -> None:
+            tx.touch(more[:9])
+            tx.touch_usage(more[9:])
+
+        assert touched_by(books, lambda: books.service.write(touch_both)) == {clock.EVERYTHING}
         books.execute("DELETE FROM stead_provider_change WHERE provider_id >= 10000000")
 
     def test_names_and_providers_have_ids_that_never_meet(self) -> None:
         changes = [f(id_) for f in (clock.trait_change, clock.class_change) for id_ in range(1000)]
         assert max(changes) < clock.EVERYTHING
         assert len(set(changes)) == len(changes)
+
+
+def test_what_changed_is_told_apart_and_nothing_is_told_twice(books: Books) -> None:
+    a, b, consumer = books.provider(VCPU=4), books.provider(VCPU=4), fresh_uuid()
+    ids = {provider: id_of(books, provider) for provider in (a, b)}
+    moments = [books.service.read(clock.read_clock)]
+    for write in (
+        lambda: books.claim(consumer, {a: {"VCPU": 1}, b: {"VCPU": 1}}),
+        lambda: books.trait(a, "HW_NUMA_ROOT"),
+        lambda: books.release(consumer),
+    ):
+        write()
+        moments.append(books.service.read(clock.read_clock))
+
+    def since(moment: int) -> clock.Changed:
+        return books.service.read(clock.changed_between, moments[moment], moments[-1])
+
+    assert since(0) == since(1) == clock.Changed(frozenset({ids[a]}), frozenset({ids[b]}))
+    assert since(2) == clock.Changed(frozenset(), frozenset(ids.values()))
+    assert since(3) == clock.Changed(frozenset(), frozenset())
 
 
 def refused_writes(books: Books) -> dict[str, Callable[[], Any]]:

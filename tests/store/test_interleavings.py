@@ -33,6 +33,66 @@ def two_claims_of_the_last_unit(books: Books) -> Case:
     )
 
 
+def two_claims_for_one_new_consumer(books: Books) -> Case:
+    """There is room for one: whoever is second hears that its consumer is known, not that there is no room."""
+    host, consumer = books.provider(VCPU=3), fresh_uuid()
+
+    def claim() -> object:
+        return books.claim(consumer, {host: {"VCPU": 2}}, None)
+
+    return Case(claim, claim, lambda: (books.held(consumer) != {}, books.used(host), books.generation(host)))
+
+
+def a_claim_and_a_claim_by_another_service(books: Books) -> Case:
+    host, one, other = books.provider(VCPU=2), fresh_uuid(), fresh_uuid()
+    books.claim(fresh_uuid(), {host: {"VCPU": 1}})  # so that the sum is kept
+
+    def claim_elsewhere() -> bool:
+        fitted = books.claim_elsewhere(other, host, 0, 1)
+        books.service.write(lambda tx: tx.touch(providers.ids_by_uuid(tx.connection, [host]).values()))  # to be seen
+        return fitted
+
+    return Case(
+        lambda: books.claim(one, {host: {"VCPU": 1}}, None),
+        claim_elsewhere,
+        lambda: (books.held(one) != {}, books.held(other) != {}, books.used(host), books.generation(host)),
+    )
+
+
+def a_release_and_a_claim_by_another_service(books: Books) -> Case:
+    host, one, other = books.provider(VCPU=4), fresh_uuid(), fresh_uuid()
+    books.claim(one, {host: {"VCPU": 1}})
+
+    def claim_elsewhere() -> bool:
+        fitted = books.claim_elsewhere(other, host, 0, 2)
+        books.service.write(lambda tx: tx.touch(providers.ids_by_uuid(tx.connection, [host]).values()))
+        return fitted
+
+    return Case(lambda: books.release(one), claim_elsewhere, lambda: (books.used(host), books.generation(host)))
+
+
+def a_claim_and_new_traits(books: Books) -> Case:
+    host, consumer = books.provider(VCPU=4), fresh_uuid()
+    books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+    generation = books.generation(host)
+    return Case(
+        lambda: books.claim(consumer, {host: {"VCPU": 2}}),
+        lambda: books.service.write(traits.replace, host, ["HW_NUMA_ROOT"], generation),
+        lambda: (books.used(host), books.generation(host)),
+    )
+
+
+def a_release_and_new_traits(books: Books) -> Case:
+    host, consumer = books.provider(VCPU=4), fresh_uuid()
+    books.claim(consumer, {host: {"VCPU": 1}})
+    generation = books.generation(host)
+    return Case(
+        lambda: books.release(consumer),
+        lambda: books.service.write(traits.replace, host, ["HW_NUMA_ROOT"], generation),
+        lambda: (books.used(host), books.generation(host)),
+    )
+
+
 def two_claims_of_overlapping_providers(books: Books) -> Case:
     a, b, c = sorted(books.provider(VCPU=2, MEMORY_MB=4) for _ in range(3))
     one, other = fresh_uuid(), fresh_uuid()

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ from stead.domain.errors import Unavailable
 from stead.store import allocations, changes, consumers, dialect, tables, transaction, usages
 from stead.store.changes import ChangeSource
 from stead.store.transaction import Transaction
-from tests.store.books import Books, fresh_uuid, picture, reloaded
-from tests.store.interleaving import interleavings, orders
+from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
+from tests.store.interleaving import interleavings, orders, outcome
 from tests.store.test_concurrency import at_once, retryable_errors
 from tests.store.test_interleavings import (
     a_first_claim_and_a_claim_of_nothing,
@@ -75,16 +76,19 @@ class TestReadAfterTheLocks:
         old: dict[Transaction | int, Any] = {}
 
         def lock_and_read_early(tx: Transaction, uuids: Any) -> Any:
-            old[id(tx.connection)] = real_sums(tx.connection, None)
+            query = sa.text("SELECT id, generation FROM resource_providers")
+            generations = dict(map(tuple, tx.connection.execute(query)))
+            old[id(tx.connection)] = real_sums(tx.connection, generations, needed=generations)
             return real_lock(tx, uuids)
 
-        def stale(connection: sa.Connection, provider_ids: Any) -> Any:
-            return old.get(id(connection)) or real_sums(connection, provider_ids)
+        def stale(connection: sa.Connection, generations: Any, needed: Any = ()) -> Any:
+            sums = old.get(id(connection)) or real_sums(connection, generations, needed)
+            return {id_: sums[id_] for id_ in generations}
 
         assert is_explained(books, two_claims_of_the_last_unit)
-        real_lock, real_sums = consumers.lock, usages.sums
+        real_lock, real_sums = consumers.lock, usages.of_locked
         monkeypatch.setattr(consumers, "lock", lock_and_read_early)
-        monkeypatch.setattr(allocations.usages, "sums", stale)
+        monkeypatch.setattr(usages, "of_locked", stale)
         assert not is_explained(books, two_claims_of_the_last_unit)
 
     def test_without_locks_the_compare_and_swap_still_holds_and_without_both_nothing_does(
@@ -133,6 +137,44 @@ class TestReadAfterTheLocks:
         assert not is_explained(books, swapped)
 
 
+class TestKeptSumsStandWhileTheyCarryTheGeneration:
+    """Rule 16."""
+
+    def test_trusted_blindly_they_over_commit(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        def blindly(connection: sa.Connection, generations: Any, needed: Any = ()) -> Any:
+            query = sa.text("SELECT provider_id, generation FROM stead_usage")
+            marks = dict(map(tuple, connection.execute(query)))
+            return real(connection, {id_: marks.get(id_, now) for id_, now in generations.items()}, needed)
+
+        def refused(host: str) -> bool:
+            books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+            assert books.claim_elsewhere(fresh_uuid(), host, 0, 1)
+            return outcome(lambda: books.claim(fresh_uuid(), {host: {"VCPU": 1}})) == "CapacityExceeded"
+
+        assert refused(books.provider(VCPU=2))
+        real = usages.of_locked
+        monkeypatch.setattr(usages, "of_locked", blindly)
+        assert not refused(books.provider(VCPU=2))
+        assert "a place is over-committed" in faults(books)
+
+    def test_one_that_is_missing_beside_others_counts_as_nothing(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So all classes of a provider are written, whichever of them a claim is about."""
+
+        def one_less(tx: Transaction, sums: usages.Sums, generations: Any) -> None:
+            real(tx, {id_: {0: by_class[0]} for id_, by_class in sums.items()}, generations)
+
+        host = books.provider(VCPU=9, MEMORY_MB=1)
+        books.claim(fresh_uuid(), {host: {"VCPU": 1, "MEMORY_MB": 1}})
+        books.execute("DELETE FROM stead_usage")
+        real = usages.keep
+        monkeypatch.setattr(usages, "keep", one_less)
+        books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+        books.claim(fresh_uuid(), {host: {"MEMORY_MB": 1}})
+        assert "a place is over-committed" in faults(books)
+
+
 @pytest.mark.usefixtures("row_locks")
 def test_locks_in_any_order_deadlock(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 3; the attempts are repeated, so that clients do not notice."""
@@ -169,7 +211,7 @@ class TestWhatIsNotNotedIsNotSeen:
         host, consumer = books.provider(VCPU=4), fresh_uuid()
         books.claim(consumer, {host: {"VCPU": 1}})
         assert picture(second.service.snapshot()) == reloaded(books)
-        monkeypatch.setattr(Transaction, "touch", lambda _tx, _ids: None)
+        monkeypatch.setattr(Transaction, "touch_usage", lambda _tx, _ids: None)
         books.release(consumer)
         assert picture(second.service.snapshot()) != reloaded(books)
 
@@ -244,22 +286,20 @@ class TestOneSnapshotPerRefresh:
     def test_a_clock_that_is_read_last_misses_writes(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without one snapshot it is the order alone that saves what a torn refresh missed."""
 
-        def clock_last(connection: sa.Connection, earlier: Any, commits: Any) -> Any:
-            found = real(connection, earlier, commits)
+        def clock_last(reading: Any, earlier: Any, commits: Any) -> Any:
+            found = list(real(reading, earlier, commits))
             if between:
                 between.pop()()
-            return changes.Changes(
-                changes._Moment(changes.read_clock(connection), commits),
-                **{name: getattr(found, name) for name in found.__slots__ if name != "moment"},
-            )
+            moment = changes._Moment(changes.read_clock(reading._connection), commits)
+            return iter([replace(portion, moment=moment) for portion in found])
 
         host = books.provider(VCPU=1)
         between: list[Callable[[], Any]] = []
         catalog = Catalog(ChangeSource(books.store))
         committed = books.store.reader.execution_options(isolation_level="READ COMMITTED")
         monkeypatch.setattr(books.store, "reader", committed)
-        real = changes._changes
-        monkeypatch.setattr(changes, "_changes", clock_last)
+        real = changes._Reading.changes
+        monkeypatch.setattr(changes._Reading, "changes", clock_last)
         catalog.fresh()
         books.rename(host, fresh_uuid())
         between.append(lambda: books.rename(host, fresh_uuid()))
@@ -275,7 +315,7 @@ class Gate:
         self.opened, self.has_read = threading.Event(), threading.Event()
 
     def changes(self, since: Any) -> Any:
-        found = self._source.changes(since)
+        found = list(self._source.changes(since))
         self.has_read.set()
         assert self.opened.wait(30)
         return found

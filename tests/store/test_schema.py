@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REVISIONS = ["b4ed3a175331", "611cd6dffd7b", "b5c396305c25", "422ece571366", "a082b8bb98d0"]
+STEAD_REVISIONS = ["stead0001", "stead0002"]
 STAMPS = {"created_at": "DATETIME", "updated_at": "DATETIME"}
 NUMBER, SHORT, LONG = "INTEGER", "VARCHAR(36)", "VARCHAR(255)"
 
@@ -180,8 +181,8 @@ def test_the_indexes_and_constraints_are_those_of_a_placement_database(store: St
 
 
 def test_both_histories_are_stamped_at_their_heads_and_a_second_upgrade_does_nothing(store: Store) -> None:
-    assert schema.upgrade(store.writer) == [*REVISIONS, "stead0001"]
-    assert [standing.revision for standing in schema.standings(store.writer)] == ["a082b8bb98d0", "stead0001"]
+    assert schema.upgrade(store.writer) == [*REVISIONS, *STEAD_REVISIONS]
+    assert [standing.revision for standing in schema.standings(store.writer)] == ["a082b8bb98d0", "stead0002"]
     execute(store.writer, "UPDATE stead_epoch SET epoch = 'the same'")
     assert schema.upgrade(store.writer) == []
     with store.writer.connect() as connection:
@@ -209,7 +210,7 @@ def test_a_database_of_any_release_is_brought_to_the_head_with_all_that_is_in_it
         f" VALUES (7, '{consumer}', 0, 5)",
     ):
         execute(store.writer, statement)
-    assert schema.upgrade(store.writer) == [*REVISIONS[REVISIONS.index(revision) + 1 :], "stead0001"]
+    assert schema.upgrade(store.writer) == [*REVISIONS[REVISIONS.index(revision) + 1 :], *STEAD_REVISIONS]
     books = Books(database_url, upgrade=False)
     assert books.used(host) == 5
     assert books.held(consumer) == {host: {"VCPU": 5}}
@@ -217,6 +218,31 @@ def test_a_database_of_any_release_is_brought_to_the_head_with_all_that_is_in_it
     books.claim(consumer, {host: {"VCPU": 6}}, 4)
     assert books.used(host) == 6
     books.close()
+
+
+def test_the_kept_sums_can_be_taken_away_and_added_again(empty_books: Books) -> None:
+    books, history = empty_books, schema.HISTORIES[1]
+    host = books.provider(VCPU=4)
+    books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+    with books.store.writer.begin() as connection, schema._scripts(history) as scripts:
+        options = {
+            "version_table": history.version_table,
+            "fn": lambda current, _context: scripts._downgrade_revs("stead0001", current),
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        with Operations.context(context):
+            context.run_migrations()
+    inspector = sa.inspect(books.store.writer)
+    assert {table for table in inspector.get_table_names() if table.startswith("stead_")} == {
+        "stead_clock", "stead_counter", "stead_epoch", "stead_provider_change", "stead_version",
+    }  # fmt: skip
+    assert [standing.revision for standing in schema.standings(books.store.writer)] == ["a082b8bb98d0", "stead0001"]
+    assert schema.upgrade(books.store.writer) == ["stead0002"]
+    [index] = sa.inspect(books.store.writer).get_indexes("stead_usage_change")
+    assert index["column_names"] == ["slot", "tick"]
+    assert books.scalar("SELECT COUNT(*) FROM stead_usage") == 0
+    books.claim(fresh_uuid(), {host: {"VCPU": 3}})
+    assert (books.used(host), books.scalar("SELECT used FROM stead_usage")) == (4, 4)
 
 
 def test_a_provider_without_a_root_is_refused_and_nothing_is_changed(store: Store) -> None:
@@ -312,20 +338,20 @@ class TestTheCommand:
         code, out, _ = run("--json", "db", "version")
         assert (code, json.loads(out)) == (0, {"placement": None, "stead": None})
         code, out, _ = run("db", "upgrade")
-        assert (code, out.split()) == (0, [word for rev in [*REVISIONS, "stead0001"] for word in ("ran", rev)])
+        assert (code, out.split()) == (0, [word for rev in [*REVISIONS, *STEAD_REVISIONS] for word in ("ran", rev)])
         code, out, error = run("db", "check")
         assert (code, out.strip(), error) == (0, "the database is ready", "")
         code, out, _ = run("--json", "db", "upgrade")
         assert (code, json.loads(out)) == (0, {"upgraded": []})
         code, out, _ = run("db", "version")
-        assert (code, out.split()) == (0, ["placement", "a082b8bb98d0", "stead", "stead0001"])
+        assert (code, out.split()) == (0, ["placement", "a082b8bb98d0", "stead", "stead0002"])
 
     def test_on_an_old_database(self, run: Any, store: Store) -> None:
         upgrade_to(store.writer, "b5c396305c25")
         code, _, error = run("db", "check")
         assert code == 1
         assert "b5c396305c25" in error
-        assert run("db", "upgrade") == (0, "ran 422ece571366\nran a082b8bb98d0\nran stead0001\n", "")
+        assert run("db", "upgrade") == (0, "ran 422ece571366\nran a082b8bb98d0\nran stead0001\nran stead0002\n", "")
 
     def test_on_a_database_that_can_not_be_upgraded(self, run: Any, store: Store) -> None:
         upgrade_to(store.writer, REVISIONS[0])

@@ -39,7 +39,6 @@ class MediaRange(NamedTuple):
         return 0 if (self.main, self.sub) == ("*", "*") else None
 
 
-@lru_cache(maxsize=256)
 def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
     """The ranges of an Accept header; None if it is malformed, which is to be read as if it were absent."""
     found: list[MediaRange] = []
@@ -64,6 +63,7 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
     return tuple(found)
 
 
+@lru_cache(maxsize=256)  # all clients together send a handful of them
 def quality(media_type: str, header: str) -> float:
     """How much *header* wants *media_type*, between 0 and 1. The most specific range decides; 1 if it is malformed."""
     ranges = media_ranges(header)

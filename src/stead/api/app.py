@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import falcon
 
 from stead.api import errors
+from stead.api.limits import Limits, Sizes
 from stead.api.negotiation import Negotiation, asks_for_several, lines_of
 from stead.api.request import Request, Response
 from stead.api.resources.aggregates import ProviderAggregates
@@ -48,26 +49,32 @@ class App(falcon.App[Request, Response]):
 
 
 def create_app(
-    service: Service, policy: Policy, *, incomplete_project: str = NOBODY, incomplete_user: str = NOBODY
+    service: Service,
+    policy: Policy,
+    *,
+    incomplete_project: str = NOBODY,
+    incomplete_user: str = NOBODY,
+    limits: Limits = Limits(),  # noqa: B008 - it never changes
 ) -> App:
     """The API over *service*, as far as *policy* allows.
 
     Args:
         incomplete_project: owner of what clients claim that can not name a project yet (before 1.8); likewise the user.
+        limits: how much one request may ask for.
     """
     app = App(
         request_type=Request,
         router=cast("Any", Router()),  # any object with its two methods will do
-        middleware=Negotiation(policy),
+        middleware=[Negotiation(policy), Sizes(limits)],
     )
     app.resp_options.default_media_type = cast("str", None)  # no body, no content type
     errors.install(app)
-    for path, resource in routes(service, Owner(incomplete_project, incomplete_user)).items():
+    for path, resource in routes(service, Owner(incomplete_project, incomplete_user), limits).items():
         app.add_route(path, resource)
     return app
 
 
-def routes(service: Service, incomplete: Owner) -> dict[str, object]:
+def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, object]:
     """Every path and what stands there."""
     provider = "/resource_providers/{uuid}"
     found: dict[str, object] = {
@@ -84,11 +91,11 @@ def routes(service: Service, incomplete: Owner) -> dict[str, object]:
         "/resource_classes/{name}": OneResourceClass(service),
         "/traits": Traits(service),
         "/traits/{name}": OneTrait(service),
-        "/allocations": Allocations(service, incomplete),
-        "/allocations/{consumer_uuid}": AllocationsOfConsumer(service, incomplete),
-        "/allocation_candidates": AllocationCandidates(service),
+        "/allocations": Allocations(service, incomplete, limits),
+        "/allocations/{consumer_uuid}": AllocationsOfConsumer(service, incomplete, limits),
+        "/allocation_candidates": AllocationCandidates(service, limits),
         "/usages": Usages(service),
-        "/reshaper": Reshaper(service, incomplete),
+        "/reshaper": Reshaper(service, incomplete, limits),
     }
     found["/openapi.json"] = OpenApi(found)
     return found

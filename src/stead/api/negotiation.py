@@ -5,6 +5,7 @@ Source: "Microversion negotiation" and "Request body headers", docs/api.md.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stead.api.errors import Refused
@@ -70,6 +71,7 @@ def lines_of(name: str, value: str) -> list[tuple[str, str]]:
     return [(name, version) for version in value.split(", ")] if name == HEADER else [(name, value)]
 
 
+@lru_cache(maxsize=256)  # all clients together send a handful of them
 def agree(header: str | None) -> Agreed:
     """The versions that the header asks for; the oldest of Placement and none of Stead if it asks for none.
 

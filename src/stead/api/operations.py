@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stead.api import provider_text
 from stead.api.bodies import Schema, mapping, strict_object
 from stead.api.query import candidates, providers
 from stead.api.query.groups import BAD_VALUE, MISSING_VALUE
@@ -113,7 +114,7 @@ VERSIONS = strict_object(
         )
     }
 )
-PROVIDER = shown(resource_providers.PROVIDER)
+PROVIDER = shown(provider_text.FIELDS)
 SHOWN_INVENTORY = strict_object(INVENTORY)
 ONE_INVENTORY = shown([*INVENTORY, "resource_provider_generation"], **INVENTORY)
 SHOWN_INVENTORIES = shown(

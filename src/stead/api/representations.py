@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from email.utils import formatdate
 from enum import Enum
+from functools import lru_cache
+from time import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import orjson
@@ -12,7 +14,7 @@ import orjson
 from stead.api.versions import V
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
@@ -56,19 +58,16 @@ class Field(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Links(Generic[T]):
-    """Links to the value's own ``path`` and to what lies below it: relation to first microversion; "self" is itself."""
+class SelfLink(Generic[T]):
+    """A link to the value itself, by its absolute path."""
 
+    since: Microversion
     path: Callable[[T], str]
-    rels: Mapping[str, Microversion]
-    since: Microversion = V.INITIAL
 
     def reader(self, req: Request) -> Callable[[T], object]:
-        """A maker of links that are absolute paths, with the prefix under which the application is mounted."""
+        """A maker of links with the prefix under which the application is mounted."""
         prefix = req.root_path
-        path = self.path
-        shown = [(rel, "" if rel == "self" else f"/{rel}") for rel, since in self.rels.items() if since <= req.version]
-        return lambda value: [{"rel": rel, "href": f"{prefix}{path(value)}{below}"} for rel, below in shown]
+        return lambda value: [{"rel": "self", "href": f"{prefix}{self.path(value)}"}]
 
 
 Shape = dict[str, Part[T]]
@@ -107,8 +106,12 @@ def mark_modified(req: Request, resp: Response, modified: int | Modified) -> Non
         return
     resp.set_header("cache-control", "no-cache")
     if modified is not UNKNOWN:
-        seconds = None if isinstance(modified, Modified) else modified
-        resp.set_header("last-modified", formatdate(seconds, usegmt=True))
+        resp.set_header("last-modified", _date(int(time()) if isinstance(modified, Modified) else modified))
+
+
+@lru_cache(maxsize=1024)  # many answers in one second, many providers written in another
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
 
 
 def newest(moments: Iterable[int], otherwise: Modified = NOW) -> int | Modified:

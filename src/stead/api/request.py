@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import falcon
@@ -16,18 +17,27 @@ REQUEST_ID_KEY = "stead.request_id"
 
 Response = falcon.Response
 
+_PART = 64 * 1024
+"""Bytes that are read at a time of a body whose length is unknown."""
+
+
+class BodyTooLong(Exception):
+    """The body has more than so many bytes."""
+
 
 class Request(falcon.Request):
     """A request with what the edge found out about it before its handler runs.
 
     ``version`` is the microversion in force, ``stead`` the version of Stead's own features, None if not asked for;
     ``negotiated`` says whether they are known yet (else errors show no version).
+    ``longest_body`` is in bytes.
     ``require`` asks the policy: a rule and, where it is not the caller's own, the target; raises Forbidden.
     """
 
     version: Microversion = OLDEST
     stead: SteadVersion | None = None
     negotiated: bool = False
+    longest_body: int = sys.maxsize
     require: Callable[[str, Mapping[str, Any] | None], None]
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
@@ -47,9 +57,20 @@ class Request(falcon.Request):
         return None if header in ("", "*/*") else str(header)
 
     def read_all(self) -> bytes:
-        """The body, whole. Who sends it in chunks does not say how long it is; then the server marks its end."""
+        """The body, whole. Who sends it in chunks does not say how long it is; then the server marks its end.
+
+        Raises:
+            BodyTooLong: it is longer than ``longest_body``. No more of it was read.
+        """
         chunked = (
             self.env.get("wsgi.input_terminated") or "chunked" in self.env.get("HTTP_TRANSFER_ENCODING", "").lower()
         )
         stream = self.stream if chunked and not self.env.get("CONTENT_LENGTH") else self.bounded_stream
-        return bytes(stream.read())
+        if stream is self.bounded_stream:
+            return bytes(stream.read())
+        body = bytearray()
+        while part := stream.read(_PART):
+            body += part
+            if len(body) > self.longest_body:
+                raise BodyTooLong(self.longest_body)
+        return bytes(body)

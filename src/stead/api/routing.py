@@ -37,18 +37,18 @@ class Methods(dict[str, Any]):
 
 
 class Router:
-    """Matches whole paths, segment by segment; ``{name}`` stands for one segment that is not empty."""
+    """Matches whole paths, segment by segment; ``{name}`` stands for one segment that is not empty, never the first."""
 
     def __init__(self) -> None:
         self.routes: dict[str, Methods] = {}
-        self._by_length: dict[int, list[tuple[list[str], object, Methods, str]]] = {}
+        self._by_start: dict[tuple[int, str], list[tuple[list[str], object, Methods, str]]] = {}
 
     def add_route(self, uri_template: str, resource: object, **_options: Any) -> None:
         """Serve *uri_template* by the ``on_…`` methods of *resource*; its ``stead_since``, if any, says for whom."""
         methods = Methods(map_http_methods(resource))
         self.routes[uri_template] = methods
         segments = uri_template.split("/")[1:]
-        self._by_length.setdefault(len(segments), []).append((segments, resource, methods, uri_template))
+        self._by_start.setdefault((len(segments), segments[0]), []).append((segments, resource, methods, uri_template))
 
     def find(self, uri: str, req: Request) -> tuple[object, Methods, dict[str, str], str] | None:
         """The resource at *uri*, its handlers, the values of the path's parameters, and the template; None if none.
@@ -56,9 +56,9 @@ class Router:
         What Stead has of its own is not there for who did not ask for it.
         """
         before, *given = uri.split("/")
-        if before:
+        if before or not given:
             return None
-        for segments, resource, methods, template in self._by_length.get(len(given), ()):
+        for segments, resource, methods, template in self._by_start.get((len(given), given[0]), ()):
             params = _match(segments, given)
             if params is not None and _shown(resource, req.stead):
                 return resource, methods, params, template

@@ -1,42 +1,123 @@
-"""A candidate: one complete way to serve a request, as allocations and mappings."""
+"""A candidate: one complete way to serve a request, as allocations and mappings.
+
+Trees that are alike are served alike, so what a way means is worked out once, in positions, and holds for many trees.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from stead.candidates.match import Pool
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Slot
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """``allocations``: what each provider gives in all, by class id. ``mappings``: who serves each group, by suffix."""
+class Arrangement:
+    """What it means that positions serve pools.
 
-    allocations: Mapping[Slot, Mapping[int, int]]
-    mappings: Mapping[str, Sequence[Slot]]
+    The positions are those of a tree's own providers, and after them those of ``reaching``, sharing providers of other
+    trees. ``allocations``: what each position gives in all, by class id. ``mappings``: who serves each group, by
+    suffix.
+    """
 
-    @classmethod
-    def of(cls, pools: Sequence[Pool], way: Sequence[Slot]) -> Candidate:
-        """What it means that each of *pools* is served by the provider in its place of *way*."""
-        allocations: dict[Slot, dict[int, int]] = {}
-        mappings: dict[str, list[Slot]] = {}
-        for pool, slot in zip(pools, way, strict=True):
-            serving = mappings.setdefault(pool.suffix, [])
-            if slot not in serving:
-                serving.append(slot)
+    __slots__ = ("allocations", "mappings", "reaching", "way")
+
+    def __init__(self, pools: Sequence[Pool], way: Sequence[int], reaching: Sequence[Slot]) -> None:
+        """Each of *pools* is served by the position in its place of *way*."""
+        self.way = way
+        self.reaching = reaching
+        self.allocations: dict[int, dict[int, int]] = {}
+        self.mappings: dict[str, list[int]] = {}
+        for pool, position in zip(pools, way, strict=True):
+            serving = self.mappings.setdefault(pool.suffix, [])
+            if position not in serving:
+                serving.append(position)
             if pool.amounts:
-                given = allocations.setdefault(slot, {})
+                given = self.allocations.setdefault(position, {})
                 for class_id, amount in pool.amounts.items():
                     given[class_id] = given.get(class_id, 0) + amount
-        return cls(allocations, mappings)
+
+
+class Candidate(NamedTuple):
+    """An arrangement, and the providers of the tree that it is for."""
+
+    arrangement: Arrangement
+    members: Sequence[Slot]
+
+    def slots(self) -> Sequence[Slot]:
+        """Who stands at each position."""
+        return *self.members, *self.arrangement.reaching
+
+    @property
+    def allocations(self) -> Mapping[Slot, Mapping[int, int]]:
+        """What each provider gives in all, by class id."""
+        slots = self.slots()
+        return {slots[position]: given for position, given in self.arrangement.allocations.items()}
+
+    @property
+    def mappings(self) -> Mapping[str, Sequence[Slot]]:
+        """Who serves each group, by suffix."""
+        slots, mappings = self.slots(), self.arrangement.mappings
+        return {suffix: [slots[position] for position in serving] for suffix, serving in mappings.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Candidates: all of ``arrangements`` for the first of ``trees``, then for the next.
+
+    ``trees`` holds the slots of their own providers by their positions, shape ``(trees, size of each)``.
+    """
+
+    arrangements: Sequence[Arrangement]
+    trees: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """Number of candidates."""
+        return len(self.arrangements) * len(self.trees)
+
+    def candidates(self) -> Iterator[Candidate]:
+        """The candidates one by one."""
+        return (Candidate(arrangement, members) for members in self.trees.tolist() for arrangement in self.arrangements)
+
+    def alone(self) -> Iterator[Batch]:
+        """The same as batches of one candidate each."""
+        for place in range(len(self.trees)):
+            for arrangement in self.arrangements:
+                yield Batch((arrangement,), self.trees[place : place + 1])
+
+    def first(self, number: int) -> Iterator[Batch]:
+        """The first candidates, *number* of them and no more."""
+        whole, rest = divmod(number, len(self.arrangements))
+        yield Batch(self.arrangements, self.trees[:whole])
+        yield Batch(self.arrangements[:rest], self.trees[whole : whole + 1])
+
+
+def up_to(number: int, found: Iterable[Batch]) -> Iterator[Batch]:
+    """The first candidates of *found*, *number* at most; no more is asked for than these need."""
+    left = number
+    for batch in found if left > 0 else ():
+        if batch.size >= left:
+            yield from batch.first(left)
+            return
+        left -= batch.size
+        yield batch
+
+
+def candidates(found: Iterable[Batch]) -> Iterator[Candidate]:
+    """All candidates one by one."""
+    return chain.from_iterable(batch.candidates() for batch in found)
 
 
 def gives_from_one_provider_per_tree(snapshot: Snapshot, candidate: Candidate) -> bool:
     """Whether no two providers of one tree give resources."""
-    roots = [int(snapshot.forest.root[slot]) for slot in candidate.allocations]
+    roots = [snapshot.forest.root[slot] for slot in candidate.allocations]
     return len(set(roots)) == len(roots)

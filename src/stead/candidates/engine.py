@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING
 
-from stead.candidates import combine, order, trees
-from stead.candidates.candidate import Candidate, gives_from_one_provider_per_tree
+from stead.candidates import order, trees
+from stead.candidates.candidate import candidates, gives_from_one_provider_per_tree, up_to
+from stead.candidates.draw import drawn
+from stead.candidates.kinds import Demanded
 from stead.candidates.match import eligible_anchors, match
 from stead.candidates.render import render
 from stead.candidates.resolve import resolve, resolve_traits
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from stead.candidates.match import MatchedGroup, Pool
+    from stead.candidates.candidate import Batch, Candidate
+    from stead.candidates.match import MatchedGroup
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.provider import Slot
     from stead.domain.request import CandidateRequest
 
 
@@ -44,7 +44,7 @@ def answer(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumerati
     Raises:
         UnknownResourceClass, UnknownTraits
     """
-    return render(snapshot, request, list(find(snapshot, request, enumeration)), form)
+    return render(snapshot, request, list(_find(snapshot, request, enumeration)), form)
 
 
 def find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> Iterator[Candidate]:
@@ -53,6 +53,10 @@ def find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration
     Raises:
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
+    return candidates(_find(snapshot, request, enumeration))
+
+
+def _find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> Iterator[Batch]:
     eligible = eligible_anchors(snapshot, resolve_traits(snapshot, request.root_traits))
     if request.root_traits and not eligible.any():
         return iter(())
@@ -60,10 +64,12 @@ def find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration
     if groups is None:
         return iter(())
     found = _found(snapshot, request, groups, eligible, enumeration)
-    found = islice(found, max(enumeration.maximum, 1)) if enumeration.maximum is not None else found
+    if enumeration.maximum is not None:
+        found = up_to(max(enumeration.maximum, 1), found)
     if request.one_provider_per_tree and snapshot.forest.has_nested:
-        found = (one for one in found if gives_from_one_provider_per_tree(snapshot, one))
-    found = islice(found, request.limit)
+        found = _filtered(found, partial(gives_from_one_provider_per_tree, snapshot))
+    if request.limit is not None:
+        found = up_to(request.limit, found)
     return _shuffled(found) if enumeration.randomize else found
 
 
@@ -92,8 +98,9 @@ def _matched(snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np
 
 def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_]) -> bool:
     """Whether *group*, alone, can be served under any anchor."""
-    alone = _Demanded(snapshot, [group])
-    return any(True for anchor in alone.anchors(eligible) for _ in alone.ways(anchor))
+    alone = Demanded(snapshot, [group])
+    anchors = trees.anchors(snapshot, eligible, alone.pools)
+    return any(True for kind, _ in alone.runs(anchors, range(len(anchors))) for _ in kind.arrangements())
 
 
 def _found(
@@ -102,90 +109,59 @@ def _found(
     groups: Sequence[MatchedGroup],
     eligible: NDArray[np.bool_],
     enumeration: Enumeration,
-) -> Iterator[Candidate]:
-    demanded = _Demanded(snapshot, groups, request, shuffles=enumeration.randomize)
-    anchors = demanded.anchors(eligible)
-    if enumeration.randomize:
-        random.shuffle(anchors)
-    in_turn = order.breadth_first if enumeration.breadth_first or enumeration.randomize else order.depth_first
-    ways = _once(snapshot, in_turn(demanded.ways(anchor) for anchor in anchors))
-    return (Candidate.of(demanded.pools, way) for way in ways)
+) -> Iterator[Batch]:
+    demanded = Demanded(snapshot, groups, request)
+    anchors = trees.anchors(snapshot, eligible, demanded.pools)
+    is_cut = request.limit is not None or enumeration.maximum is not None
+    found = _in_order(demanded, anchors, enumeration, is_cut=is_cut)
+    if not all(pool.shared.size for pool in demanded.pools):
+        return found
+    # Only what uses nothing but sharing providers can come again, under another anchor.
+    return _filtered(found, _FirstTimes(snapshot))
 
 
-def _once(snapshot: Snapshot, ways: Iterator[combine.Way]) -> Iterator[combine.Way]:
-    """Each way once. Only a way that uses nothing but sharing providers can come again, under another anchor."""
-    sharing = frozenset(snapshot.sharing.providers.tolist())
-    seen: set[combine.Way] = set()
-    for way in ways:
-        if sharing.issuperset(way):
-            if way in seen:
-                continue
-            seen.add(way)
-        yield way
+def _in_order(
+    demanded: Demanded, anchors: NDArray[np.int64], enumeration: Enumeration, *, is_cut: bool
+) -> Iterator[Batch]:
+    """The candidates under *anchors*.
+
+    Args:
+        is_cut: not all of them are wanted.
+    """
+    if enumeration.randomize and is_cut:
+        runs = demanded.runs(anchors, drawn(len(anchors)))
+        alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))
+        return order.breadth_first((kind.shuffled(), tree) for kind, tree in alone)
+    runs = demanded.runs(anchors, range(len(anchors)))
+    if enumeration.breadth_first:
+        return order.breadth_first((kind.arrangements(), run) for kind, run in runs)
+    return order.depth_first(runs)
 
 
-def _shuffled(found: Iterator[Candidate]) -> Iterator[Candidate]:
-    whole = list(found)
+def _filtered(found: Iterable[Batch], passes: Callable[[Candidate], bool]) -> Iterator[Batch]:
+    return (
+        alone for batch in found for alone, one in zip(batch.alone(), batch.candidates(), strict=True) if passes(one)
+    )
+
+
+class _FirstTimes:
+    """Tells of candidates of sharing providers alone whether they come for the first time; others always do."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._sharing = frozenset(snapshot.sharing.providers.tolist())
+        self._seen: set[tuple[int, ...]] = set()
+
+    def __call__(self, candidate: Candidate) -> bool:
+        slots = candidate.slots()
+        way = tuple([slots[position] for position in candidate.arrangement.way])
+        if not self._sharing.issuperset(way):
+            return True
+        is_new = way not in self._seen
+        self._seen.add(way)
+        return is_new
+
+
+def _shuffled(found: Iterable[Batch]) -> Iterator[Batch]:
+    whole = [alone for batch in found for alone in batch.alone()]
     random.shuffle(whole)
     return iter(whole)
-
-
-class _Demanded:
-    """What all groups together demand of one tree after the other."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        groups: Sequence[MatchedGroup],
-        request: CandidateRequest | None = None,
-        *,
-        shuffles: bool = False,
-    ) -> None:
-        """The demand of *groups*, bound together as *request* says, or not at all.
-
-        Args:
-            shuffles: choices are tried in random order.
-        """
-        self.pools: list[Pool] = [pool for group in groups for pool in group.pools]
-        self._snapshot = snapshot
-        self._shuffles = shuffles
-        self._clauses = [clause for group in groups for clause in group.clauses]
-        self._unsuffixed = frozenset(need for need, pool in enumerate(self.pools) if pool.suffix == UNSUFFIXED)
-        self._combiner = combine.Combiner(self._demand(request))
-
-    def _demand(self, request: CandidateRequest | None) -> combine.Demand:
-        suffixed = {pool.suffix: need for need, pool in enumerate(self.pools) if pool.suffix != UNSUFFIXED}
-        subtrees = request.same_subtree if request else ()
-        return combine.Demand(
-            [pool.amounts for pool in self.pools],
-            lru_cache(maxsize=65536)(self._left),
-            self._snapshot.forest.is_below,
-            frozenset(suffixed.values()) if request and request.isolate else frozenset(),
-            [frozenset(suffixed[suffix] for suffix in suffixes) for suffixes in subtrees],
-            self._unsuffixed,
-        )
-
-    def anchors(self, eligible: NDArray[np.bool_]) -> list[int]:
-        """Roots under which every pool has a provider."""
-        found: list[int] = trees.anchors(self._snapshot, eligible, self.pools).tolist()
-        return found
-
-    def ways(self, anchor: int) -> Iterator[combine.Way]:
-        """All ways to serve the demand under *anchor*; nothing is looked at before the first is asked for."""
-        choices = trees.choices(self._snapshot, self.pools, anchor)
-        if self._shuffles:
-            for some in choices:
-                random.shuffle(some)
-        yield from self._combiner.ways(choices, [self._meeting(clause, choices) for clause in self._clauses])
-
-    def _meeting(self, clause: Sequence[int], choices: Sequence[Sequence[Slot]]) -> frozenset[Slot]:
-        """Providers that may serve the unsuffixed group and meet a clause of required traits."""
-        traits = self._snapshot.trait_sets
-        return frozenset(
-            slot for need in self._unsuffixed for slot in choices[need] if not traits.of(slot).isdisjoint(clause)
-        )
-
-    def _left(self, slot: Slot, class_id: int) -> int:
-        """How much one candidate may take of a place in all."""
-        held = self._snapshot.inventory[class_id].at(slot)
-        return min(held.inventory.capacity - held.used, held.inventory.max_unit)

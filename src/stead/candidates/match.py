@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.domain.inventory import MAX_INT
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The providers among which one choice is made. Masks have shape ``(slots,)``.
+    """The providers among which one choice is made. Masks have shape ``(slots,)`` and are not to be written to.
 
-    ``own`` may serve the tree they stand in; ``shared`` are sharing providers that may serve other trees;
-    ``barred`` are anchors that may not be served at all.
+    ``own`` may serve the tree they stand in. ``shared`` are the slots of sharing providers that may serve other trees,
+    ascending. ``barred`` are anchors that may not be served at all.
     """
 
     suffix: str
     amounts: Mapping[int, int]
     own: Mask
-    shared: Mask
+    shared: NDArray[np.int64]
     barred: Mask | None = None
 
 
@@ -51,7 +50,7 @@ class MatchedGroup:
     @property
     def is_hopeless(self) -> bool:
         """Whether some pool is empty."""
-        return any(not (pool.own.any() or pool.shared.any()) for pool in self.pools)
+        return any(not (pool.own.any() or pool.shared.size) for pool in self.pools)
 
 
 def match(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
@@ -60,58 +59,56 @@ def match(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
 
 
 def eligible_anchors(snapshot: Snapshot, traits: Members) -> Mask:
-    """Roots that meet the terms of ``root_required``."""
-    roots = snapshot.forest.roots()
-    return roots & snapshot.trait_sets.passing(traits.clauses, traits.forbidden) if traits else roots
+    """Roots that meet the terms of ``root_required``; not to be written to."""
+    return snapshot.roots & snapshot.with_traits(traits.clauses, traits.forbidden) if traits else snapshot.roots
 
 
 def _match_suffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
     """One provider must have everything by itself; what its root has does not count."""
-    kept = snapshot.live()
+    kept = snapshot.live
     for class_id, amount in group.amounts.items():
-        kept &= serving(snapshot, class_id, amount)
+        kept = kept & snapshot.serving(class_id, amount)
     if group.traits:
-        kept &= snapshot.trait_sets.passing(group.traits.clauses, group.traits.forbidden)
+        kept = kept & snapshot.with_traits(group.traits.clauses, group.traits.forbidden)
     if group.aggregates:
-        kept &= snapshot.aggregate_sets.passing(group.aggregates.clauses, group.aggregates.forbidden)
+        kept = kept & snapshot.in_aggregates(group.aggregates.clauses, group.aggregates.forbidden)
     if group.amounts:
         if group.tree is not None:
-            kept &= snapshot.forest.root == group.tree
+            kept = kept & (snapshot.forest.root.whole == group.tree)
     elif not (group.traits.clauses or group.aggregates.clauses):
         # Source: rules R1 and R2 for resourceless groups, docs/api.md: in_tree does not restrict them, and without a
         # positive term they match nothing.
-        kept[:] = False
-    return MatchedGroup(group.suffix, (Pool(group.suffix, group.amounts, kept, kept & _sharing(snapshot)),))
+        kept = np.zeros(snapshot.size, np.bool_)
+    return MatchedGroup(group.suffix, (Pool(group.suffix, group.amounts, kept, _sharing(snapshot, kept)),))
 
 
 def _match_unsuffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
     """Each class may come from another provider of the tree, whose aggregates span it if they are its root's."""
-    root = np.where(snapshot.live(), snapshot.forest.root, 0)
-    allowed = snapshot.live() & snapshot.trait_sets.passing((), group.traits.forbidden)
-    member = snapshot.aggregate_sets.passing(group.aggregates.clauses, ())
-    barred = ~snapshot.aggregate_sets.passing((), group.aggregates.forbidden)
-    own = allowed & (member | member[root]) & ~(barred | barred[root])
-    shared = allowed & member & ~barred & _sharing(snapshot)
+    own = shared = snapshot.live
+    barred = None
+    if group.traits.forbidden:
+        own = shared = own & snapshot.with_traits((), group.traits.forbidden)
+    if group.aggregates.clauses:
+        member = snapshot.in_aggregates(group.aggregates.clauses, ())
+        own, shared = own & (member | _of_roots(snapshot, member)), shared & member
+    if group.aggregates.forbidden:
+        barred = ~snapshot.in_aggregates((), group.aggregates.forbidden)
+        own, shared = own & ~(barred | _of_roots(snapshot, barred)), shared & ~barred
     if group.tree is not None:
-        own &= snapshot.forest.root == group.tree
-        shared[:] = False
+        own, shared = own & (snapshot.forest.root.whole == group.tree), np.zeros(snapshot.size, np.bool_)
     pools = []
     for class_id, amount in group.amounts.items():
-        able = serving(snapshot, class_id, amount)
-        pools.append(Pool(UNSUFFIXED, {class_id: amount}, own & able, shared & able, barred))
+        able = snapshot.serving(class_id, amount)
+        pools.append(Pool(UNSUFFIXED, {class_id: amount}, own & able, _sharing(snapshot, shared & able), barred))
     return MatchedGroup(UNSUFFIXED, tuple(pools), group.traits.clauses)
 
 
-def serving(snapshot: Snapshot, class_id: int, amount: int) -> Mask:
-    """Which providers can serve *amount* of a class by themselves."""
-    mask = np.zeros(snapshot.forest.size, np.bool_)
-    columns = snapshot.inventory.get(class_id)
-    if columns is not None and amount <= MAX_INT:
-        mask[columns.serving(amount)] = True
-    return mask
+def _of_roots(snapshot: Snapshot, mask: Mask) -> Mask:
+    """Which slots are in the tree of a root in *mask*; free slots may be."""
+    return mask[snapshot.forest.root.whole] if snapshot.forest.has_nested else mask
 
 
-def _sharing(snapshot: Snapshot) -> Mask:
-    mask = np.zeros(snapshot.forest.size, np.bool_)
-    mask[snapshot.sharing.providers] = True
-    return mask
+def _sharing(snapshot: Snapshot, mask: Mask) -> NDArray[np.int64]:
+    """The sharing providers in *mask*, ascending."""
+    providers = snapshot.sharing.providers
+    return providers[mask[providers]]

@@ -7,82 +7,94 @@ before it is entered, whether there is a way through it; so the next way is alwa
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stead.domain.provider import Slot
+
+_NOBODY: frozenset[int] = frozenset()
 
 
 class Matching:
-    """Needs that compete, each with a provider, some of them for good; never changes once it is made."""
+    """Needs that compete, each with a position, some of them for good; never changes once it is made."""
+
+    __slots__ = ("_choices", "_fixed", "_needs_at", "_position_of", "_room", "is_complete")
 
     def __init__(
         self,
-        choices: Mapping[int, Sequence[Slot]],
-        room: Callable[[Slot], int],
-        matched: Mapping[int, Slot] | None = None,
+        choices: Mapping[int, Sequence[int]],
+        room: Callable[[int], int],
+        position_of: dict[int, int] | None = None,
+        needs_at: dict[int, frozenset[int]] | None = None,
         fixed: frozenset[int] = frozenset(),
     ) -> None:
-        """Complete *matched*, in which the needs *fixed* keep their providers.
+        """Complete a matching, if that can be, in which the needs *fixed* keep their positions.
 
         Args:
-            choices: for each need the providers that may serve it.
-            room: how many of the needs a provider can serve.
-            matched: needs that have a provider already, within its room.
+            choices: for each need the positions that may serve it.
+            room: how many of the needs a position can serve.
+            position_of: those of needs that have one already; with *needs_at*, the same the other way round, it is
+                given over.
         """
         self._choices = choices
         self._room = room
         self._fixed = fixed
-        self._slot_of = dict(matched or {})
-        self._needs_of: dict[Slot, set[int]] = defaultdict(set)
-        for need, slot in self._slot_of.items():
-            self._needs_of[slot].add(need)
-        self.is_complete = all(self._serve(need) for need in choices if need not in self._slot_of)
+        self._position_of = {} if position_of is None else position_of
+        self._needs_at = {} if needs_at is None else needs_at
+        self.is_complete = len(self._position_of) == len(choices) or all(
+            self._serve(need) for need in choices if need not in self._position_of
+        )
 
-    def assigned(self, need: int, slot: Slot) -> Matching | None:
-        """The matching after *need* is served by *slot* for good; None if the other needs can not be served then.
+    def assigned(self, need: int, position: int) -> Matching | None:
+        """The matching after *need* is served by *position* for good; None if the other needs can not be served then.
 
         A need that does not compete leaves it as it is.
         """
         if need not in self._choices:
             return self
-        holders = self._needs_of[slot] - {need}
-        matched = {other: its for other, its in self._slot_of.items() if other != need}
-        if len(holders) >= self._room(slot):
+        fixed, before = self._fixed | {need}, self._position_of[need]
+        if before == position:
+            return Matching(self._choices, self._room, self._position_of, self._needs_at, fixed)
+        holders = self._needs_at.get(position, _NOBODY)
+        position_of, needs_at = {**self._position_of, need: position}, dict(self._needs_at)
+        needs_at[before] -= {need}
+        needs_at[position] = holders | {need}
+        if len(holders) >= self._room(position):
             displaced = next((holder for holder in holders if holder not in self._fixed), None)
             if displaced is None:
                 return None
-            del matched[displaced]
-        after = Matching(self._choices, self._room, {**matched, need: slot}, self._fixed | {need})
+            needs_at[position] -= {displaced}
+            del position_of[displaced]
+        after = Matching(self._choices, self._room, position_of, needs_at, fixed)
         return after if after.is_complete else None
 
     def _serve(self, need: int) -> bool:
-        """Find a provider for *need* as well, moving others that are not fixed, by a shortest augmenting path."""
-        came_from: dict[Slot, int] = {}  # which need looks at the provider
+        """Find a position for *need* as well, moving others that are not fixed, by a shortest augmenting path."""
+        came_from: dict[int, int] = {}  # which need looks at the position
         looking = deque([need])
         while looking:
             asking = looking.popleft()
-            for slot in self._choices[asking]:
-                if slot in came_from:
+            for position in self._choices[asking]:
+                if position in came_from:
                     continue
-                came_from[slot] = asking
-                if len(self._needs_of[slot]) < self._room(slot):
-                    self._move_along(slot, came_from, need)
+                came_from[position] = asking
+                holders = self._needs_at.get(position, _NOBODY)
+                if len(holders) < self._room(position):
+                    self._move_along(position, came_from, need)
                     return True
-                looking.extend(self._needs_of[slot] - self._fixed)
+                looking.extend(holders - self._fixed)
         return False
 
-    def _move_along(self, slot: Slot, came_from: Mapping[Slot, int], last: int) -> None:
-        """Give *slot* to the need that looked at it, that need's provider to the one before, and so on to *last*."""
+    def _move_along(self, position: int, came_from: Mapping[int, int], last: int) -> None:
+        """Give *position* to the need that looked at it, that need's to the one that looked at that, up to *last*."""
         while True:
-            need = came_from[slot]
-            freed = self._slot_of.get(need)
-            self._slot_of[need] = slot
-            self._needs_of[slot].add(need)
+            need = came_from[position]
+            freed = self._position_of.get(need)
+            self._position_of[need] = position
+            self._needs_at[position] = self._needs_at.get(position, _NOBODY) | {need}
             if freed is None or need == last:
                 return
-            self._needs_of[freed].discard(need)
-            slot = freed
+            self._needs_at[freed] -= {need}
+            position = freed

@@ -1,37 +1,54 @@
 """Order: in which order the trees contribute their candidates, always lazily.
 
-Depth-first gives all of one tree, then the next; breadth-first gives one of each tree in every round; random draws the
-trees fairly, in rounds of a random order.
+Depth-first gives all of one tree, then the next; breadth-first gives one of each tree in every round. Random order is
+breadth-first over trees that are drawn one by one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+from stead.candidates.candidate import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-T = TypeVar("T")
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stead.candidates.candidate import Arrangement
+    from stead.candidates.kinds import Kind
+
+    Run = NDArray[np.int64]
+    """Trees of one kind, as in a batch."""
 
 
-def depth_first(trees: Iterable[Iterator[T]]) -> Iterator[T]:
-    """All of one tree, then the next."""
-    return chain.from_iterable(trees)
+def depth_first(runs: Iterable[tuple[Kind, Run]]) -> Iterator[Batch]:
+    """All candidates of one tree, then those of the next."""
+    for kind, trees in runs:
+        sought = 0
+        if not kind.is_explored:
+            sought = 1
+            for arrangement in kind.arrangements():
+                yield Batch((arrangement,), trees[:1])
+        arrangements = list(kind.arrangements())
+        if arrangements and len(trees) > sought:
+            yield Batch(arrangements, trees[sought:])
 
 
-def breadth_first(trees: Iterable[Iterator[T]]) -> Iterator[T]:
-    """One of each tree in every round; trees that run dry drop out."""
-    waiting: deque[Iterator[T]] = deque()
-    for tree in trees:
-        for first in tree:
-            yield first
-            waiting.append(tree)
+def breadth_first(runs: Iterable[tuple[Iterable[Arrangement], Run]]) -> Iterator[Batch]:
+    """One candidate of each tree in every round; trees that run dry drop out."""
+    waiting: deque[tuple[Iterator[Arrangement], Run]] = deque()
+    for arrangements, trees in runs:
+        left = iter(arrangements)
+        for first in left:
+            yield Batch((first,), trees)
+            waiting.append((left, trees))
             break
     while waiting:
-        tree = waiting.popleft()
-        for another in tree:
-            yield another
-            waiting.append(tree)
+        left, trees = waiting.popleft()
+        for another in left:
+            yield Batch((another,), trees)
+            waiting.append((left, trees))
             break

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.candidates.match import serving
 from stead.candidates.resolve import (
     meetable,
     resolve_aggregates,
@@ -20,9 +19,12 @@ from stead.candidates.resolve import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.provider import Slot
     from stead.domain.request import ProviderQuery
 
 
@@ -35,39 +37,32 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
     Raises:
         UnknownTraits, UnknownResourceClass
     """
-    kept = snapshot.live()
+    kept = snapshot.live
     if query.in_tree is not None:
         slot = snapshot.find(query.in_tree)
         if slot is None:
             return []
-        kept &= snapshot.forest.root == snapshot.forest.root[slot]
-    having = snapshot.trait_sets.passing(resolve_required(snapshot, query.traits), ())
+        root = snapshot.forest.root[slot]
+        kept = kept & _only(snapshot, snapshot.forest.members(root))
+    having = snapshot.with_traits(resolve_required(snapshot, query.traits), ())
     if not having.any():
         return []
-    kept &= having & snapshot.trait_sets.passing((), resolve_forbidden(snapshot, query.traits))
+    kept = kept & having & snapshot.with_traits((), resolve_forbidden(snapshot, query.traits))
     aggregates = resolve_aggregates(snapshot, query.aggregates)
     if not meetable(snapshot, aggregates):
         return []
-    kept &= snapshot.aggregate_sets.passing(aggregates.clauses, aggregates.forbidden)
+    kept = kept & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
     for class_id, amount in resolve_classes(snapshot, query.resources or {}).items():
-        kept &= serving(snapshot, class_id, amount)
-    found: list[int] = np.flatnonzero(kept & _named(snapshot, query)).tolist()
+        kept = kept & snapshot.serving(class_id, amount)
+    if query.uuid is not None:
+        kept = kept & _only(snapshot, [snapshot.find(query.uuid)])
+    if query.name:
+        kept = kept & _only(snapshot, [snapshot.find_named(query.name)])
+    found: list[int] = np.flatnonzero(kept).tolist()
     return found
 
 
-def _named(snapshot: Snapshot, query: ProviderQuery) -> NDArray[np.bool_]:
-    """Providers with the name and the uuid that the query asks for."""
-    kept = snapshot.live()
-    if query.uuid is not None:
-        kept &= _only(snapshot, snapshot.find(query.uuid))
-    if query.name:
-        names = snapshot.identities.names
-        kept &= _only(snapshot, names.index(query.name) if query.name in names else None)
-    return kept
-
-
-def _only(snapshot: Snapshot, slot: int | None) -> NDArray[np.bool_]:
-    mask = np.zeros(snapshot.forest.size, np.bool_)
-    if slot is not None:
-        mask[slot] = True
+def _only(snapshot: Snapshot, slots: Iterable[Slot | None]) -> NDArray[np.bool_]:
+    mask = np.zeros(snapshot.size, np.bool_)
+    mask[[slot for slot in slots if slot is not None]] = True
     return mask

@@ -1,25 +1,37 @@
 """Render: candidates and the summaries of their providers, straight to JSON bytes.
 
+Nothing stands between a candidate and its text: an arrangement is rendered once, with gaps for the uuids of those who
+stand at its positions; a summary is kept until its provider changes.
+
 Source: "Result" of allocation candidates, docs/api.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 
+from stead.candidates.candidate import candidates
 from stead.catalog.forest import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from stead.candidates.candidate import Candidate
+    from numpy.typing import NDArray
+
+    from stead.candidates.candidate import Arrangement, Batch
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Slot
     from stead.domain.request import CandidateRequest
+
+
+_GAP = "\0"
+_QUOTED = f'"{_GAP}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,97 +45,126 @@ class Form:
     summary_tree: bool = True
 
 
-def render(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Candidate], form: Form) -> bytes:
+def render(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch], form: Form) -> bytes:
     """The whole answer to *request*."""
-    requests = _AllocationRequests(snapshot, form)
-    body = ",".join(map(requests.render, found))
+    body = ",".join(_allocation_requests(snapshot, found, form))
     slots = _summarised(snapshot, request, found)
     classes = None if form.summary_all_classes else {name for group in request.groups for name in group.resources}
     summaries = ",".join(_summaries(snapshot, slots, classes, form))
     return f'{{"allocation_requests":[{body}],"provider_summaries":{{{summaries}}}}}'.encode()
 
 
-class _AllocationRequests:
-    """Renders candidates; what is alike in many of them is rendered once."""
+def _allocation_requests(snapshot: Snapshot, found: Iterable[Batch], form: Form) -> Iterable[str]:
+    uuids, writing = snapshot.identities.uuids, _Writing(snapshot, form)
+    for batch in found:
+        columns = uuids.at(batch.trees).T.tolist()
+        texts = [writing.texts(arrangement, columns) for arrangement in batch.arrangements]
+        yield from texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True))
+
+
+class _Writing:
+    """Writes arrangements; what is alike in many of them is written once."""
 
     def __init__(self, snapshot: Snapshot, form: Form) -> None:
-        self._uuids = snapshot.identities.uuids
-        self._names = snapshot.class_names.by_id
+        self._snapshot = snapshot
+        self._names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
         self._form = form
-        self._resources: dict[tuple[tuple[int, int], ...], str] = {}
+        self._given: dict[tuple[tuple[int, int], ...], str] = {}
 
-    def render(self, candidate: Candidate) -> str:
+    def texts(self, arrangement: Arrangement, columns: Sequence[Sequence[str]]) -> Iterable[str]:
+        """*arrangement* for some trees, the uuids of whose own providers are in *columns*, by position."""
+        pieces, gaps = self._template(arrangement)
+        turns: list[Iterable[str]] = [repeat(pieces[0], len(columns[0]))]
+        for gap, piece in zip(gaps, pieces[1:], strict=True):
+            own = gap < len(columns)
+            turns.append(columns[gap] if own else repeat(self._uuid(arrangement, gap - len(columns))))
+            turns.append(repeat(piece))
+        return map("".join, zip(*turns, strict=False))  # what is repeated has no end
+
+    def _uuid(self, arrangement: Arrangement, number: int) -> str:
+        return self._snapshot.uuid(arrangement.reaching[number])
+
+    def _template(self, arrangement: Arrangement) -> tuple[list[str], list[int]]:
+        """The text of an arrangement, cut where uuids belong, and the positions of those whose uuids they are."""
+        gaps = [*arrangement.allocations]
+        given = map(self._resources, arrangement.allocations.values())
         if self._form.dict_allocations:
-            given = ",".join(
-                f'"{self._uuids[slot]}":{{"resources":{self._amounts(amounts.items())}}}'
-                for slot, amounts in candidate.allocations.items()
-            )
-            allocations = f"{{{given}}}"
+            text = ",".join([f'{_QUOTED}:{{"resources":{resources}}}' for resources in given])
+            text = f'{{"allocations":{{{text}}}'
         else:
-            given = ",".join(
-                f'{{"resource_provider":{{"uuid":"{self._uuids[slot]}"}},"resources":{self._amounts(amounts.items())}}}'
-                for slot, amounts in candidate.allocations.items()
+            text = ",".join(
+                [f'{{"resource_provider":{{"uuid":{_QUOTED}}},"resources":{resources}}}' for resources in given]
             )
-            allocations = f"[{given}]"
-        if not self._form.mappings:
-            return f'{{"allocations":{allocations}}}'
-        mappings = ",".join(
-            f'"{suffix}":["' + '","'.join(self._uuids[slot] for slot in slots) + '"]'
-            for suffix, slots in candidate.mappings.items()
-        )
-        return f'{{"allocations":{allocations},"mappings":{{{mappings}}}}}'
+            text = f'{{"allocations":[{text}]'
+        if self._form.mappings:
+            gaps += chain.from_iterable(arrangement.mappings.values())
+            mappings = ",".join(
+                [f'"{suffix}":[{",".join([_QUOTED] * len(some))}]' for suffix, some in arrangement.mappings.items()]
+            )
+            text += f',"mappings":{{{mappings}}}'
+        return f"{text}}}".split(_GAP), gaps
 
-    def _amounts(self, amounts: Iterable[tuple[int, int]]) -> str:
-        key = tuple(amounts)
-        text = self._resources.get(key)
+    def _resources(self, amounts: Mapping[int, int]) -> str:
+        key = tuple(amounts.items())
+        text = self._given.get(key)
         if text is None:
-            text = orjson.dumps({self._names[class_id].name: amount for class_id, amount in key}).decode()
-            self._resources[key] = text
+            named = {self._names[class_id]: amount for class_id, amount in key}
+            text = self._given[key] = orjson.dumps(named).decode()
         return text
 
 
-def _summarised(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Candidate]) -> list[Slot]:
-    """Providers that stand in the summaries: the whole trees of those that give resources."""
-    giving = {slot for candidate in found for slot in candidate.allocations}
-    if request.one_provider_per_tree and snapshot.forest.has_nested:
-        return sorted(giving)
-    roots = sorted({int(snapshot.forest.root[slot]) for slot in giving})
-    return [slot for root in roots for slot in snapshot.forest.members(root)]
+def _summarised(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch]) -> NDArray[np.int64]:
+    """Providers that stand in the summaries, ascending: the whole trees of those that give resources."""
+    forest = snapshot.forest
+    if request.one_provider_per_tree and forest.has_nested:
+        return np.array(sorted({slot for one in candidates(found) for slot in one.allocations}), np.int64)
+    shown = np.zeros(snapshot.size, np.bool_)
+    others: set[Slot] = set()
+    for batch in found:
+        size = batch.trees.shape[1]
+        giving = {(position, one.reaching) for one in batch.arrangements for position in one.allocations}
+        if any(position < size for position, _ in giving):
+            shown[batch.trees] = True
+        others |= {reaching[position - size] for position, reaching in giving if position >= size}
+    for root in {forest.root[slot] for slot in others}:
+        shown[np.array(forest.members(root), np.int64)] = True
+    return np.flatnonzero(shown)
 
 
-def _summaries(snapshot: Snapshot, slots: Sequence[Slot], classes: set[str] | None, form: Form) -> Iterable[str]:
+def _summaries(snapshot: Snapshot, slots: NDArray[np.int64], classes: set[str] | None, form: Form) -> Iterable[str]:
     """One member of ``provider_summaries`` for each of *slots*, with these classes (by name) or all."""
-    uuids = snapshot.identities.uuids
+    make = partial(_made_summaries, snapshot, classes, form)
+    return make(slots.tolist()) if classes is not None else snapshot.texts(form, slots, make)
+
+
+def _made_summaries(snapshot: Snapshot, classes: set[str] | None, form: Form, slots: Sequence[int]) -> Iterable[str]:
     traits: dict[int, str] = {}
     for slot, resources in zip(slots, _resources(snapshot, slots, classes), strict=True):
-        text = f'"{uuids[slot]}":{{"resources":{{{",".join(resources)}}}'
+        text = f'"{snapshot.uuid(slot)}":{{"resources":{{{",".join(resources)}}}'
         if form.summary_traits:
-            number = int(snapshot.trait_sets.set_of[slot])
+            number = snapshot.trait_sets.set_of[slot]
             if number not in traits:
                 traits[number] = orjson.dumps([row.name for row in snapshot.traits(slot)]).decode()
             text += f',"traits":{traits[number]}'
         if form.summary_tree:
-            parent = int(snapshot.forest.parent[slot])
-            above = "null" if parent == NOBODY else f'"{uuids[parent]}"'
-            root = uuids[int(snapshot.forest.root[slot])]
+            parent = snapshot.forest.parent[slot]
+            above = "null" if parent == NOBODY else f'"{snapshot.uuid(parent)}"'
+            root = snapshot.uuid(snapshot.forest.root[slot])
             text += f',"parent_provider_uuid":{above},"root_provider_uuid":"{root}"'
         yield text + "}"
 
 
-def _resources(snapshot: Snapshot, slots: Sequence[Slot], classes: set[str] | None) -> list[list[str]]:
+def _resources(snapshot: Snapshot, slots: Sequence[int], classes: set[str] | None) -> list[list[str]]:
     """For each of *slots* what it has and what is used of it, a text per class; worked out class by class."""
     texts: list[list[str]] = [[] for _ in slots]
     places = np.asarray(slots, np.int64)
     for class_id in sorted(snapshot.inventory):
         name = snapshot.class_names.by_id[class_id].name
-        columns = snapshot.inventory[class_id]
         if classes is not None and name not in classes:
             continue
-        rows = np.minimum(np.searchsorted(columns.slots, places), len(columns.slots) - 1)
-        having = np.flatnonzero(columns.slots[rows] == places)
-        chosen = rows[having]
-        for place, capacity, used in zip(
-            having.tolist(), columns.capacity[chosen].tolist(), columns.used[chosen].tolist(), strict=True
-        ):
-            texts[place].append(f'"{name}":{{"capacity":{int(capacity)},"used":{used}}}')
+        columns = snapshot.inventory[class_id]
+        having = np.flatnonzero(columns.having(places))
+        capacities, used = columns.amounts(places[having])
+        for place, capacity, taken in zip(having.tolist(), capacities, used, strict=True):
+            texts[place].append(f'"{name}":{{"capacity":{capacity},"used":{taken}}}')
     return texts

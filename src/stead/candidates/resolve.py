@@ -122,4 +122,4 @@ def meetable(snapshot: Snapshot, aggregates: Members) -> bool:
     """Whether any provider at all meets every clause."""
     if not aggregates.clauses:
         return True
-    return bool(snapshot.aggregate_sets.passing(aggregates.clauses, ()).any())
+    return bool(snapshot.in_aggregates(aggregates.clauses, ()).any())

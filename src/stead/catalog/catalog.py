@@ -6,15 +6,29 @@ Source: "The write and refresh protocol", docs/architecture.md (rules 10 and 12)
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
+import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
+from stead.memory import much_to_stay
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stead.catalog.source import Source
-    from stead.domain.changes import Moment
+    from stead.domain.changes import Changes, Moment
+
+MANY = 10_000
+"""From so many providers on, what a load makes is worth keeping out of the collector's sight."""
+
+SECONDS_BETWEEN_LINES = 1.0
+"""How often the log hears of a load that is on its way."""
+
+_log = logging.getLogger(__name__)
 
 
 class Catalog:
@@ -48,7 +62,37 @@ class Catalog:
 
     def _refresh(self) -> None:
         since, self._moment = self._moment, None  # if this fails, the next refresh trusts nothing
-        changes = self._source.changes(since)
-        if changes is not None:
-            self._snapshot = refreshed(self._snapshot, changes)
-        self._moment = changes.moment if changes is not None else since
+        portions = self._source.changes(since)
+        snapshot, moment = self._snapshot, since
+        for changes in portions:
+            snapshot, moment = refreshed(snapshot, changes), changes.moment
+            if changes.everything:
+                snapshot = _loaded(snapshot, portions, changes.providers_in_all)
+        self._snapshot, self._moment = snapshot, moment
+
+
+def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Snapshot:
+    """*snapshot* with all *portions* added, *number* providers together."""
+    progress = _Progress(number)
+    with much_to_stay() if number >= MANY else nullcontext():
+        for changes in portions:
+            snapshot = refreshed(snapshot, changes)
+            progress.add(len(changes.providers))
+    return snapshot
+
+
+class _Progress:
+    """Tells the log about a load that takes long."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._loaded = 0
+        self._told = time.monotonic()
+
+    def add(self, loaded: int) -> None:
+        self._loaded += loaded
+        now = time.monotonic()
+        if now - self._told > SECONDS_BETWEEN_LINES:
+            self._told = now
+            share = self._loaded / max(self._number, 1)
+            _log.info("loading providers: %3.0f %% (%s of %s)", share * 100, f"{self._loaded:,}", f"{self._number:,}")

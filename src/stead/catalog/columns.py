@@ -1,108 +1,149 @@
-"""Columns of numbers: for one resource class, what every provider that has inventory of it has and what is taken."""
+"""Columns of numbers: for one resource class, what every provider that has inventory of it has and what is left."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.domain.inventory import Inventory, capacity, fits
+from stead.catalog.blocks import Blocks
+from stead.catalog.interned import Interned
+from stead.domain.inventory import Inventory, capacity, has_room, keeps_units
 from stead.domain.provider import HeldInventory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from stead.domain.changes import InventoryRow
+Numbers = tuple[int, int, int, int, int, float]
+"""An inventory: total, reserved, min_unit, max_unit, step_size, allocation_ratio."""
+
+_NONE: Numbers = (0, 0, 1, 0, 1, 0.0)
+"""The numbers of who has no inventory: no amount keeps its units."""
+
+_NO_ROOM = -1
+
+_LEAST, _MOST = -(2.0**62), np.nextafter(2.0**63, 0)
+"""What the columns can hold; nobody can take so much, so a capacity beyond it is as good as that."""
+
+
+class InventoryKinds(Interned[Numbers]):
+    """The inventories of one class, equal ones once; number 0 stands for having none."""
+
+    def __init__(self) -> None:
+        super().__init__(_NONE)
+        self._table = np.empty((6, 0))
+        self._capacity = np.empty(0, np.int64)
+
+    def emptied(self) -> InventoryKinds:
+        return InventoryKinds()
+
+    def table(self) -> NDArray[np.float64]:
+        """The numbers of all kinds, shape ``(6, kinds)`` or more."""
+        table = self._table
+        if table.shape[1] < len(self):
+            new = np.array(self.values[table.shape[1] :], np.float64).T
+            table = self._table = np.concatenate([table, new], axis=1)
+        return table
+
+    def capacities(self) -> NDArray[np.int64]:
+        """Capacities in whole units, shape ``(kinds,)`` or more."""
+        if len(self._capacity) < len(self):
+            total, reserved, *_, ratio = self.table()
+            self._capacity = np.clip(np.trunc(capacity(total, reserved, ratio)), _LEAST, _MOST).astype(np.int64)
+        return self._capacity
+
+    def shown(self, number: int) -> int:
+        """The capacity of one kind as it is shown, however large."""
+        return Inventory(*self.values[number]).capacity
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryColumns:
-    """All inventories of one class, a row per provider, ascending by slot; never change.
+    """All inventories of one class, by slot; never change.
 
-    Every array has shape ``(rows,)``. ``capacity`` is not truncated; ``modified`` is in seconds since 1970 (UTC).
+    ``kind`` is a number among ``kinds``. ``room`` is what is left of the capacity, in whole units; less than nothing
+    where more is taken than there is. ``modified`` is in seconds since 1970 (UTC).
     """
 
-    slots: NDArray[np.int64]
-    total: NDArray[np.int32]
-    reserved: NDArray[np.int32]
-    min_unit: NDArray[np.int32]
-    max_unit: NDArray[np.int32]
-    step_size: NDArray[np.int32]
-    allocation_ratio: NDArray[np.float64]
-    capacity: NDArray[np.float64]
-    used: NDArray[np.int64]
-    modified: NDArray[np.int64]
+    kinds: InventoryKinds
+    kind: Blocks[np.int32]
+    room: Blocks[np.int64]
+    modified: Blocks[np.int64]
 
     @classmethod
-    def of(cls, rows: Mapping[int, InventoryRow]) -> InventoryColumns:
-        """Columns of *rows* (by slot)."""
-        slots = sorted(rows)
-        numbers = np.array([rows[slot][2:] for slot in slots], np.float64).reshape(len(slots), 8)
-        total, reserved, min_unit, max_unit, step_size, ratio, used, modified = numbers.T
-        return cls(
-            np.array(slots, np.int64),
-            total.astype(np.int32),
-            reserved.astype(np.int32),
-            min_unit.astype(np.int32),
-            max_unit.astype(np.int32),
-            step_size.astype(np.int32),
-            np.ascontiguousarray(ratio),
-            capacity(total, reserved, ratio),
-            used.astype(np.int64),
-            modified.astype(np.int64),
-        )
+    def none(cls) -> InventoryColumns:
+        """Nobody has any."""
+        rooms = Blocks.none(np.int64, _NO_ROOM)
+        return cls(InventoryKinds(), Blocks.none(np.int32, 0), rooms, Blocks.none(np.int64, 0))
 
-    def replaced(self, gone: set[int], rows: Mapping[int, InventoryRow]) -> InventoryColumns:
-        """The same without the slots *gone*, and with *rows* (by slot) in place of or beside what there is."""
-        new = InventoryColumns.of(rows)
-        where = np.searchsorted(self.slots, new.slots)
-        inside = where < len(self.slots)
-        known = inside & (self.slots[np.where(inside, where, 0)] == new.slots) if len(self.slots) else inside
-        if not gone and bool(known.all()):
-            return self._overwritten(where, new)
-        kept = ~np.isin(self.slots, np.array(sorted(gone | set(rows)), np.int64))
-        slots = np.concatenate([self.slots[kept], new.slots])
-        order = np.argsort(slots, kind="stable")
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has inventory of the class."""
+        return not any(block.any() for block in self.kind.blocks)
+
+    def having(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of *slots* have inventory of the class."""
+        return self.kind.at(slots) > 0
+
+    def replaced(
+        self,
+        slots: NDArray[np.int64],
+        inventories: Sequence[Numbers | None],
+        used: Sequence[int],
+        modified: Sequence[int],
+        size: int,
+    ) -> InventoryColumns:
+        """The same with other inventories (None: none any more) at *slots* (ascending), for *size* slots."""
+        kind = np.array(self.kinds.numbers(_NONE if some is None else some for some in inventories), np.int32)
+        room = self._rooms(kind, used)
+        kinds, kind_column = self.kinds.compacted(self.kind.replaced(slots, kind, size))
         return InventoryColumns(
-            *(
-                np.concatenate([getattr(self, column.name)[kept], getattr(new, column.name)])[order]
-                for column in fields(self)
-            )
+            kinds, kind_column, self.room.replaced(slots, room, size), self.modified.replaced(slots, modified, size)
         )
 
-    def _overwritten(self, rows: NDArray[np.int64], new: InventoryColumns) -> InventoryColumns:
-        def overwritten(name: str) -> NDArray[Any]:
-            old: NDArray[Any] = getattr(self, name)
-            values = getattr(new, name)
-            if bool((old[rows] == values).all()):
-                return old
-            changed = old.copy()
-            changed[rows] = values
-            return changed
+    def grown(self, size: int) -> InventoryColumns:
+        """The same for *size* slots; the new ones have none."""
+        if size == self.kind.size:
+            return self
+        return self.replaced(np.empty(0, np.int64), (), (), (), size)
 
-        return InventoryColumns(*(overwritten(column.name) for column in fields(self)))
+    def taken(self, slots: NDArray[np.int64], used: Sequence[int]) -> InventoryColumns:
+        """The same with other sums of allocations at *slots* (ascending); who has none of the class stays so."""
+        room = self.room.replaced(slots, self._rooms(self.kind.at(slots), used), self.room.size)
+        return self if room is self.room else InventoryColumns(self.kinds, self.kind, room, self.modified)
 
-    def serving(self, amount: int) -> NDArray[np.int64]:
-        """Slots of the providers that can serve *amount* of the class by themselves, ascending."""
-        kept: NDArray[np.bool_] = fits(amount, self.used, self.capacity, self.min_unit, self.max_unit, self.step_size)
-        return self.slots[kept]
+    def _rooms(self, kind: NDArray[np.int32], used: Sequence[int]) -> NDArray[np.int64]:
+        left = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
+        return np.where(kind > 0, left, _NO_ROOM)
 
-    def row_of(self, slot: int) -> int:
-        """The row of a slot that has inventory of the class."""
-        return int(np.searchsorted(self.slots, slot))
+    def able(self, amount: int, kind: NDArray[np.int32], room: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the providers with these kinds and rooms can serve *amount* of the class by themselves."""
+        _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
+        keeping: NDArray[np.bool_] = keeps_units(amount, min_unit, max_unit, step_size)
+        with_room: NDArray[np.bool_] = has_room(amount, 0, room)
+        # Who has no inventory has no room, so units need a look only if they are a question at all.
+        return with_room if keeping[1:].all() else with_room & keeping[kind]
 
-    def at(self, slot: int) -> HeldInventory:
-        """The inventory of a slot that has one."""
-        row = self.row_of(slot)
-        inventory = Inventory(
-            int(self.total[row]),
-            int(self.reserved[row]),
-            int(self.min_unit[row]),
-            int(self.max_unit[row]),
-            int(self.step_size[row]),
-            float(self.allocation_ratio[row]),
-        )
-        return HeldInventory(inventory, int(self.used[row]), int(self.modified[row]))
+    def left(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How much one candidate may take at each of *slots*, of whatever shape; negative where there is nothing."""
+        most = self.kinds.table()[3].astype(np.int64)
+        left: NDArray[np.int64] = np.minimum(self.room.at(slots), most[self.kind.at(slots)])
+        return left
+
+    def amounts(self, slots: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+        """Capacity as it is shown and what is used of it, of providers that have inventory of the class."""
+        kind = self.kind.at(slots)
+        shown = {number: self.kinds.shown(number) for number in np.unique(kind).tolist()}
+        used = self.kinds.capacities()[kind] - self.room.at(slots)
+        return [shown[number] for number in kind.tolist()], used.tolist()
+
+    def at(self, slot: int) -> HeldInventory | None:
+        """The inventory at a slot, if it has one."""
+        number = self.kind[slot]
+        if not number:
+            return None
+        used = int(self.kinds.capacities()[number]) - self.room[slot]
+        return HeldInventory(Inventory(*self.kinds.values[number]), used, self.modified[slot])

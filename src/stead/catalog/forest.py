@@ -1,14 +1,17 @@
-"""The forest: every provider's parent and root, and intervals that make "is below" two comparisons."""
+"""The forest: every provider's parent and root, and every tree's members in an order that makes "is below" simple."""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.catalog.arrays import places, with_values
+from stead.catalog.blocks import Blocks
+from stead.catalog.directory import Directory
+from stead.catalog.interned import Interned
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
@@ -16,100 +19,153 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stead.catalog.masks import Masks
+
 NOBODY = -1
 """The parent of a root; the root of a slot that holds no provider."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forest:
-    """The trees that providers stand in; never changes. Arrays have shape ``(slots,)``.
+class Shape(NamedTuple):
+    """How a tree is built: its providers by their positions in it, parents first, subtrees together.
 
-    Within one tree, ``enter`` numbers the providers parents first, and ``leave`` is the first number after a
-    provider's subtree. ``trees`` holds the members of every tree of more than one, in that order, by its root.
+    ``leave`` has for each position the first one after its subtree.
     """
 
-    parent: NDArray[np.int64]
-    root: NDArray[np.int64]
-    enter: NDArray[np.int32]
-    leave: NDArray[np.int32]
-    trees: Mapping[int, tuple[Slot, ...]]
+    leave: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of providers."""
+        return len(self.leave)
+
+    def is_below(self, position: int, top: int) -> bool:
+        """Whether *position* is *top* or in its subtree."""
+        return top <= position < self.leave[top]
+
+
+ALONE = Shape((1,))
+"""A root without children."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """The trees that providers stand in; never changes.
+
+    ``trees`` holds the members of every tree of more than one, by its root, in the order of their positions in it, and
+    ``position`` each provider's own. ``shape`` is the number among ``shapes`` of the tree that a root has.
+    """
+
+    parent: Blocks[np.int32]
+    root: Blocks[np.int32]
+    position: Blocks[np.int32]
+    shape: Blocks[np.int32]
+    shapes: Interned[Shape]
+    trees: Directory[int, tuple[Slot, ...]]
 
     @classmethod
     def empty(cls) -> Forest:
         """No slots at all."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), {})
+        nobody, zero = Blocks.none(np.int32, NOBODY), Blocks.none(np.int32, 0)
+        return cls(nobody, nobody, zero, zero, Interned(ALONE), Directory())
 
     @property
     def size(self) -> int:
         """Number of slots, those that hold no provider included."""
-        return len(self.root)
+        return self.root.size
 
     @property
     def has_nested(self) -> bool:
         """Whether any provider has a parent."""
-        return bool(self.trees)
+        return len(self.trees) > 0
 
-    def roots(self) -> NDArray[np.bool_]:
-        """Which slots are roots."""
-        return np.equal(self.root, np.arange(self.size))
+    def live(self, masks: Masks) -> NDArray[np.bool_]:
+        """Which slots hold a provider; not to be written to."""
+        return masks.get("live", (self.root,), lambda root: np.not_equal(root, NOBODY))
+
+    def roots(self, masks: Masks) -> NDArray[np.bool_]:
+        """Which slots are roots; not to be written to."""
+        columns = (self.root, self.parent)
+        return masks.get("roots", columns, lambda root, parent: (root != NOBODY) & (parent == NOBODY))
 
     def members(self, root: int) -> Sequence[Slot]:
         """The providers of one tree, parents first."""
         return self.trees.get(root) or (Slot(root),)
 
+    def members_of(self, roots: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        """The members of trees of one shape, shape ``(roots, size)``."""
+        if shape == ALONE:
+            return roots[:, None]
+        return np.array([self.trees[root] for root in roots.tolist()], np.int64)
+
+    def shape_of(self, root: int) -> Shape:
+        """How the tree of a root is built."""
+        number: int = self.shape[root]
+        return self.shapes.values[number]
+
     def is_below(self, slot: int, top: int) -> bool:
         """Whether *slot* is *top* or in its subtree."""
-        return bool(self.root[slot] == self.root[top] and self.enter[top] <= self.enter[slot] < self.leave[top])
+        root = self.root[slot]
+        if root != self.root[top]:
+            return False
+        return self.shape_of(root).is_below(self.position[slot], self.position[top])
 
-    def replanted(self, parents: Mapping[int, int], roots: Mapping[int, int], size: int) -> Forest:
-        """The same with other parents and roots (by slot, NOBODY for none), for *size* slots.
+    def replanted(
+        self, slots: NDArray[np.int64], parents: NDArray[np.int32], roots: NDArray[np.int32], size: int
+    ) -> Forest:
+        """The same with other parents and roots at *slots* (ascending), NOBODY for none, for *size* slots.
 
         Every provider whose root changes must be named.
         """
-        slots = places(list(roots))
-        parent = with_values(self.parent, slots, [parents[slot] for slot in roots], size=size, fill=NOBODY)
-        root = with_values(self.root, slots, list(roots.values()), size=size, fill=NOBODY)
+        parent, root = self.parent.replaced(slots, parents, size), self.root.replaced(slots, roots, size)
         if parent is self.parent and root is self.root:
             return self
-        old_roots = {int(self.root[slot]) for slot in roots if slot < self.size}
-        affected = (old_roots | set(roots.values())) - {NOBODY}
-        members: dict[int, set[int]] = defaultdict(set)
-        for slot in {*roots, *(slot for top in affected for slot in self._old_members(top))}:
-            if root[slot] != NOBODY:
-                members[int(root[slot])].add(slot)
-        return self._renumbered(parent, root, affected, members)
+        members = self._regrouped(slots, roots)
+        orders = {top: _preorder(top, some, parent) for top, some in members.items() if len(some) > 1}
+        trees = {top: tuple(Slot(slot) for slot, _ in order) for top, order in orders.items()}
+        shapes = self.shapes.numbers(Shape(tuple(leave for _, leave in order)) for order in orders.values())
+        # Whoever is in no tree of more than one stands first in its own.
+        alone = dict.fromkeys(itertools.chain(slots.tolist(), *members.values()), 0)
+        position = alone | {slot: place for order in trees.values() for place, slot in enumerate(order)}
+        shape = alone | dict(zip(orders, shapes, strict=True))
+        return Forest(
+            parent,
+            root,
+            _with(self.position, position, size),
+            _with(self.shape, shape, size),
+            self.shapes,
+            self.trees.replaced((top for top in members if self.trees.get(top)), trees),
+        )
 
-    def _old_members(self, root: int) -> Iterable[int]:
-        return self.members(root) if root < self.size and self.root[root] == root else ()
-
-    def _renumbered(
-        self,
-        parent: NDArray[np.int64],
-        root: NDArray[np.int64],
-        affected: set[int],
-        members: Mapping[int, set[int]],
-    ) -> Forest:
-        size = len(root)
-        enter, leave = np.zeros(size, np.int32), np.ones(size, np.int32)
-        enter[: self.size], leave[: self.size] = self.enter, self.leave
-        alone = places([slot for some in members.values() for slot in some])
-        enter[alone], leave[alone] = 0, 1
-        nested = {top: _preorder(top, some, parent) for top, some in members.items() if len(some) > 1}
-        for order in nested.values():
-            for number, (slot, after) in enumerate(order):
-                enter[slot], leave[slot] = number, after
-        if not nested and affected.isdisjoint(self.trees):
-            return Forest(parent, root, enter, leave, self.trees)
-        kept = {top: order for top, order in self.trees.items() if top not in affected}
-        new = {top: tuple(Slot(slot) for slot, _ in order) for top, order in nested.items()}
-        return Forest(parent, root, enter, leave, {**kept, **new})
+    def _regrouped(self, slots: NDArray[np.int64], roots: NDArray[np.int32]) -> dict[int, set[int]]:
+        """The members that trees have after the change, by root; trees of one provider before and after may lack."""
+        known = slots[slots < self.size]
+        before = dict(zip(known.tolist(), self.root.at(known).tolist(), strict=True))
+        after = dict(zip(slots.tolist(), roots.tolist(), strict=True))
+        affected = {
+            root
+            for slot, root in itertools.chain(before.items(), after.items())
+            if root != NOBODY and (root != slot or self.trees.get(root))
+        }
+        members: dict[int, set[int]] = {
+            top: {slot for slot in self.members(top) if slot not in after} for top in affected
+        }
+        for slot, top in after.items():
+            if top in affected:
+                members[top].add(slot)
+        return members
 
 
-def _preorder(top: int, members: Iterable[int], parent: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """The members of one tree, parents first, each with the first number after its subtree."""
+def _with(column: Blocks[np.int32], values: Mapping[int, int], size: int) -> Blocks[np.int32]:
+    slots = np.array(sorted(values), np.int64)
+    return column.replaced(slots, [values[slot] for slot in slots.tolist()], size)
+
+
+def _preorder(top: int, members: Iterable[int], parent: Blocks[np.int32]) -> list[tuple[int, int]]:
+    """The members of one tree, parents first, each with the first position after its subtree."""
+    parent_of = {slot: parent[slot] for slot in members}
     children: dict[int, list[int]] = defaultdict(list)
-    for slot in sorted(members, reverse=True):
-        children[int(parent[slot])].append(slot)
+    for slot in sorted(parent_of, reverse=True):
+        children[parent_of[slot]].append(slot)
     order: list[int] = []
     ahead = [top]
     while ahead:
@@ -118,5 +174,5 @@ def _preorder(top: int, members: Iterable[int], parent: NDArray[np.int64]) -> li
         ahead += children[slot]
     weight = dict.fromkeys(order, 1)
     for slot in reversed(order[1:]):
-        weight[int(parent[slot])] += weight[slot]
+        weight[parent_of[slot]] += weight[slot]
     return [(slot, number + weight[slot]) for number, slot in enumerate(order)]

@@ -1,4 +1,4 @@
-"""Which members (traits, aggregates, resource classes) belong to which slot, with equal sets kept once.
+"""Which members (traits, or aggregates) belong to which slot, with equal sets kept once.
 
 A cloud has many providers and few kinds of them, so a slot holds the number of its set, and a question about members is
 answered per set and then looked up for all slots at once. Each member has a bitmap over the sets.
@@ -10,86 +10,96 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.catalog.arrays import places, with_values
+from stead.catalog.blocks import Blocks
+from stead.catalog.interned import Interned
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from numpy.typing import NDArray
 
-EMPTY_SET = 0
+    from stead.catalog.masks import Masks
+
+Members = tuple[int, ...]
+"""A set of ids, ascending."""
+
+
+class _Sets(Interned[Members]):
+    """Sets by their numbers, and bitmaps over them; number 0 is the empty one."""
+
+    def __init__(self, first: Members = ()) -> None:
+        super().__init__(first)
+        self._bitmaps: dict[int, NDArray[np.bool_]] = {}
+
+    def holding(self, member: int) -> NDArray[np.bool_]:
+        """Which sets hold *member*, shape ``(sets,)`` or more."""
+        bitmap = self._bitmaps.get(member, np.empty(0, np.bool_))
+        if len(bitmap) < len(self):
+            new = [member in some for some in self.values[len(bitmap) :]]
+            bitmap = self._bitmaps[member] = np.concatenate([bitmap, np.array(new, np.bool_)])
+        return bitmap
 
 
 class Memberships:
     """The set of members of every slot; never changes."""
 
-    def __init__(
-        self,
-        set_of: NDArray[np.int32],
-        sets: tuple[frozenset[int], ...],
-        numbers: Mapping[frozenset[int], int],
-        bitmaps: dict[int, NDArray[np.bool_]],
-    ) -> None:
+    def __init__(self, what: str, sets: _Sets, set_of: Blocks[np.int32]) -> None:
         """Use :meth:`none` and :meth:`replaced`.
 
         Args:
-            set_of: shape ``(slots,)``, each slot's number among *sets*.
-            numbers: the place of each set in *sets*.
-            bitmaps: those made so far, each of shape ``(sets,)``; more are added as they are asked for.
+            what: a word for the members, by which kept masks are told apart.
+            set_of: each slot's number among *sets*.
         """
+        self._what = what
+        self._sets = sets
         self.set_of = set_of
-        self.sets = sets
-        self._numbers = numbers
-        self._bitmaps = bitmaps
 
     @classmethod
-    def none(cls) -> Memberships:
+    def none(cls, what: str) -> Memberships:
         """No slots at all."""
-        return cls(np.empty(0, np.int32), (frozenset(),), {frozenset(): EMPTY_SET}, {})
+        return cls(what, _Sets(), Blocks.none(np.int32, 0))
 
-    def replaced(self, members: Mapping[int, Iterable[int]], size: int) -> Memberships:
-        """The same with other sets at some slots, for *size* slots."""
-        numbers, sets = self._numbers, self.sets
-        wanted = {slot: frozenset(some) for slot, some in members.items()}
-        new = dict.fromkeys(some for some in wanted.values() if some not in numbers)
-        if new:
-            numbers = {**numbers, **{some: len(sets) + place for place, some in enumerate(new)}}
-            sets = (*sets, *new)
-        set_of = with_values(
-            self.set_of, places(list(wanted)), [numbers[some] for some in wanted.values()], size=size, fill=EMPTY_SET
-        )
-        if set_of is self.set_of:
-            return self
-        return Memberships(set_of, sets, numbers, {} if new else self._bitmaps)
+    def replaced(self, slots: NDArray[np.int64], members: Iterable[Members], size: int) -> Memberships:
+        """The same with other sets at *slots* (ascending), for *size* slots."""
+        sets, set_of = self._sets.compacted(self.set_of.replaced(slots, self._sets.numbers(members), size))
+        return self if set_of is self.set_of else Memberships(self._what, sets, set_of)
 
-    def of(self, slot: int) -> frozenset[int]:
+    def of(self, slot: int) -> Members:
         """The members of one slot."""
-        return self.sets[int(self.set_of[slot])]
+        number: int = self.set_of[slot]
+        return self._sets.values[number]
 
-    def sets_with(self, member: int) -> NDArray[np.bool_]:
-        """Which sets hold *member*, shape ``(sets,)``."""
-        bitmap = self._bitmaps.get(member)
-        if bitmap is None:
-            bitmap = np.fromiter((member in some for some in self.sets), np.bool_, len(self.sets))
-            self._bitmaps[member] = bitmap
-        return bitmap
+    def passing(
+        self, clauses: Collection[Collection[int]], forbidden: Collection[int], masks: Masks
+    ) -> NDArray[np.bool_]:
+        """Which slots meet every clause (hold at least one of its members) and hold nothing forbidden.
 
-    def passing(self, clauses: Iterable[Collection[int]], forbidden: Iterable[int]) -> NDArray[np.bool_]:
-        """Which slots meet every clause (hold at least one of its members) and hold nothing forbidden."""
-        return self.sets_passing(clauses, forbidden)[self.set_of]
+        Not to be written to: it is kept in *masks*.
+        """
+        kept: list[NDArray[np.bool_]] = []
+
+        def meets(block: NDArray[np.int32]) -> NDArray[np.bool_]:
+            if not kept:
+                kept.append(self.sets_passing(clauses, forbidden))
+            return kept[0][block]
+
+        condition = (self._what, tuple(map(frozenset, clauses)), frozenset(forbidden))
+        return masks.get(condition, (self.set_of,), meets)
 
     def sets_passing(self, clauses: Iterable[Collection[int]], forbidden: Iterable[int]) -> NDArray[np.bool_]:
-        """Which sets do, shape ``(sets,)``."""
-        kept = np.ones(len(self.sets), np.bool_)
+        """Which sets do, by their numbers."""
+        number = len(self._sets)
+        kept = np.ones(number, np.bool_)
         for clause in clauses:
-            meets = np.zeros(len(self.sets), np.bool_)
+            meets = np.zeros(number, np.bool_)
             for member in clause:
-                meets |= self.sets_with(member)
+                meets |= self._sets.holding(member)[:number]
             kept &= meets
         for member in forbidden:
-            kept &= ~self.sets_with(member)
+            kept &= ~self._sets.holding(member)[:number]
         return kept
 
     def in_use(self) -> set[int]:
         """Members that at least one slot has."""
-        return {member for number in np.unique(self.set_of) for member in self.sets[number]}
+        numbers = set().union(*(np.unique(block).tolist() for block in self.set_of.blocks))
+        return {member for number in numbers for member in self._sets.values[number]}

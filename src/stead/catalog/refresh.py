@@ -1,28 +1,33 @@
-"""From one snapshot to the next: what changed is replaced whole, all else is shared.
+"""From one snapshot to the next: what changed is replaced, all else is shared.
 
 One sentence tests it: refreshing gives what reloading gives.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import replace
+import itertools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.catalog.arrays import places, with_values
 from stead.catalog.columns import InventoryColumns
 from stead.catalog.forest import NOBODY
 from stead.catalog.names import Names
 from stead.catalog.sharing import Sharing
 from stead.catalog.snapshot import Identities, Snapshot
+from stead.domain.changes import ProviderRow
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from stead.domain.changes import Changes, InventoryRow, ProviderRow
+    from numpy.typing import NDArray
+
+    from stead.catalog.columns import Numbers
+    from stead.domain.changes import Changes
+
+_versions = itertools.count(1)
 
 
 def refreshed(snapshot: Snapshot, changes: Changes) -> Snapshot:
@@ -31,134 +36,179 @@ def refreshed(snapshot: Snapshot, changes: Changes) -> Snapshot:
     base = _with_names(base, changes)
     if changes.provider_ids:
         base = _with_providers(base, changes)
+    if changes.claimed:
+        base = _with_claims(base, changes)
     return _with_sharing(base)
 
 
 def _with_names(snapshot: Snapshot, changes: Changes) -> Snapshot:
-    uuids = {**snapshot.aggregate_uuids, **changes.aggregate_uuids}
-    if len(uuids) > len(snapshot.aggregate_uuids):
+    if not changes.aggregate_uuids.keys() <= snapshot.aggregate_uuids.keys():
+        uuids = {**snapshot.aggregate_uuids, **changes.aggregate_uuids}
         ids = {uuid: id_ for id_, uuid in uuids.items()}
         snapshot = replace(snapshot, aggregate_uuids=uuids, aggregate_ids=ids)
+    traits, classes = snapshot.trait_names, snapshot.class_names
     if changes.traits is not None:
         snapshot = replace(snapshot, trait_names=Names(changes.traits))
     if changes.resource_classes is not None:
         snapshot = replace(snapshot, class_names=Names(changes.resource_classes))
+    if _renamed(traits, snapshot.trait_names) or _renamed(classes, snapshot.class_names):
+        everyone = np.arange(snapshot.size)
+        snapshot = replace(snapshot, versions=snapshot.versions.replaced(everyone, next(_versions), snapshot.size))
     return snapshot
 
 
-def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
-    rows = {row.id: row for row in changes.providers}
-    gone = [
-        slot
-        for id_ in changes.provider_ids
-        if id_ not in rows and (slot := snapshot.identities.slot_of_id.get(id_)) is not None
-    ]
-    identities = _identities(snapshot.identities, rows, gone)
-    size = len(identities.uuids)
-    by_slot: dict[int, ProviderRow] = {identities.slot_of_id[id_]: row for id_, row in rows.items()}
-    slots = places(list(by_slot))
-    touched: list[int] = [*by_slot, *gone]
+def _renamed(old: Names, new: Names) -> bool:
+    """Whether something that had a name has another one now."""
+    return old is not new and any(
+        (row := new.by_id.get(id_)) is not None and row.name != known.name for id_, known in old.by_id.items()
+    )
 
-    slot_of_id = identities.slot_of_id
-    parents = {slot: _slot_or_nobody(slot_of_id, row.parent_id) for slot, row in by_slot.items()}
-    roots = {slot: _slot_or_nobody(slot_of_id, row.root_id) for slot, row in by_slot.items()}
-    nobody: dict[int, int] = dict.fromkeys(gone, NOBODY)
-    inventories = _by_slot(slot_of_id, ((row.provider_id, row) for row in changes.inventories))
-    classes = {slot: [row.class_id for row in inventories[slot]] for slot in touched}
+
+_NOBODYS = ProviderRow(NOBODY, "", "", 0, None, NOBODY, 0)
+"""The row of a slot that holds no provider any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """The slots that changed as a whole, ascending, with what they hold now.
+
+    ``place`` says by the id of a provider where in ``slots`` it is; ``size`` is the number of slots there are then.
+    """
+
+    slots: NDArray[np.int64]
+    rows: Sequence[ProviderRow]
+    place: Mapping[int, int]
+    size: int
+
+    @classmethod
+    def by(cls, changes: Changes, old: Identities) -> _Touched:
+        """Who comes stands where he stood, or else where it is free or after all others.
+
+        A slot that gets free now is not taken before the next refresh.
+        """
+        coming = {row[0]: row for row in changes.providers}
+        known, new = old.slot_of_id.get, map(Slot, itertools.chain(old.free, itertools.count(old.size)))
+        gone = (known(id_) for id_ in changes.provider_ids if id_ not in coming)
+        held = dict.fromkeys((slot for slot in gone if slot is not None), _NOBODYS)
+        for id_, row in coming.items():
+            slot = known(id_)
+            held[next(new) if slot is None else slot] = row
+        slots = sorted(held)
+        rows = [held[slot] for slot in slots]
+        place = {row[0]: place for place, row in enumerate(rows) if row is not _NOBODYS}
+        return cls(np.array(slots, np.int64), rows, place, max(old.size, slots[-1] + 1 if slots else 0))
+
+
+def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
+    """The snapshot once the providers that changed have all that *changes* says of them, and nothing else."""
+    touched = _Touched.by(changes, snapshot.identities)
+    if not touched.rows:
+        return snapshot
+    slots, size = touched.slots, touched.size
+    ids, uuids, names, generations, parent_ids, root_ids, modified = zip(*touched.rows, strict=True)
+    identities = _identities(snapshot.identities, touched, ids, uuids, names)
+    slot_of_id = identities.slot_of_id.get
+    parents, roots = (
+        np.array([NOBODY if slot is None else slot for slot in map(slot_of_id, some)], np.int32)
+        for some in (parent_ids, root_ids)
+    )
+    traits, aggregates = changes.traits_of.get, changes.aggregates_of.get
     return replace(
         snapshot,
         identities=identities,
-        generations=with_values(
-            snapshot.generations, slots, [row.generation for row in by_slot.values()], size=size, fill=0
-        ),
-        modified=with_values(snapshot.modified, slots, [row.modified for row in by_slot.values()], size=size, fill=0),
-        forest=snapshot.forest.replanted({**parents, **nobody}, {**roots, **nobody}, size),
-        inventory=_inventory(snapshot, touched, inventories),
-        class_sets=snapshot.class_sets.replaced(classes, size),
-        trait_sets=snapshot.trait_sets.replaced(_members(slot_of_id, touched, changes.provider_traits), size),
-        aggregate_sets=snapshot.aggregate_sets.replaced(
-            _members(slot_of_id, touched, changes.provider_aggregates), size
-        ),
+        generations=snapshot.generations.replaced(slots, generations, size),
+        modified=snapshot.modified.replaced(slots, modified, size),
+        versions=snapshot.versions.replaced(slots, next(_versions), size),
+        forest=snapshot.forest.replanted(slots, parents, roots, size),
+        inventory=_inventory(snapshot, touched, changes),
+        trait_sets=snapshot.trait_sets.replaced(slots, (traits(id_, ()) for id_ in ids), size),
+        aggregate_sets=snapshot.aggregate_sets.replaced(slots, (aggregates(id_, ()) for id_ in ids), size),
     )
 
 
-def _identities(old: Identities, rows: Mapping[int, ProviderRow], gone: Sequence[Slot]) -> Identities:
-    """Who stands where, once *rows* (by id) came or changed and *gone* went."""
-    same = not gone and all(
-        (slot := old.slot_of_id.get(id_)) is not None and (old.uuids[slot], old.names[slot]) == (row.uuid, row.name)
-        for id_, row in rows.items()
-    )
-    if same:
+def _identities(
+    old: Identities, touched: _Touched, ids: Sequence[int], uuids: Sequence[str], names: Sequence[str]
+) -> Identities:
+    """Who stands where, once the touched slots hold these."""
+    slots, size = touched.slots, touched.size
+    by_id, by_uuid = old.ids.replaced(slots, ids, size), old.uuids.replaced(slots, uuids, size)
+    by_name = old.names.replaced(slots, names, size)
+    if by_id is old.ids and by_uuid is old.uuids and by_name is old.names:
         return old
-    uuids, names = list(old.uuids), list(old.names)
-    slot_of_id, slot_of_uuid = dict(old.slot_of_id), dict(old.slot_of_uuid)
-    leaving = {old.uuids[slot] for slot in gone}
-    leaving |= {old.uuids[slot] for id_ in rows if (slot := old.slot_of_id.get(id_)) is not None}
-    for uuid in leaving:
-        del slot_of_uuid[uuid]
-    for slot in gone:
-        del slot_of_id[int(old.ids[slot])]
-        uuids[slot] = names[slot] = ""
-    free = sorted(old.free, reverse=True)  # a slot that gets free now is not taken before the next refresh
-    for id_, row in rows.items():
-        place = slot_of_id.get(id_)
+    places = [Slot(slot) for slot in slots.tolist()]
+    before = [slot for slot in places if slot < old.size and old.ids[slot] != NOBODY]
+    now = [(row, slot) for row, slot in zip(touched.rows, places, strict=True) if row is not _NOBODYS]
+    return Identities(
+        by_uuid,
+        by_name,
+        by_id,
+        old.slot_of_uuid.replaced(map(old.uuids.__getitem__, before), {row[1]: slot for row, slot in now}),
+        old.slot_of_name.replaced(map(old.names.__getitem__, before), {row[2]: slot for row, slot in now}),
+        old.slot_of_id.replaced(map(old.ids.__getitem__, before), {row[0]: slot for row, slot in now}),
+        tuple(sorted({*old.free, *places}.difference(slot for _, slot in now))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the touched slots have of one class, in their order; None for nothing."""
+
+    inventories: list[Numbers | None]
+    used: list[int]
+    modified: list[int]
+
+    @classmethod
+    def nothing(cls, number: int) -> _Given:
+        return cls([None] * number, [0] * number, [0] * number)
+
+
+def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Mapping[int, InventoryColumns]:
+    """The columns of every class, once the touched slots have the inventories of *changes* and no others."""
+    old, used = snapshot.inventory, changes.used.get
+    known = touched.slots[touched.slots < snapshot.size]
+    losing = [class_id for class_id, columns in old.items() if columns.having(known).any()]
+    given = {class_id: _Given.nothing(len(touched.slots)) for class_id in losing}
+    for id_, class_id, total, reserved, least, most, step, ratio, modified in changes.inventories:
+        place = touched.place.get(id_)
         if place is None:
-            place = slot_of_id[id_] = Slot(free.pop() if free else len(uuids))
-        if place == len(uuids):
-            uuids.append(row.uuid)
-            names.append(row.name)
-        else:
-            uuids[place], names[place] = row.uuid, row.name
-        slot_of_uuid[row.uuid] = place
-    ids = np.full(len(uuids), NOBODY, np.int64)
-    ids[places(list(slot_of_id.values()))] = list(slot_of_id)
-    return Identities(tuple(uuids), tuple(names), ids, slot_of_uuid, slot_of_id, frozenset(free).union(gone))
+            continue  # an inventory whose provider is gone belongs to nobody
+        new = given.get(class_id)
+        if new is None:
+            new = given[class_id] = _Given.nothing(len(touched.slots))
+        new.inventories[place] = total, reserved, least, most, step, ratio
+        new.used[place] = used((id_, class_id), 0)
+        new.modified[place] = modified
+    columns = {class_id: some.grown(touched.size) for class_id, some in old.items() if class_id not in given}
+    for class_id, new in given.items():
+        before = old.get(class_id) or InventoryColumns.none()
+        after = before.replaced(touched.slots, new.inventories, new.used, new.modified, touched.size)
+        # A class without inventory may be deleted, and must then be in nobody's way.
+        if any(new.inventories) or not after.is_empty:
+            columns[class_id] = after
+    return columns
 
 
-def _slot_or_nobody(slot_of_id: Mapping[int, Slot], id_: int | None) -> int:
-    return NOBODY if id_ is None else slot_of_id[id_]
-
-
-def _by_slot(slot_of_id: Mapping[int, Slot], rows: Iterable[tuple[int, InventoryRow]]) -> dict[int, list[InventoryRow]]:
-    found: dict[int, list[InventoryRow]] = defaultdict(list)
-    for id_, row in rows:
-        if id_ in slot_of_id:  # an inventory whose provider is gone belongs to nobody
-            found[slot_of_id[id_]].append(row)
-    return found
-
-
-def _members(
-    slot_of_id: Mapping[int, Slot], touched: Iterable[int], pairs: Iterable[tuple[int, int]]
-) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {slot: [] for slot in touched}
-    for id_, member in pairs:
-        slot = slot_of_id.get(id_)
-        if slot is not None:
-            found[slot].append(member)
-    return found
-
-
-def _inventory(
-    snapshot: Snapshot, touched: Iterable[int], inventories: Mapping[int, Sequence[InventoryRow]]
-) -> Mapping[int, InventoryColumns]:
-    """The columns of every class, once the touched slots have these inventories."""
-    new: dict[int, dict[int, InventoryRow]] = defaultdict(dict)
-    gone: dict[int, set[int]] = defaultdict(set)
-    for slot in touched:
-        has = {row.class_id: row for row in inventories.get(slot, ())}
-        had = snapshot.class_sets.of(slot) if slot < snapshot.forest.size else frozenset()
-        for class_id, row in has.items():
-            new[class_id][slot] = row
-        for class_id in had - set(has):
-            gone[class_id].add(slot)
-    columns = dict(snapshot.inventory)
-    for class_id in {*new, *gone}:
-        old = columns.get(class_id) or InventoryColumns.of({})
-        columns[class_id] = old.replaced(gone[class_id], new[class_id])
-    # A class without inventory may be deleted, and must then be in nobody's way.
-    return {class_id: some for class_id, some in columns.items() if len(some.slots)}
+def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
+    """The snapshot once what is taken of some providers is another sum."""
+    slot_of_id = snapshot.identities.slot_of_id
+    rows = sorted((slot, row) for row in changes.claimed if (slot := slot_of_id.get(row[0])) is not None)
+    slots, size = np.array([slot for slot, _ in rows], np.int64), snapshot.size
+    used = changes.used
+    inventory = {
+        class_id: columns.taken(slots, [used.get((row[0], class_id), 0) for _, row in rows])
+        for class_id, columns in snapshot.inventory.items()
+    }
+    return replace(
+        snapshot,
+        inventory=inventory,
+        generations=snapshot.generations.replaced(slots, [row[1] for _, row in rows], size),
+        modified=snapshot.modified.replaced(slots, [row[2] for _, row in rows], size),
+        versions=snapshot.versions.replaced(slots, next(_versions), size),
+    )
 
 
 def _with_sharing(snapshot: Snapshot) -> Snapshot:
     parts = (snapshot.forest, snapshot.trait_sets, snapshot.aggregate_sets, snapshot.sharing_trait)
-    return snapshot if snapshot.sharing.still_holds(*parts) else replace(snapshot, sharing=Sharing(*parts))
+    if snapshot.sharing.still_holds(*parts):
+        return snapshot
+    return replace(snapshot, sharing=Sharing(*parts, snapshot.masks))

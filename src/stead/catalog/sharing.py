@@ -5,7 +5,6 @@ The anchors of a sharing provider are its own root and the roots of all provider
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,21 +13,33 @@ import numpy as np
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from stead.catalog.forest import Forest
+    from stead.catalog.masks import Masks
     from stead.catalog.memberships import Memberships
 
 
 class Sharing:
     """What follows from one forest with its traits and aggregates; never changes, and is worked out when asked for."""
 
-    def __init__(self, forest: Forest, traits: Memberships, aggregates: Memberships, sharing_trait: int | None) -> None:
+    def __init__(
+        self,
+        forest: Forest,
+        traits: Memberships,
+        aggregates: Memberships,
+        sharing_trait: int | None,
+        masks: Masks,
+    ) -> None:
         """Nothing is computed yet. *sharing_trait* is the id of the trait that makes a provider share."""
         self._forest = forest
         self._traits = traits
         self._aggregates = aggregates
         self._sharing_trait = sharing_trait
+        self._masks = masks
+        self._anchors: dict[int, NDArray[np.int64]] = {}
         self._roots: dict[int, NDArray[np.int64]] = {}
 
     def still_holds(self, forest: Forest, traits: Memberships, aggregates: Memberships, trait: int | None) -> bool:
@@ -37,39 +48,57 @@ class Sharing:
         same = all(old is new for old, new in zip(mine, (forest, traits, aggregates), strict=True))
         return same and self._sharing_trait == trait
 
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Which slots hold a sharing provider; not to be written to."""
+        if self._sharing_trait is None:
+            return np.zeros(self._forest.size, np.bool_)
+        return self._traits.passing([(self._sharing_trait,)], (), self._masks)
+
     @cached_property
     def providers(self) -> NDArray[np.int64]:
         """All sharing providers, ascending."""
-        if self._sharing_trait is None:
-            return np.empty(0, np.int64)
-        return np.flatnonzero(self._traits.passing([(self._sharing_trait,)], ()))
+        return np.flatnonzero(self.mask)
 
-    @cached_property
-    def by_aggregate(self) -> dict[int, list[Slot]]:
-        """Sharing providers by each of their aggregates."""
-        found: dict[int, list[Slot]] = defaultdict(list)
-        for slot in self.providers:
-            for aggregate in self._aggregates.of(slot):
-                found[aggregate].append(Slot(int(slot)))
-        return dict(found)
-
-    def anchors(self, slot: Slot) -> NDArray[np.int64]:
-        """Roots of the trees that a sharing provider serves."""
-        own = np.array([self._forest.root[slot]], np.int64)
-        return np.unique(np.concatenate([own, *map(self._roots_of, self._aggregates.of(slot))]))
+    def anchors(self, slot: int) -> NDArray[np.int64]:
+        """Roots of the trees that a sharing provider serves, ascending."""
+        anchors = self._anchors.get(slot)
+        if anchors is None:
+            own = np.array([self._forest.root[slot]], np.int64)
+            anchors = np.unique(np.concatenate([own, *map(self._roots_of, self._aggregates.of(slot))]))
+            self._anchors[slot] = anchors
+        return anchors
 
     def _roots_of(self, aggregate: int) -> NDArray[np.int64]:
         """Roots of all providers in an aggregate."""
         roots = self._roots.get(aggregate)
         if roots is None:
-            members = self._aggregates.passing([(aggregate,)], ())
-            roots = self._roots[aggregate] = np.unique(self._forest.root[members])
+            members = np.flatnonzero(self._aggregates.passing([(aggregate,)], (), self._masks))
+            roots = self._roots[aggregate] = np.unique(self._forest.root.at(members)).astype(np.int64)
         return roots
 
-    def reaching(self, anchor: int) -> list[Slot]:
+    def reaching(self, anchor: int) -> Sequence[Slot]:
         """Sharing providers of other trees that serve the tree of *anchor*, ascending."""
-        if not self.by_aggregate:
-            return []
-        aggregates = {some for slot in self._forest.members(anchor) for some in self._aggregates.of(slot)}
-        found = {slot for some in aggregates for slot in self.by_aggregate.get(some, ())}
-        return sorted(slot for slot in found if self._forest.root[slot] != anchor)
+        return self.circles[int(self.circle[anchor])]
+
+    @property
+    def circle(self) -> NDArray[np.int32]:
+        """By slot of a root, which of :attr:`circles` serves its tree, shape ``(slots,)``."""
+        return self._reach[0]
+
+    @property
+    def circles(self) -> Sequence[tuple[Slot, ...]]:
+        """All sets of sharing providers that serve some tree of others together, each ascending."""
+        return self._reach[1]
+
+    @cached_property
+    def _reach(self) -> tuple[NDArray[np.int32], list[tuple[Slot, ...]]]:
+        circle = np.zeros(self._forest.size, np.int32)
+        circles: list[tuple[Slot, ...]] = [()]
+        for slot in map(Slot, self.providers.tolist()):
+            anchors = self.anchors(slot)
+            others = anchors[anchors != self._forest.root[slot]]
+            before, place = np.unique(circle[others], return_inverse=True)
+            circle[others] = len(circles) + place
+            circles += [(*circles[number], slot) for number in before.tolist()]
+        return circle, circles

@@ -7,46 +7,62 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stead.catalog.blocks import Blocks
+from stead.catalog.directory import Directory
 from stead.catalog.forest import NOBODY, Forest
+from stead.catalog.fragments import Fragments
+from stead.catalog.masks import Masks
 from stead.catalog.memberships import Memberships
 from stead.catalog.names import Names
 from stead.catalog.sharing import Sharing
+from stead.domain.inventory import MAX_INT
 from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.provider import HeldInventory, Provider, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from stead.catalog.columns import InventoryColumns
     from stead.domain.changes import NameRow
 
+    Mask = NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Who stands at which slot: lists and arrays by slot, and the ways back. Free slots hold no provider."""
+    """Who stands at which slot, and the ways back. Free slots hold no provider."""
 
-    uuids: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    slot_of_uuid: Mapping[str, Slot] = field(default_factory=dict)
-    slot_of_id: Mapping[int, Slot] = field(default_factory=dict)
-    free: frozenset[int] = frozenset()
+    uuids: Blocks[np.object_] = field(default_factory=lambda: Blocks.none(np.object_, ""))
+    names: Blocks[np.object_] = field(default_factory=lambda: Blocks.none(np.object_, ""))
+    ids: Blocks[np.int64] = field(default_factory=lambda: Blocks.none(np.int64, NOBODY))
+    slot_of_uuid: Directory[str, Slot] = field(default_factory=Directory)
+    slot_of_name: Directory[str, Slot] = field(default_factory=Directory)
+    slot_of_id: Directory[int, Slot] = field(default_factory=Directory)
+    free: tuple[Slot, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of slots, free ones included."""
+        return self.ids.size
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a read needs, as of one moment."""
+    """Everything a read needs, as of one moment.
+
+    What is kept in ``masks`` and ``fragments`` follows from what is here; snapshots share them.
+    """
 
     identities: Identities
-    generations: NDArray[np.int64]
-    modified: NDArray[np.int64]
+    generations: Blocks[np.int64]
+    modified: Blocks[np.int64]
+    versions: Blocks[np.int64]
+    """By slot a number that changes whenever anything about its provider does, its names included."""
     forest: Forest
     inventory: Mapping[int, InventoryColumns]
     """By class id; a class without inventory is missing."""
-    class_sets: Memberships
-    """Of which classes each slot has inventory."""
     trait_sets: Memberships
     aggregate_sets: Memberships
     aggregate_uuids: Mapping[int, str]
@@ -54,65 +70,118 @@ class Snapshot:
     trait_names: Names
     class_names: Names
     sharing: Sharing
+    masks: Masks
+    fragments: Fragments
 
     @classmethod
     def empty(cls) -> Snapshot:
-        """No providers, no names."""
-        forest, traits, aggregates = Forest.empty(), Memberships.none(), Memberships.none()
+        """No providers, no names, nothing kept."""
+        forest, traits, aggregates = Forest.empty(), Memberships.none("traits"), Memberships.none("aggregates")
+        numbers, masks = Blocks.none(np.int64, 0), Masks()
         return cls(
             Identities(),
-            np.empty(0, np.int64),
-            np.empty(0, np.int64),
+            numbers,
+            numbers,
+            numbers,
             forest,
             {},
-            Memberships.none(),
             traits,
             aggregates,
             {},
             {},
             Names(),
             Names(),
-            Sharing(forest, traits, aggregates, None),
+            Sharing(forest, traits, aggregates, None, masks),
+            masks,
+            Fragments(),
         )
 
     def find(self, uuid: str) -> Slot | None:
         """Where the provider with this uuid stands, spelled exactly so."""
         return self.identities.slot_of_uuid.get(uuid)
 
-    def live(self) -> NDArray[np.bool_]:
-        """Which slots hold a provider."""
-        return np.not_equal(self.forest.root, NOBODY)
+    def find_named(self, name: str) -> Slot | None:
+        """Where the provider with this name stands, spelled exactly so."""
+        return self.identities.slot_of_name.get(name)
+
+    @property
+    def size(self) -> int:
+        """Number of slots, those that hold no provider included."""
+        return self.identities.size
+
+    @property
+    def live(self) -> Mask:
+        """Which slots hold a provider; not to be written to."""
+        return self.forest.live(self.masks)
+
+    @property
+    def roots(self) -> Mask:
+        """Which slots hold a provider without parent; not to be written to."""
+        return self.forest.roots(self.masks)
+
+    def serving(self, class_id: int, amount: int) -> Mask:
+        """Which slots can serve *amount* of a class by themselves; not to be written to."""
+        columns = self.inventory.get(class_id)
+        if columns is None or amount > MAX_INT:
+            return np.zeros(self.size, np.bool_)
+
+        def able(kind: NDArray[np.int32], room: NDArray[np.int64]) -> Mask:
+            return columns.able(amount, kind, room)
+
+        return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), able)
+
+    def with_traits(self, clauses: Collection[Collection[int]], forbidden: Collection[int]) -> Mask:
+        """Which slots have a trait of every clause and none of those forbidden; not to be written to."""
+        return self.trait_sets.passing(clauses, forbidden, self.masks)
+
+    def in_aggregates(self, clauses: Collection[Collection[int]], forbidden: Collection[int]) -> Mask:
+        """Which slots are in an aggregate of every clause and in none of those forbidden; not to be written to."""
+        return self.aggregate_sets.passing(clauses, forbidden, self.masks)
+
+    def texts(
+        self, form: Hashable, slots: NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[str]]
+    ) -> list[str]:
+        """The text of each of *slots* in an answer, kept from earlier if nothing about its provider changed.
+
+        Args:
+            form: which text; it must follow from this and from what the provider is, has and is below of.
+            make: makes the texts of some slots.
+        """
+        versions: list[int] = self.versions.at(slots).tolist()
+        return self.fragments.get(form, slots.tolist(), versions, make)
 
     def uuid(self, slot: int) -> str:
         """The uuid of the provider at a slot."""
-        return self.identities.uuids[slot]
+        uuid: str = self.identities.uuids[slot]
+        return uuid
 
     def provider(self, slot: int) -> Provider:
         """The provider at a slot."""
-        parent = int(self.forest.parent[slot])
+        parent = self.forest.parent[slot]
         return Provider(
             self.uuid(slot),
             self.identities.names[slot],
-            int(self.generations[slot]),
+            self.generations[slot],
             None if parent == NOBODY else self.uuid(parent),
-            self.uuid(int(self.forest.root[slot])),
-            int(self.modified[slot]),
+            self.uuid(self.forest.root[slot]),
+            self.modified[slot],
         )
 
     def inventories(self, slot: int) -> dict[str, HeldInventory]:
         """What the provider at a slot has, by class name, in the order of class ids."""
         return {
-            self.class_names.by_id[class_id].name: self.inventory[class_id].at(slot)
-            for class_id in sorted(self.class_sets.of(slot))
+            self.class_names.by_id[class_id].name: held
+            for class_id in sorted(self.inventory)
+            if (held := self.inventory[class_id].at(slot)) is not None
         }
 
     def traits(self, slot: int) -> list[NameRow]:
         """The traits of the provider at a slot, by id."""
-        return [self.trait_names.by_id[trait] for trait in sorted(self.trait_sets.of(slot))]
+        return [self.trait_names.by_id[trait] for trait in self.trait_sets.of(slot)]
 
     def aggregates(self, slot: int) -> list[str]:
         """The uuids of the aggregates to which the provider at a slot belongs, in the order they came to be."""
-        return [self.aggregate_uuids[aggregate] for aggregate in sorted(self.aggregate_sets.of(slot))]
+        return [self.aggregate_uuids[aggregate] for aggregate in self.aggregate_sets.of(slot)]
 
     def traits_in_use(self) -> set[str]:
         """Names of the traits that at least one provider has."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stead.domain.changes import Changes, Moment
 
 
 class Source(Protocol):
     """Where the truth is."""
 
-    def changes(self, since: Moment | None) -> Changes | None:
-        """What changed after *since*; everything if None or if the difference can not be told; None if nothing.
+    def changes(self, since: Moment | None) -> Iterator[Changes]:
+        """What changed after *since*: nothing, one difference, or, if it can not be told or is None, everything.
 
-        Ticks and state are of one snapshot of the database: nothing torn, nothing missed.
+        Everything comes in portions, whole trees in each, to be added to each other. Ticks and state are of one
+        snapshot of the database, portions included: nothing torn, nothing missed.
 
         Raises:
             Unavailable: no answer. Nothing was changed; the same *since* may be tried again.

@@ -1,4 +1,4 @@
-"""The command line: clients of the HTTP API, but for ``serve`` and ``db``, which open the house."""
+"""The command line: clients of the HTTP API, but for ``serve``, ``db`` and ``audit``, which open the house."""
 
 from stead.cli.app import main
 

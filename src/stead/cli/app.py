@@ -49,7 +49,9 @@ SUBCOMMANDS = {
     "claim": Subcommand("stead.cli.claim", "Claim the first place where a request fits.", _CLIENT),
     "release": Subcommand("stead.cli.release", "Give back all that a consumer holds.", _CLIENT),
     "topology": Subcommand("stead.cli.topology", "Describe a site in a file, and make it so.", _CLIENT),
+    "audit": Subcommand("stead.cli.audit", "Check the books of a database, and mend them.", _HOUSE),
     "db": Subcommand("stead.cli.db", "Look after the database.", _HOUSE),
+    "bench": Subcommand("stead.bench.app", "Measure what Stead costs.", frozenset({"json"})),
 }
 
 

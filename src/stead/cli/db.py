@@ -15,7 +15,7 @@ from stead.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy.engine import Engine
+    from stead.store.transaction import Store
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -29,8 +29,8 @@ def upgrade(config_file: ConfigFile = None) -> None:
     """Bring the tables up to date; a database without any gets them all."""
     from stead.store import schema
 
-    with _database(config_file) as engine:
-        done = schema.upgrade(engine)
+    with open_store(config_file) as store:
+        done = schema.upgrade(store.writer)
     if options().json:
         print_json({"upgraded": done})
     else:
@@ -42,8 +42,8 @@ def version(config_file: ConfigFile = None) -> None:
     """Show at which revisions the tables are."""
     from stead.store import schema
 
-    with _database(config_file) as engine:
-        found = {standing.history: standing.revision for standing in schema.standings(engine)}
+    with open_store(config_file) as store:
+        found = {standing.history: standing.revision for standing in schema.standings(store.writer)}
     if options().json:
         print_json(found)
     else:
@@ -55,8 +55,8 @@ def check(config_file: ConfigFile = None) -> None:
     """Say whether the service could start on the database; exit code 1 if not."""
     from stead.store import schema
 
-    with _database(config_file) as engine:
-        found = schema.standings(engine)
+    with open_store(config_file) as store:
+        found = schema.standings(store.writer)
     ready = all(standing.is_current for standing in found)
     if options().json:
         print_json({"ready": ready, "revisions": {standing.history: standing.revision for standing in found}})
@@ -67,11 +67,17 @@ def check(config_file: ConfigFile = None) -> None:
 
 
 @contextmanager
-def _database(config_file: list[Path] | None) -> Iterator[Engine]:
+def open_store(config_file: list[Path] | None) -> Iterator[Store]:
+    """The database that the configuration names, as it is.
+
+    Raises:
+        CommandError: there is no such configuration, or the database cannot be used.
+    """
     from sqlalchemy.exc import SQLAlchemyError
 
     from stead.application import database_of
     from stead.config import ConfigError, load
+    from stead.domain.errors import SteadError
     from stead.store.transaction import Store
 
     try:
@@ -80,10 +86,10 @@ def _database(config_file: list[Path] | None) -> Iterator[Engine]:
         raise CommandError(str(error)) from error
     if settings.embedded:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = Store(database_of(settings.database))
+    store = Store(database_of(settings.database), write_timeout=settings.database.write_timeout)
     try:
-        yield store.writer
-    except (SQLAlchemyError, RuntimeError) as error:
+        yield store
+    except (SQLAlchemyError, RuntimeError, SteadError) as error:
         raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
     finally:
         store.close()

@@ -181,5 +181,8 @@ _LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"generic": {"format": "%(levelname)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "generic"}},
-    "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
+    "loggers": {
+        "_granian": {"handlers": ["stderr"], "propagate": False},
+        "stead.catalog": {"handlers": ["stderr"], "level": "INFO", "propagate": False},  # how far a load is
+    },
 }

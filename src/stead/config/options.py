@@ -150,6 +150,36 @@ STEAD_OPTS: list[cfg.Opt] = [
         min=0.1,
         help="Seconds for which one write may wait and be retried before the client gets 503.",
     ),
+    cfg.BoolOpt(
+        "require_durable_commits",
+        default=False,
+        help="Refuse to start on a database whose settings may lose what was acknowledged; else they give a warning.",
+    ),
+    cfg.IntOpt("max_body_size", default=64 * 1024 * 1024, min=1, help="Bytes of a request's body; more is 413."),
+    cfg.IntOpt("max_query_length", default=64_000, min=1, help="Bytes of a request's query; more is 414."),
+    cfg.IntOpt("max_request_groups", default=3000, min=1, help="Groups in a query for candidates; more is 400."),
+    cfg.IntOpt(
+        "max_suffix_length", default=64, min=1, max=64, help="Characters of the suffix of a request group; more is 400."
+    ),
+    cfg.IntOpt(
+        "max_allocations",
+        default=250_000,
+        min=1,
+        help="Allocations in one request, each of one class of one provider for one consumer; more is 413.",
+    ),
+    cfg.IntOpt(
+        "max_concurrent_requests",
+        default=0,
+        min=0,
+        help="Requests that one worker works on at a time; more is 503. Has an effect below the number of its threads. "
+        "0: no limit, so requests wait for a thread.",
+    ),
+    cfg.BoolOpt(
+        "compress_responses",
+        default=False,
+        help="Send bodies of 1 KiB and more as gzip to clients that accept it. For slow networks: it takes more time "
+        "than a fast one saves.",
+    ),
 ]
 
 GROUPS: dict[str, list[cfg.Opt]] = {

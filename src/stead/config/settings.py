@@ -38,6 +38,7 @@ class DatabaseSettings:
     connection_debug: int = 0
     connection_trace: bool = False
     write_timeout: float = 10.0  # how long one write may wait and be retried
+    require_durable_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,18 @@ class AllocationSettings:
     conflict_retry_count: int = 10
     incomplete_project_id: str = options.UNKNOWN_CONSUMER
     incomplete_user_id: str = options.UNKNOWN_CONSUMER
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """The most that one request may ask for; sizes in bytes."""
+
+    body_size: int
+    query_length: int
+    request_groups: int
+    suffix_length: int
+    allocations: int
+    concurrent_requests: int  # per worker; 0: as many as it has threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +91,13 @@ class Settings:
     candidates: CandidateSettings
     allocations: AllocationSettings
     cors: CorsSettings
+    limits: LimitSettings
     auth_strategy: AuthStrategy
     token_file: Path | None  # set whenever auth_strategy is `token`
     embedded: bool
     data_dir: Path  # absolute; used by the embedded mode only, need not exist
     proxy_headers: bool
+    compress_responses: bool
     debug: bool
     config_files: tuple[Path, ...]  # absolute, as given or found
     config_dirs: tuple[Path, ...]
@@ -174,11 +189,20 @@ def _settings(
             allow_methods=tuple(conf.cors.allow_methods),
             allow_headers=tuple(conf.cors.allow_headers),
         ),
+        limits=LimitSettings(
+            body_size=conf.stead.max_body_size,
+            query_length=conf.stead.max_query_length,
+            request_groups=conf.stead.max_request_groups,
+            suffix_length=conf.stead.max_suffix_length,
+            allocations=conf.stead.max_allocations,
+            concurrent_requests=conf.stead.max_concurrent_requests,
+        ),
         auth_strategy=strategy,
         token_file=_token_file(conf, strategy, data_dir if embedded else None),
         embedded=embedded,
         data_dir=data_dir,
         proxy_headers=conf.oslo_middleware.enable_proxy_headers_parsing,
+        compress_responses=conf.stead.compress_responses,
         debug=conf.debug,
         config_files=files,
         config_dirs=dirs,
@@ -211,6 +235,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         connection_debug=group.connection_debug,
         connection_trace=group.connection_trace,
         write_timeout=conf.stead.write_timeout,
+        require_durable_commits=conf.stead.require_durable_commits,
     )
 
 

@@ -24,8 +24,16 @@ class ProviderRow(NamedTuple):
     modified: int
 
 
+class StandingRow(NamedTuple):
+    """What a claim changes of a provider itself; ``modified`` in seconds since 1970 (UTC)."""
+
+    id: int
+    generation: int
+    modified: int
+
+
 class InventoryRow(NamedTuple):
-    """One class of one provider, with the sum of all allocations of it."""
+    """One class of one provider; ``modified`` in seconds since 1970 (UTC)."""
 
     provider_id: int
     class_id: int
@@ -35,7 +43,6 @@ class InventoryRow(NamedTuple):
     max_unit: int
     step_size: int
     allocation_ratio: float
-    used: int
     modified: int
 
 
@@ -51,19 +58,25 @@ class NameRow(NamedTuple):
 class Changes:
     """What changed after some moment, each thing with its whole present state, all as of ``moment``.
 
-    ``provider_ids`` lists the providers that changed; one without a row in ``providers`` is gone. ``everything`` says
-    that this is not a difference but all there is. ``traits`` and ``resource_classes`` are the whole tables when any
-    name changed, else None. Pairs are (provider id, trait id) and (provider id, aggregate id); ``aggregate_uuids``
-    names at least every aggregate in the pairs.
+    ``provider_ids`` lists the providers that changed in any way; one without a row in ``providers`` is gone.
+    ``claimed`` holds the providers of which nothing changed but what a claim changes; they are not in ``provider_ids``.
+    ``used`` has the sum of all allocations of every class of all of them, by (provider id, class id); a missing one is
+    zero. ``traits_of`` and ``aggregates_of`` are by provider id, ascending; a provider that has none may be missing.
+    ``everything`` says that this is not a difference but the beginning of all there is, ``providers_in_all`` of them.
+    ``traits`` and ``resource_classes`` are the whole tables when any name changed, else None. ``aggregate_uuids`` names
+    at least every aggregate of ``aggregates_of``.
     """
 
     moment: Moment
     everything: bool = False
+    providers_in_all: int = 0
     provider_ids: Collection[int] = ()
     providers: Sequence[ProviderRow] = ()
+    claimed: Sequence[StandingRow] = ()
     inventories: Sequence[InventoryRow] = ()
-    provider_traits: Sequence[tuple[int, int]] = ()
-    provider_aggregates: Sequence[tuple[int, int]] = ()
+    used: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    traits_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    aggregates_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     aggregate_uuids: Mapping[int, str] = field(default_factory=dict)
     traits: Sequence[NameRow] | None = None
     resource_classes: Sequence[NameRow] | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from stead.domain.claim import Place, Room, require_room
-from stead.domain.errors import AllocationsNotFound, ProviderNotFound, UnknownProvider
+from stead.domain.errors import AllocationRefused, AllocationsNotFound, ProviderNotFound, UnknownProvider
 from stead.store import consumers, inventories, providers, resource_classes, usages
 from stead.store.tables import (
     allocations,
@@ -65,9 +65,12 @@ def replace(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> None:
     held = held_by(tx.connection, present)
     rows = providers.lock(tx, {*ids.values(), *(row.provider_id for row in held)})
     require_still_there(ids, rows)
-    tx.touch(rows)
-    settle(tx, claims, ids, held)
-    tx.bump_generations({id_: rows[id_].generation for id_ in rising(claims, ids, held)})
+    tx.touch_usage(rows)
+    generations = {id_: row.generation for id_, row in rows.items()}
+    taken = usages.of_locked(tx.connection, generations, needed=ids.values())
+    settle(tx, claims, present, ids, held, taken)
+    rises = {id_: generations[id_] for id_ in rising(claims, ids, held)}
+    usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     consumers.write(tx, claims, present, owners)
 
 
@@ -96,17 +99,31 @@ def require_still_there(ids: Mapping[str, int], rows: Mapping[int, providers.Row
             raise UnknownProvider(uuid)
 
 
-def settle(tx: Transaction, claims: Sequence[Claim], ids: Mapping[str, int], held: Sequence[Held]) -> None:
+def settle(
+    tx: Transaction,
+    claims: Sequence[Claim],
+    present: Mapping[str, consumers.Row],
+    ids: Mapping[str, int],
+    held: Sequence[Held],
+    taken: usages.Sums,
+) -> None:
     """Check that *claims* fit in place of *held*, and exchange the rows. All providers are locked.
+
+    *taken* is what is taken of them (of those named in *claims* in any case), and becomes what is taken afterwards.
 
     Raises:
         UnknownResourceClass, AllocationRefused
+        RaceLost: a consumer that was not *present* has come since, and holds what seems to be in its own way.
     """
     names = dict.fromkeys(name for claim in claims for resources in claim.allocations.values() for name in resources)
     # Not locked: a class of which a locked provider has inventory can not go, and no other ever gets its id.
     classes = resource_classes.resolve(tx.connection, names)
-    require_room(_rooms(tx.connection, ids, classes, held), claims)
-    _remove(tx, held)
+    try:
+        require_room(_rooms(tx.connection, ids, classes, held, taken), claims)
+    except AllocationRefused:
+        consumers.require_still_absent(tx, claims, present)
+        raise
+    _remove(tx, held, taken)
     rows = [
         {
             "resource_provider_id": ids[provider],
@@ -121,20 +138,36 @@ def settle(tx: Transaction, claims: Sequence[Claim], ids: Mapping[str, int], hel
     ]
     if rows:
         tx.connection.execute(sa.insert(allocations), rows)
+    for claim in claims:
+        for provider, resources in claim.allocations.items():
+            for name, amount in resources.items():
+                _count(taken, ids[provider], classes[name], amount)
 
 
-def _remove(tx: Transaction, held: Sequence[Held]) -> None:
+def _count(taken: usages.Sums, provider_id: int, class_id: int, amount: int) -> None:
+    """Add *amount* to what is taken of a provider, if that is known."""
+    if provider_id in taken:
+        taken[provider_id][class_id] = taken[provider_id].get(class_id, 0) + amount
+
+
+def _remove(tx: Transaction, held: Sequence[Held], taken: usages.Sums) -> None:
+    """Delete rows of the books, and take them off what is *taken*, where that is known."""
+    for row in held:
+        _count(taken, row.provider_id, row.class_id, -row.used)
     for some in in_portions([row.id for row in held]):
         gone = tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
         tx.require_count(gone, len(some))
 
 
 def _rooms(
-    connection: Connection, ids: Mapping[str, int], classes: Mapping[str, int], held: Sequence[Held]
+    connection: Connection,
+    ids: Mapping[str, int],
+    classes: Mapping[str, int],
+    held: Sequence[Held],
+    taken: usages.Sums,
 ) -> dict[Place, Room]:
     """What the books say of each place that the claims could mean, as of after the locks."""
     stock = inventories.load(connection, ids.values())
-    before = usages.sums(connection, ids.values())
     ours: dict[tuple[int, int], int] = defaultdict(int)
     for row in held:
         ours[row.provider_id, row.class_id] += row.used
@@ -143,7 +176,7 @@ def _rooms(
         for name, class_id in classes.items():
             key = (provider_id, class_id)
             if key in stock:
-                total = before.get(key, 0)
+                total = taken[provider_id].get(class_id, 0)
                 rooms[Place(provider, name)] = Room(stock[key], used=total - ours[key], before=total)
     return rooms
 
@@ -167,8 +200,12 @@ def release(tx: Transaction, consumer: str) -> None:
     held = held_by(tx.connection, present)
     if not held:
         raise AllocationsNotFound(consumer)
-    tx.touch(providers.lock(tx, {row.provider_id for row in held}))
-    _remove(tx, held)
+    rows = providers.lock(tx, {row.provider_id for row in held})
+    tx.touch_usage(rows)
+    generations = {id_: row.generation for id_, row in rows.items()}
+    taken = usages.of_locked(tx.connection, generations)
+    _remove(tx, held, taken)
+    usages.keep(tx, taken, generations)
     consumers.remove(tx, present.values())
 
 

@@ -6,14 +6,17 @@ Source: "The write and refresh protocol", docs/architecture.md (rules 9 and 11 t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow
+from stead.domain.changes import Changes, NameRow
 from stead.domain.errors import Unavailable
 from stead.store import usages
+from stead.store.among import trees_in_portions, with_ids
 from stead.store.clock import EVERYTHING, Clock, LostTick, changed_between, read_clock
+from stead.store.prepared import IDS, Prepared
 from stead.store.tables import (
     inventories,
     placement_aggregates,
@@ -23,7 +26,6 @@ from stead.store.tables import (
     resource_providers,
     traits,
 )
-from stead.store.timestamps import seconds
 from stead.store.transaction import in_portions, meaning
 
 if TYPE_CHECKING:
@@ -33,7 +35,14 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
 
     from stead.domain.changes import Moment
+    from stead.store.among import Among, By
+    from stead.store.clock import Changed
+    from stead.store.dialect import Dialect
     from stead.store.transaction import Store
+
+
+PORTION = 8192
+"""Providers that are loaded together, when everything is: so many and the rest of the last tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,10 @@ class ChangeSource:
         self._watch: PoolProxiedConnection | None = None
         self._watches = 0
 
-    def changes(self, since: Moment | None) -> Changes | None:
-        """What changed after *since*; everything if None or if the difference can not be told; None if nothing.
+    def changes(self, since: Moment | None) -> Iterator[Changes]:
+        """What changed after *since*: nothing, one difference, or, if it can not be told or is None, everything.
+
+        Everything comes in portions of whole trees, all of one snapshot.
 
         Raises:
             Unavailable: the database does not answer. The same *since* may be tried again.
@@ -64,9 +75,10 @@ class ChangeSource:
         try:
             commits = self._commits_seen()
             if earlier is not None and commits is not None and commits == earlier.commits:
-                return None
+                return
             with self._store.reader.begin() as connection:
-                return _changes(connection, earlier.clock if earlier else None, commits)
+                reading = _Reading(connection, self._store.dialect)
+                yield from reading.changes(earlier.clock if earlier else None, commits)
         except sa.exc.DBAPIError as error:
             self._stop_watching()
             raise meaning(error, self._store.dialect) from error
@@ -94,112 +106,127 @@ class ChangeSource:
             self._watch = None
 
 
-def _changes(connection: Connection, earlier: Clock | None, commits: tuple[int, int] | None) -> Changes:
-    now = read_clock(connection)  # first: it dates all that follows
-    moment = _Moment(now, commits)
-    if earlier is None or not now.can_follow(earlier):
-        return _everything(connection, moment)
-    changed = changed_between(connection, earlier, now)
-    if EVERYTHING in changed:
-        return _everything(connection, moment)
-    provider_ids = sorted(id_ for id_ in changed if id_ > 0)
-    pairs = list(_aggregate_pairs(connection, provider_ids))
-    return Changes(
-        moment,
-        provider_ids=provider_ids,
-        providers=list(_providers(connection, provider_ids)),
-        inventories=list(_inventories(connection, provider_ids)),
-        provider_traits=list(_trait_pairs(connection, provider_ids)),
-        provider_aggregates=pairs,
-        aggregate_uuids=_aggregate_uuids(connection, {aggregate_id for _, aggregate_id in pairs}),
-        # Names that changed are told apart by the parity of their negative ids, see clock.
-        traits=_names(connection, traits) if any(id_ < 0 and id_ % 2 == 0 for id_ in changed) else None,
-        resource_classes=_names(connection, resource_classes) if any(id_ < 0 and id_ % 2 for id_ in changed) else None,
+class _Reading:
+    """One snapshot of the database, being read."""
+
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._members = cache(_members)  # a cloud has few kinds of hosts, so few sets
+
+    def changes(self, earlier: Clock | None, commits: tuple[int, int] | None) -> Iterator[Changes]:
+        now = read_clock(self._connection)  # first: it dates all that follows
+        moment = _Moment(now, commits)
+        if earlier is not None and now.can_follow(earlier):
+            changed = changed_between(self._connection, earlier, now)
+            if EVERYTHING not in changed.whole:
+                yield self._difference(moment, changed)
+                return
+        yield from self._everything(moment)
+
+    def _difference(self, moment: Moment, changed: Changed) -> Changes:
+        ids = sorted(id_ for id_ in changed.whole if id_ > 0)
+        whole, claimed = with_ids(ids), with_ids(changed.usage)
+        state, standings = _statements(self._dialect, whole.by), _statements(self._dialect, claimed.by).standings
+        aggregates_of = self._grouped(state.aggregates, whole)
+        return Changes(
+            moment,
+            provider_ids=ids,
+            providers=whole.rows(self._connection, state.providers),
+            claimed=claimed.rows(self._connection, standings),
+            inventories=whole.rows(self._connection, state.inventories),
+            used=usages.current(self._connection, whole, claimed),
+            traits_of=self._grouped(state.traits, whole),
+            aggregates_of=aggregates_of,
+            aggregate_uuids=self._uuids({id_ for some in aggregates_of.values() for id_ in some}),
+            # Names that changed are told apart by the parity of their negative ids, see clock.
+            traits=self._names(traits) if any(id_ < 0 and id_ % 2 == 0 for id_ in changed.whole) else None,
+            resource_classes=self._names(resource_classes)
+            if any(id_ < 0 and id_ % 2 for id_ in changed.whole)
+            else None,
+        )
+
+    def _everything(self, moment: Moment) -> Iterator[Changes]:
+        connection = self._connection
+        yield Changes(
+            moment,
+            everything=True,
+            providers_in_all=connection.scalar(sa.select(sa.func.count()).select_from(resource_providers)) or 0,
+            aggregate_uuids=dict(connection.execute(_AGGREGATES).all()),
+            traits=self._names(traits),
+            resource_classes=self._names(resource_classes),
+        )
+        for some in trees_in_portions(connection, PORTION):
+            state = _statements(self._dialect, some.by)
+            providers = some.rows(connection, state.providers)
+            yield Changes(
+                moment,
+                provider_ids=[row[0] for row in providers],
+                providers=providers,
+                inventories=some.rows(connection, state.inventories),
+                used=usages.current(connection, some),
+                traits_of=self._grouped(state.traits, some),
+                aggregates_of=self._grouped(state.aggregates, some),
+            )
+
+    def _grouped(self, query: Prepared, among: Among) -> dict[int, tuple[int, ...]]:
+        """By provider its members, ascending. They come as one text; equal texts are read once."""
+        return {id_: self._members(text) for id_, text in among.rows(self._connection, query)}
+
+    def _uuids(self, ids: Collection[int]) -> dict[int, str]:
+        portions = in_portions(sorted(ids))
+        return {id_: uuid for some in portions for id_, uuid in _SOME_AGGREGATES.rows(self._connection, some)}
+
+    def _names(self, table: sa.Table) -> list[NameRow]:
+        query = sa.select(table.c.id, table.c.name, _modified(table, self._dialect)).order_by(table.c.id)
+        return [NameRow(*row) for row in self._connection.execute(query)]
+
+
+def _members(text: str) -> tuple[int, ...]:
+    return tuple(sorted(map(int, text.split(","))))
+
+
+_AGGREGATES = sa.select(placement_aggregates.c.id, placement_aggregates.c.uuid)
+_SOME_AGGREGATES = Prepared(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What reads the state of some providers: rows of the values of ``domain.changes``; members as one text each."""
+
+    providers: Prepared
+    standings: Prepared
+    inventories: Prepared
+    traits: Prepared
+    aggregates: Prepared
+
+
+@cache
+def _statements(dialect: Dialect, by: By) -> _Statements:
+    provider, held = resource_providers.c, inventories.c
+    modified, condition = _modified(resource_providers, dialect), by.condition
+    above = (provider.parent_provider_id, provider.root_provider_id)
+    of_provider = sa.select(provider.id, provider.uuid, provider.name, provider.generation, *above, modified)
+    numbers = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
+    of_inventory = sa.select(
+        held.resource_provider_id, held.resource_class_id, *numbers, _modified(inventories, dialect)
+    )
+
+    def grouped(member: sa.Column[int]) -> Prepared:
+        of_member = member.table.c.resource_provider_id
+        joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), ",")
+        return Prepared(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
+
+    return _Statements(
+        Prepared(of_provider.where(condition).order_by(provider.root_provider_id, provider.id)),
+        Prepared(sa.select(provider.id, provider.generation, modified).where(condition)),
+        Prepared(by.narrowed(of_inventory, held.resource_provider_id)),
+        grouped(resource_provider_traits.c.trait_id),
+        grouped(resource_provider_aggregates.c.aggregate_id),
     )
 
 
-def _everything(connection: Connection, moment: _Moment) -> Changes:
-    providers = list(_providers(connection, None))
-    return Changes(
-        moment,
-        everything=True,
-        provider_ids=[row.id for row in providers],
-        providers=providers,
-        inventories=list(_inventories(connection, None)),
-        provider_traits=list(_trait_pairs(connection, None)),
-        provider_aggregates=list(_aggregate_pairs(connection, None)),
-        aggregate_uuids=_aggregate_uuids(connection, None),
-        traits=_names(connection, traits),
-        resource_classes=_names(connection, resource_classes),
-    )
-
-
-def _rows(
-    connection: Connection, query: sa.Select[*tuple[Any, ...]], id_: sa.Column[int], ids: Collection[int] | None
-) -> Iterator[Any]:
-    """The rows of *query* for some ids, or, if None, for all."""
-    if ids is None:
-        yield from connection.execute(query).all()
-        return
-    for some in in_portions(sorted(ids)):
-        yield from connection.execute(query.where(id_.in_(some))).all()
-
-
-def _providers(connection: Connection, ids: Collection[int] | None) -> Iterator[ProviderRow]:
-    table = resource_providers.c
-    query = sa.select(
-        table.id,
-        table.uuid,
-        table.name,
-        table.generation,
-        table.parent_provider_id,
-        table.root_provider_id,
-        table.created_at,
-        table.updated_at,
-    )
-    for id_, uuid, name, generation, parent, root, created, updated in _rows(connection, query, table.id, ids):
-        yield ProviderRow(id_, uuid, name, generation, parent, root, seconds(updated or created))
-
-
-def _inventories(connection: Connection, ids: Collection[int] | None) -> Iterator[InventoryRow]:
-    used = usages.sums(connection, ids)
-    table = inventories.c
-    query = sa.select(
-        table.resource_provider_id,
-        table.resource_class_id,
-        table.total,
-        table.reserved,
-        table.min_unit,
-        table.max_unit,
-        table.step_size,
-        table.allocation_ratio,
-        table.created_at,
-        table.updated_at,
-    )
-    for row in _rows(connection, query, table.resource_provider_id, ids):
-        provider, class_id, created, updated = row[0], row[1], row[8], row[9]
-        yield InventoryRow._make((*row[:8], used.get((provider, class_id), 0), seconds(updated or created)))
-
-
-def _trait_pairs(connection: Connection, ids: Collection[int] | None) -> Iterator[tuple[int, int]]:
-    table = resource_provider_traits.c
-    query = sa.select(table.resource_provider_id, table.trait_id)
-    yield from _rows(connection, query, table.resource_provider_id, ids)
-
-
-def _aggregate_pairs(connection: Connection, ids: Collection[int] | None) -> Iterator[tuple[int, int]]:
-    table = resource_provider_aggregates.c
-    query = sa.select(table.resource_provider_id, table.aggregate_id)
-    yield from _rows(connection, query, table.resource_provider_id, ids)
-
-
-def _aggregate_uuids(connection: Connection, ids: Collection[int] | None) -> dict[int, str]:
-    table = placement_aggregates.c
-    return {row.id: row.uuid for row in _rows(connection, sa.select(table.id, table.uuid), table.id, ids)}
-
-
-def _names(connection: Connection, table: sa.Table) -> list[NameRow]:
-    query = sa.select(table.c.id, table.c.name, table.c.created_at, table.c.updated_at).order_by(table.c.id)
-    return [
-        NameRow(id_, name, seconds(updated or created)) for id_, name, created, updated in connection.execute(query)
-    ]
+def _modified(table: sa.Table, dialect: Dialect) -> sa.ColumnElement[int]:
+    """When a row was last written, in seconds since 1970; 0 where an old row does not say."""
+    written = sa.func.coalesce(table.c.updated_at, table.c.created_at)
+    return sa.func.coalesce(dialect.seconds(written), 0)

@@ -12,11 +12,13 @@ import itertools
 import secrets
 import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store.tables import stead_clock, stead_epoch, stead_provider_change
+from stead.store.prepared import Prepared
+from stead.store.tables import stead_clock, stead_epoch, stead_provider_change, stead_usage_change
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -63,14 +65,20 @@ class OwnSlots:
         return slot
 
 
-def tick(connection: Connection, dialect: Dialect, slot: int, touched: Collection[int]) -> None:
-    """Note that this transaction touched *touched*; the last thing before its COMMIT.
+def tick(
+    connection: Connection, dialect: Dialect, slot: int, touched: Collection[int], touched_usage: Collection[int]
+) -> None:
+    """Note what this transaction touched; the last thing before its COMMIT.
+
+    Args:
+        touched: change rows that stand for whole providers and for names.
+        touched_usage: ids of providers of which only what is used changed.
 
     Raises:
         LostTick: there is no such slot. The transaction must be rolled back.
     """
-    if len(touched) > TOO_MANY:
-        touched = (EVERYTHING,)
+    if len(touched) + len(touched_usage) > TOO_MANY:
+        touched, touched_usage = (EVERYTHING,), ()
     ticked = connection.execute(
         sa.update(stead_clock)
         .where(stead_clock.c.slot == slot)
@@ -79,8 +87,10 @@ def tick(connection: Connection, dialect: Dialect, slot: int, touched: Collectio
     if ticked.rowcount != 1:
         raise LostTick(slot)
     now = connection.execute(sa.select(stead_clock.c.tick).where(stead_clock.c.slot == slot)).scalar_one()
-    rows = [{"provider_id": change, "slot": slot, "tick": now} for change in sorted(touched)]
-    connection.execute(dialect.upsert(stead_provider_change, ["slot", "tick"]), rows)
+    for table, changes in ((stead_provider_change, touched), (stead_usage_change, touched_usage)):
+        rows = [{"provider_id": change, "slot": slot, "tick": now} for change in sorted(changes)]
+        if rows:
+            connection.execute(dialect.upsert(table, ["slot", "tick"]), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +116,69 @@ class Clock:
         )
 
 
+_CLOCK = Prepared(
+    sa.select(
+        stead_clock.c.tick,
+        stead_clock.c.stamp,
+        stead_clock.c.floor,
+        sa.select(stead_epoch.c.epoch).where(stead_epoch.c.id == 1).scalar_subquery(),
+    ).order_by(stead_clock.c.slot)
+)
+
+
 def read_clock(connection: Connection) -> Clock:
     """The clock; as the first statement of a snapshot transaction, it dates all that is read after it."""
-    rows = connection.execute(
-        sa.select(
-            stead_clock.c.tick,
-            stead_clock.c.stamp,
-            stead_clock.c.floor,
-            sa.select(stead_epoch.c.epoch).where(stead_epoch.c.id == 1).scalar_subquery(),
-        ).order_by(stead_clock.c.slot)
-    ).all()
+    rows = _CLOCK.rows(connection)
     if len(rows) != SLOTS:
         raise LostTick(len(rows))
     ticks, stamps, floors, epochs = zip(*rows, strict=True)
     return Clock(str(epochs[0]), ticks, stamps, floors)
 
 
-def changed_between(connection: Connection, earlier: Clock, now: Clock) -> set[int]:
-    """Ids of the change rows newer than *earlier*, in the snapshot that showed *now*."""
-    newer = [
-        sa.and_(stead_provider_change.c.slot == slot, stead_provider_change.c.tick > then)
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What changed between two moments; no provider is in both."""
+
+    whole: frozenset[int]
+    """Providers any part of which may have changed, by id; EVERYTHING; and the negative ids of names."""
+    usage: frozenset[int]
+    """Ids of providers of which only these may have changed: what is used, the generation and ``updated_at``."""
+
+
+def changed_between(connection: Connection, earlier: Clock, now: Clock) -> Changed:
+    """What the change rows newer than *earlier* say, in the snapshot that showed *now*."""
+    moved = [
+        (slot, then)
         for slot, (then, tick_now) in enumerate(zip(earlier.ticks, now.ticks, strict=True))
         if tick_now > then
     ]
-    if not newer:
-        return set()
-    return set(connection.scalars(sa.select(stead_provider_change.c.provider_id).where(sa.or_(*newer))))
+    if not moved:
+        return Changed(frozenset(), frozenset())
+    values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
+    values |= {f"tick{place}": then for place, (_, then) in enumerate(moved)}
+    rows = _noted_after(len(moved)).rows(connection, values=values)
+    whole = frozenset(id_ for id_, is_whole in rows if is_whole)
+    return Changed(whole, frozenset(id_ for id_, is_whole in rows if not is_whole) - whole)
+
+
+@cache
+def _noted_after(number: int) -> Prepared:
+    """The change rows newer than the ticks of so many slots, and whether they are about whole providers."""
+
+    def newer(table: sa.Table) -> sa.ColumnElement[bool]:
+        return sa.or_(
+            *(
+                sa.and_(table.c.slot == sa.bindparam(f"slot{place}", 0), table.c.tick > sa.bindparam(f"tick{place}", 0))
+                for place in range(number)
+            )
+        )
+
+    tables = ((stead_provider_change, 1), (stead_usage_change, 0))
+    return Prepared(
+        sa.union_all(
+            *(
+                sa.select(table.c.provider_id, sa.literal_column(str(is_whole)).label("is_whole")).where(newer(table))
+                for table, is_whole in tables
+            )
+        )
+    )

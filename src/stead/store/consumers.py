@@ -127,6 +127,16 @@ def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> Non
             raise ConsumerConflict(claim.consumer, claim.expected, found)
 
 
+def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
+    """Make sure that consumers which were not there to be locked have not come since.
+
+    Raises:
+        RaceLost: one has.
+    """
+    if find(tx.connection, {claim.consumer for claim in claims}.difference(present)):
+        raise RaceLost("consumers")
+
+
 def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], owners: Owners) -> None:
     """Make, change and remove consumers, as their claims leave them.
 

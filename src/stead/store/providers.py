@@ -18,6 +18,7 @@ from stead.domain.errors import (
     ProviderNotFound,
 )
 from stead.domain.provider import Provider
+from stead.store import usages
 from stead.store.tables import (
     allocations,
     inventories,
@@ -134,6 +135,7 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
     if above is None:
         root_of_itself = {"root_provider_id": id_, "updated_at": tx.now}
         tx.connection.execute(sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself))
+    usages.forget(tx, id_)  # another service may have deleted a provider of this id, which some databases give again
     tx.touch([id_, *([above.id, above.root] if above else [])])
     return _provider(tx, id_)
 
@@ -272,6 +274,7 @@ def delete(tx: Transaction, uuid: str) -> None:
         raise ProviderInUse(uuid)
     for table in (inventories, resource_provider_traits, resource_provider_aggregates):
         tx.connection.execute(sa.delete(table).where(table.c.resource_provider_id == row.id))
+    usages.forget(tx, row.id)
     # A root refers to itself, which some databases hold against deleting it.
     tx.connection.execute(sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None))
     tx.change(sa.delete(resource_providers).where(_columns.id == sa.bindparam("p_id")), [{"p_id": row.id}])

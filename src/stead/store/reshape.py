@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stead.domain.errors import UnknownProvider
-from stead.store import allocations, consumers, inventories, providers, resource_classes
+from stead.store import allocations, consumers, inventories, providers, resource_classes, usages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,9 +48,12 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
     ids = allocations.resolve_providers(tx.connection, claims)
     allocations.require_still_there(ids, rows)
     tx.touch(rows)
+    tx.touch_usage(rows)  # too: who only releases touches nothing else, and must not pass by the sums read here
 
     _widen(tx, wanted, known, rows)
-    allocations.settle(tx, claims, ids, held)
+    generations = {id_: row.generation for id_, row in rows.items()}
+    sums = usages.of_locked(tx.connection, generations, needed=ids.values())
+    allocations.settle(tx, claims, present, ids, held, sums)
     for uuid, new in wanted.items():
         inventories.write(tx, rows[known[uuid]], new.inventories)
 
@@ -59,7 +62,8 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
         rises[known[uuid]] += 2 if new.inventories else 1
     for id_ in allocations.rising(claims, ids, held):
         rises[id_] += 1
-    tx.bump_generations({id_: rows[id_].generation for id_, by in rises.items() if by}, by=rises)
+    raised = tx.bump_generations({id_: generations[id_] for id_, by in rises.items() if by}, by=rises, writes_sums=True)
+    usages.keep(tx, sums, generations | raised)
     consumers.write(tx, claims, present, owners)
 
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy.exc import InterfaceError, OperationalError
 
-from stead.domain.errors import SteadError, Unavailable
-from stead.store.dialect import dialect_of
+from stead.domain.errors import SteadError
+from stead.store.dialect import dialect_of, telling_why
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,17 +97,10 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
         SchemaOutdated: it is not at its heads.
         Unavailable: it does not answer.
     """
-    try:
+    with telling_why(engine.url):
         if may_upgrade:
             upgrade(engine)
         require_current(engine)
-    except (OperationalError, InterfaceError) as error:
-        raise Unavailable(f"The database does not answer: {_reason(error)}") from error
-
-
-def _reason(error: OperationalError | InterfaceError) -> str:
-    """What the driver says in its first line, which names no password."""
-    return str(error.orig).partition("\n")[0]
 
 
 def upgrade(engine: Engine) -> list[str]:

@@ -124,6 +124,23 @@ stead_provider_change = Table(
     Column("tick", _BigInteger, nullable=False),
 )
 
+stead_usage_change = Table(
+    "stead_usage_change",
+    metadata,
+    Column("provider_id", Integer, primary_key=True, autoincrement=False),
+    Column("slot", Integer, nullable=False),
+    Column("tick", _BigInteger, nullable=False),
+)
+
+stead_usage = Table(
+    "stead_usage",
+    metadata,
+    Column("provider_id", Integer, primary_key=True, autoincrement=False),
+    Column("class_id", Integer, primary_key=True, autoincrement=False),
+    Column("used", _BigInteger, nullable=False),
+    Column("generation", Integer, nullable=False),  # that of the provider, while the sum stands
+)
+
 stead_epoch = Table(
     "stead_epoch",
     metadata,

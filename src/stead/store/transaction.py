@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from stead.domain.errors import BadRequest, Unavailable
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
-from stead.store.tables import resource_providers
+from stead.store.tables import resource_providers, stead_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,10 +45,18 @@ class Transaction:
     now: datetime
     """When the attempt began, naive UTC; the books' timestamps."""
     touched: set[int] = field(default_factory=set)
+    touched_usage: set[int] = field(default_factory=set)
 
     def touch(self, changes: Iterable[int]) -> None:
         """Say that these providers or names changed, or that the decision rested on their not changing."""
         self.touched.update(changes)
+
+    def touch_usage(self, provider_ids: Iterable[int]) -> None:
+        """Say that of these providers what is used changed, with the generation and ``updated_at``, or was rested on.
+
+        It does not stand for `touch`: who changes more says both.
+        """
+        self.touched_usage.update(provider_ids)
 
     def lock(self, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
         """Lock rows by primary key, in id order, until the end; those that are gone are passed over.
@@ -63,13 +71,15 @@ class Transaction:
             self.connection.execute(statement.with_for_update(read=shared)).all()
 
     def bump_generations(
-        self, generations: Mapping[int, int], *, by: Mapping[int, int] | None = None
+        self, generations: Mapping[int, int], *, by: Mapping[int, int] | None = None, writes_sums: bool = False
     ) -> dict[int, int]:
         """Raise the generations of locked providers; returns the new ones.
 
         Args:
             generations: provider id → the generation that was read under the lock.
             by: provider id → by how much; one if not given.
+            writes_sums: the caller writes the maintained sums with the new generations; else those that stand at the
+                old ones are carried along.
 
         Raises:
             RaceLost: one of them is not at that generation any more.
@@ -86,6 +96,16 @@ class Transaction:
             for id_, generation in sorted(generations.items())
         ]
         self.change(statement, rows)
+        if rows and not writes_sums:
+            carried = (
+                sa.update(stead_usage)
+                .where(
+                    stead_usage.c.provider_id == sa.bindparam("p_id"),
+                    stead_usage.c.generation == sa.bindparam("p_generation"),
+                )
+                .values(generation=sa.bindparam("p_next"))
+            )
+            self.connection.execute(carried, rows)
         return raised
 
     def change(self, statement: sa.Update | sa.Delete, rows: Sequence[dict[str, Any]]) -> None:
@@ -166,8 +186,8 @@ class Store:
         with self.writer.begin() as connection:
             tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
             result = body(tx, *args, **kwargs)
-            if tx.touched:
-                tick(connection, self.dialect, self._slots.mine(), tx.touched)
+            if tx.touched or tx.touched_usage:
+                tick(connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage)
             return result
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -186,10 +206,13 @@ class Store:
 
 
 def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
-    """What a database error means to the caller: a fault of the database is Unavailable, one of ours stays as it is."""
+    """What a database error means to the caller: a fault of the database is Unavailable, one of ours stays as it is.
+
+    Which of them it is the dialect knows by its number: the drivers' classes mix them.
+    """
     if dialect.refuses_value(error):
         return BadRequest("The database can not hold one of the values.")
-    if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
+    if error.connection_invalidated or dialect.is_unavailable(error):
         _log.warning("the database failed: %s", error.orig)
         return Unavailable("The database does not answer.")
     return error

@@ -1,35 +1,133 @@
-"""Usages: sums over allocations."""
+"""Usages: sums over allocations, kept beside them so that nobody has to add them up again.
+
+The sums of a provider are kept in ``stead_usage`` and stand while they carry its generation: whoever takes from a
+provider raises that, and who does not know of the kept sums leaves them behind.
+
+Source: "The write and refresh protocol", docs/architecture.md (rule 16).
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store.tables import allocations, consumer_types, consumers, projects, resource_classes, users
+from stead.store.prepared import IDS, Prepared
+from stead.store.tables import (
+    allocations,
+    consumer_types,
+    consumers,
+    projects,
+    resource_classes,
+    resource_providers,
+    stead_usage,
+    users,
+)
 from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy.engine import Connection
+
+    from stead.store.among import Among, By
+    from stead.store.transaction import Transaction
+
+Sums = dict[int, dict[int, int]]
+"""What is taken: by provider id, then by class id."""
 
 UNKNOWN = "unknown"
 """How the type of a consumer that has none is shown."""
 
 
-def sums(connection: Connection, provider_ids: Collection[int] | None) -> dict[tuple[int, int], int]:
-    """What is taken of some providers, or of all if None, by (provider id, class id)."""
-    provider, class_id = allocations.c.resource_provider_id, allocations.c.resource_class_id
-    query = sa.select(provider, class_id, sa.func.sum(allocations.c.used)).group_by(provider, class_id)
-    if provider_ids is None:
-        return {(provider_id, id_): int(used) for provider_id, id_, used in connection.execute(query)}
+def current(connection: Connection, *among: Among) -> dict[tuple[int, int], int]:
+    """What is taken of some providers, by (provider id, class id); never 0.
+
+    The kept sums are read where they stand, the allocations of the others are added up.
+    """
+    found: dict[tuple[int, int], int] = {}
+    unkept: list[int] = []
+    for some in among:
+        for provider_id, class_id, used in some.rows(connection, _standing(some.by)):
+            if class_id is None:
+                unkept.append(provider_id)
+            elif used:
+                found[provider_id, class_id] = used
+    return found | added_up(connection, unkept) if unkept else found
+
+
+@cache
+def _standing(by: By) -> Prepared:
+    """The kept sums that stand, with a row without a class for a provider that has none."""
+    kept, provider = stead_usage.c, resource_providers.c
+    stands = sa.and_(kept.provider_id == provider.id, kept.generation == provider.generation)
+    joined = resource_providers.outerjoin(stead_usage, stands)
+    return Prepared(sa.select(provider.id, kept.class_id, kept.used).select_from(joined).where(by.condition))
+
+
+def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
+    """What is taken of some providers, by (provider id, class id), from the allocations themselves."""
     return {
-        (provider_id, id_): int(used)
+        (provider_id, class_id): int(used)
         for some in in_portions(sorted(provider_ids))
-        for provider_id, id_, used in connection.execute(query.where(provider.in_(some)))
+        for provider_id, class_id, used in _ADDED_UP.rows(connection, some)
     }
+
+
+_ADDED_UP = Prepared(
+    sa.select(allocations.c.resource_provider_id, allocations.c.resource_class_id, sa.func.sum(allocations.c.used))
+    .where(allocations.c.resource_provider_id.in_([IDS]))
+    .group_by(allocations.c.resource_provider_id, allocations.c.resource_class_id)
+)
+
+
+def of_locked(connection: Connection, generations: Mapping[int, int], needed: Collection[int] = ()) -> Sums:
+    """What is taken of locked providers whose sums are kept, and of those *needed* in any case.
+
+    With every class that has a kept sum, even one that does not stand, so that `keep` leaves none behind.
+
+    Args:
+        generations: provider id → its generation, read under the lock.
+        needed: those of them of which the allocations are added up if no sum stands.
+    """
+    query = sa.select(stead_usage.c.provider_id, stead_usage.c.class_id, stead_usage.c.used, stead_usage.c.generation)
+    standing: Sums = defaultdict(dict)
+    stale: Sums = defaultdict(dict)
+    for some in in_portions(sorted(generations)):
+        for provider_id, class_id, used, generation in connection.execute(
+            query.where(stead_usage.c.provider_id.in_(some))
+        ):
+            sums = standing if generation == generations[provider_id] else stale
+            sums[provider_id][class_id] = used
+    unkept = set(needed) - standing.keys()
+    found = {**standing, **{id_: dict.fromkeys(stale[id_], 0) for id_ in unkept}}
+    for (provider_id, class_id), used in added_up(connection, unkept).items():
+        found[provider_id][class_id] = used
+    return found
+
+
+def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
+    """Keep the sums of locked providers.
+
+    Args:
+        sums: of each provider all classes: a sum that were missing beside one that stands would count as nothing.
+        generations: provider id → its generation after this transaction.
+    """
+    rows = [
+        {"provider_id": provider_id, "class_id": class_id, "used": used, "generation": generations[provider_id]}
+        for provider_id, by_class in sorted(sums.items())
+        for class_id, used in sorted(by_class.items())
+    ]
+    if rows:
+        tx.connection.execute(tx.dialect.upsert(stead_usage, ["used", "generation"]), rows)
+
+
+def forget(tx: Transaction, provider_id: int) -> None:
+    """Drop what is kept under an id, of a provider that goes or of one that had it before."""
+    tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id == provider_id))
 
 
 @dataclass(slots=True)

@@ -1,7 +1,11 @@
-"""WSGI layers around the API and its authentication, outermost first: proxy headers, request log, CORS."""
+"""WSGI layers around the API and its authentication, outermost first: proxy headers, request log, compression, CORS,
+concurrency.
+"""
 
+from stead.api.middleware.compression import Compression
+from stead.api.middleware.concurrency import Concurrency
 from stead.api.middleware.cors import Cors
 from stead.api.middleware.proxy import ProxyHeaders
 from stead.api.middleware.request_log import RequestLog
 
-__all__ = ["Cors", "ProxyHeaders", "RequestLog"]
+__all__ = ["Compression", "Concurrency", "Cors", "ProxyHeaders", "RequestLog"]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stead.api.middleware.vary import with_vary
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -58,7 +60,7 @@ class Cors:
             return self._app(environ, start_response)
 
         def start(status: str, headers: Headers, exc_info: Any = None) -> Callable[[bytes], object]:
-            told = [*_with_vary(headers), *self._of_origin(origin)]
+            told = [*with_vary(headers, "Origin"), *self._of_origin(origin)]
             if self._exposed:
                 told.append(("access-control-expose-headers", self._exposed))
             return start_response(status, told, exc_info) if exc_info else start_response(status, told)
@@ -86,10 +88,3 @@ class Cors:
         if headers:
             told.append(("access-control-allow-headers", ",".join(headers)))
         return told
-
-
-def _with_vary(headers: Headers) -> Headers:
-    """*headers* with Origin among what the answer varies by."""
-    varied = [value for name, value in headers if name.lower() == "vary"]
-    others = [(name, value) for name, value in headers if name.lower() != "vary"]
-    return [*others, ("vary", ", ".join([*varied, "Origin"]))]

@@ -37,11 +37,12 @@ class RequestLog:
         environ[REQUEST_ID_KEY] = request_id
         if environ.get("HTTP_ACCEPT", "").strip() in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
-        target = _target(environ)
+        target = _target(environ) if LOG.isEnabledFor(logging.INFO) else None
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
             headers.append((HEADER, request_id))
-            _log(environ, target, status, headers)
+            if target is not None:
+                _log(environ, target, status, headers)
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
         return self._app(environ, start)
@@ -54,8 +55,6 @@ def _target(environ: WSGIEnvironment) -> str:
 
 
 def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple[str, str]]) -> None:
-    if not LOG.isEnabledFor(logging.INFO):
-        return
     sent = {name.lower(): value for name, value in reversed(headers)}  # the first line of the versions is Placement's
     given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
     LOG.info(

@@ -69,5 +69,7 @@ def _decode(part: str) -> tuple[str, str]:
 
 
 def _text(encoded: str) -> str:
+    if encoded.isascii() and "%" not in encoded and "+" not in encoded:
+        return encoded
     # WSGI hands over bytes in the guise of Latin-1.
     return unquote_to_bytes(encoded.replace("+", " ").encode("latin-1")).decode("utf-8")

@@ -15,6 +15,7 @@ from stead.candidates.render import Form
 from stead.domain.errors import UnknownResourceClass
 
 if TYPE_CHECKING:
+    from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
     from stead.service import Service
@@ -35,8 +36,9 @@ def form_of(version: Microversion) -> Form:
 class AllocationCandidates:
     """``/allocation_candidates``."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, limits: Limits) -> None:
         self._service = service
+        self._limits = limits
 
     @since(V.CANDIDATES)
     @json_answer
@@ -45,4 +47,5 @@ class AllocationCandidates:
     def on_get(self, req: Request, resp: Response) -> None:
         """List the ways to serve a request."""
         wanted = parse_candidate_request(Pairs.of(req), req.version)
+        self._limits.require_groups(wanted.groups)
         answer(req, resp, self._service.candidates(wanted, form_of(req.version)))

@@ -16,6 +16,7 @@ from stead.domain.errors import AllocationRefused, UnknownResourceClass
 from stead.store import allocations
 
 if TYPE_CHECKING:
+    from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
     from stead.service import Service
@@ -69,9 +70,10 @@ REPLACE_SEVERAL = Versioned(
 class Allocations:
     """``/allocations``: several consumers at once."""
 
-    def __init__(self, service: Service, incomplete: Owner) -> None:
+    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
         self._service = service
         self._incomplete = incomplete
+        self._limits = limits
 
     @since(V.POST_ALLOCATIONS)
     @json_body
@@ -85,16 +87,19 @@ class Allocations:
     def on_post(self, req: Request, resp: Response) -> None:
         """Replace what they hold, all of it or nothing."""
         wanted = read_body(req, REPLACE_SEVERAL)
-        self._service.claim([of.claim(uuid, self._incomplete) for uuid, of in wanted.items()])
+        claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.items()]
+        self._limits.require_allocations(claims)
+        self._service.claim(claims)
         answer_nothing(resp)
 
 
 class AllocationsOfConsumer:
     """``/allocations/{consumer_uuid}``: all that one consumer holds."""
 
-    def __init__(self, service: Service, incomplete: Owner) -> None:
+    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
         self._service = service
         self._incomplete = incomplete
+        self._limits = limits
 
     @json_answer
     @allowed("placement:allocations:list")
@@ -122,7 +127,9 @@ class AllocationsOfConsumer:
         if uuid is None:
             raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
         wanted = read_body(req, REPLACE_ONE)
-        self._service.claim([wanted.claim(uuid, self._incomplete)])
+        claims = [wanted.claim(uuid, self._incomplete)]
+        self._limits.require_allocations(claims)
+        self._service.claim(claims)
         answer_nothing(resp)
 
     @allowed("placement:allocations:delete")

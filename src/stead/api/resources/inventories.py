@@ -87,6 +87,8 @@ REPLACE_ONE = Versioned(
         )
     }
 )
+MAY_RESERVE_ALL = Versioned({V.INITIAL: False, V.RESERVE_ALL: True})
+"""Whether the reserved amount may be all there is."""
 
 
 def show_one(inventory: Inventory, generation: int) -> dict[str, object]:
@@ -124,7 +126,7 @@ class Inventories:
         find_provider(self._service.snapshot(), uuid)
         new = read_body(req, CREATE)
         generation = self._service.write(
-            inventories.add, uuid, new.resource_class, new.inventory, may_reserve_all=req.version >= V.RESERVE_ALL
+            inventories.add, uuid, new.resource_class, new.inventory, may_reserve_all=MAY_RESERVE_ALL.at(req.version)
         )
         answer(req, resp, show_one(new.inventory, generation), status=201)
         locate(req, resp, f"/resource_providers/{uuid}/inventories/{new.resource_class}")
@@ -148,7 +150,7 @@ class Inventories:
             uuid,
             wanted.inventories,
             wanted.expected,
-            may_reserve_all=req.version >= V.RESERVE_ALL,
+            may_reserve_all=MAY_RESERVE_ALL.at(req.version),
         )
         modified = NOW if wanted.inventories else UNKNOWN
         answer(req, resp, show_all(wanted.inventories, generation), modified=modified)
@@ -191,7 +193,7 @@ class OneClass:
             resource_class,
             wanted.inventory,
             wanted.expected,
-            may_reserve_all=req.version >= V.RESERVE_ALL,
+            may_reserve_all=MAY_RESERVE_ALL.at(req.version),
         )
         answer(req, resp, show_one(wanted.inventory, generation))
 

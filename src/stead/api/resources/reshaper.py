@@ -22,6 +22,7 @@ from stead.domain.errors import AllocationRefused, InventoryInUse
 from stead.store.reshape import NewInventories
 
 if TYPE_CHECKING:
+    from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
     from stead.api.versions import Microversion
@@ -64,9 +65,10 @@ RESHAPE = Versioned(
 class Reshaper:
     """``/reshaper``."""
 
-    def __init__(self, service: Service, incomplete: Owner) -> None:
+    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
         self._service = service
         self._incomplete = incomplete
+        self._limits = limits
 
     @since(V.RESHAPER)
     @json_body
@@ -81,5 +83,6 @@ class Reshaper:
         """Do it, all of it or nothing."""
         wanted = read_body(req, RESHAPE)
         claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.consumers.items()]
+        self._limits.require_allocations(claims)
         self._service.reshape(wanted.inventories, claims)
         answer_nothing(resp)

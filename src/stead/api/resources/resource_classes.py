@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import ONE_LINE, Body, Schema, Validator, read_body, strict_object
 from stead.api.errors import Answer, MalformedBody, answering
 from stead.api.gates import allowed, by_version, json_answer, json_body, since
-from stead.api.representations import Field, Links, Shape, answer, answer_nothing, locate, maker, newest
+from stead.api.representations import Field, SelfLink, Shape, answer, answer_nothing, locate, maker, newest
 from stead.api.versions import V, Versioned
 from stead.domain.changes import NameRow
 from stead.domain.errors import ResourceClassExists, ResourceClassInUse, ResourceClassNotFound, StandardClass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RESOURCE_CLASS: Shape[NameRow] = {
     "name": Field(V.RESOURCE_CLASSES, attrgetter("name")),
-    "links": Links(lambda row: f"/resource_classes/{row.name}", {"self": V.RESOURCE_CLASSES}),
+    "links": SelfLink(V.RESOURCE_CLASSES, lambda row: f"/resource_classes/{row.name}"),
 }
 
 NAME: Schema = {"type": "string", "pattern": CUSTOM_NAME, "maxLength": NAME_LENGTH, "format": ONE_LINE}

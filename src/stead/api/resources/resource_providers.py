@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+
+import numpy as np
 
 from stead.api import uuids
 from stead.api.bodies import STORABLE, Body, Schema, read_body, strict_object
 from stead.api.errors import Answer, answering
 from stead.api.gates import allowed, json_answer, json_body
 from stead.api.lookup import find_provider
+from stead.api.provider_text import ProviderForm
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
-from stead.api.representations import Field, Links, Shape, answer, answer_nothing, locate, maker, newest
+from stead.api.representations import NOW, answer, answer_nothing, locate
 from stead.api.shapes import UUID
 from stead.api.versions import V, Versioned
 from stead.candidates.providers import matching_providers
@@ -24,28 +26,8 @@ from stead.store.providers import KEEP
 
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
-    from stead.domain.provider import Provider
     from stead.service import Service
     from stead.store.providers import Keep
-
-PROVIDER: Shape[Provider] = {
-    "uuid": Field(V.INITIAL, attrgetter("uuid")),
-    "name": Field(V.INITIAL, attrgetter("name")),
-    "generation": Field(V.INITIAL, attrgetter("generation")),
-    "links": Links(
-        lambda provider: f"/resource_providers/{provider.uuid}",
-        {
-            "self": V.INITIAL,
-            "inventories": V.INITIAL,
-            "usages": V.INITIAL,
-            "aggregates": V.AGGREGATES,
-            "traits": V.TRAITS,
-            "allocations": V.ALLOCATIONS_LINK,
-        },
-    ),
-    "parent_provider_uuid": Field(V.NESTED_PROVIDERS, attrgetter("parent")),
-    "root_provider_uuid": Field(V.NESTED_PROVIDERS, attrgetter("root")),
-}
 
 NAME: Schema = {"type": "string", "maxLength": 200, "format": STORABLE}
 PARENT: Schema = {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}
@@ -88,6 +70,8 @@ CREATE = Versioned(
         ),
     }
 )
+MAY_MOVE = Versioned({V.INITIAL: False, V.MOVING_PROVIDERS: True})
+"""Whether a provider that has a parent may get another one, or none."""
 UPDATE = Versioned(
     {
         V.INITIAL: Body(strict_object({"name": NAME}), ProviderChange.build),
@@ -114,9 +98,10 @@ class Providers:
         """List those that pass all filters."""
         query = parse_provider_query(Pairs.of(req), req.version)
         snapshot = self._service.snapshot()
-        found = [snapshot.provider(slot) for slot in matching_providers(snapshot, query)]
-        shown = list(map(maker(req, PROVIDER), found))
-        answer(req, resp, {"resource_providers": shown}, modified=newest(provider.modified for provider in found))
+        slots = matching_providers(snapshot, query)
+        shown = ",".join(ProviderForm.of(req).texts(snapshot, slots))
+        modified = int(snapshot.modified.at(np.array(slots, np.int64)).max()) if slots else NOW
+        answer(req, resp, f'{{"resource_providers":[{shown}]}}'.encode(), modified=modified)
 
     @json_body
     @allowed("placement:resource_providers:create")
@@ -125,7 +110,7 @@ class Providers:
         wanted = read_body(req, CREATE)
         made = self._service.write(providers.create, wanted.uuid, wanted.name, wanted.parent)
         if req.version >= V.CREATED_PROVIDER:
-            answer(req, resp, maker(req, PROVIDER)(made))
+            answer(req, resp, ProviderForm.of(req).text(made).encode())
         else:
             answer_nothing(resp, 201)
         locate(req, resp, f"/resource_providers/{made.uuid}")
@@ -143,7 +128,7 @@ class OneProvider:
         """Show it."""
         snapshot = self._service.snapshot()
         provider = snapshot.provider(find_provider(snapshot, uuid))
-        answer(req, resp, maker(req, PROVIDER)(provider), modified=provider.modified)
+        answer(req, resp, ProviderForm.of(req).text(provider).encode(), modified=provider.modified)
 
     @json_body
     @allowed("placement:resource_providers:update")
@@ -151,9 +136,10 @@ class OneProvider:
         """Rename it, and from 1.14 move it."""
         find_provider(self._service.snapshot(), uuid)
         wanted = read_body(req, UPDATE)
-        may_move = req.version >= V.MOVING_PROVIDERS
-        provider = self._service.write(providers.update, uuid, wanted.name, wanted.parent, may_move=may_move)
-        answer(req, resp, maker(req, PROVIDER)(provider), modified=provider.modified)
+        provider = self._service.write(
+            providers.update, uuid, wanted.name, wanted.parent, may_move=MAY_MOVE.at(req.version)
+        )
+        answer(req, resp, ProviderForm.of(req).text(provider).encode(), modified=provider.modified)
 
     @allowed("placement:resource_providers:delete")
     def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:

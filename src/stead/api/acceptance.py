@@ -1,0 +1,134 @@
+"""Schemas as predicates: whether a value is of a schema, in a fraction of the time that saying why not takes.
+
+Almost all bodies and queries have no fault, and to find none takes jsonschema longer than all the rest of the edge. A
+predicate means by each keyword what jsonschema does, and knows none that our schemas do not use.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Accepts = Callable[[Any], object]
+    Schema = Mapping[str, Any]
+
+
+class Predicates:
+    """Makes predicates: what accepts a value by returning something true."""
+
+    def __init__(self, formats: Mapping[str, Accepts]) -> None:
+        """*formats*: what accepts the values of a format, by its name."""
+        self._formats = formats
+
+    def of(self, schema: Schema) -> Accepts:
+        """What accepts the JSON values that are of *schema*.
+
+        Raises:
+            KeyError: the schema has a keyword, type or format that is not known here.
+        """
+        checks = [self._check(keyword, schema) for keyword in schema if keyword not in _OF_MEMBERS]
+        if not _OF_MEMBERS.isdisjoint(schema):
+            checks.append(self._members(schema))
+
+        def accepts(value: object) -> bool:
+            for check in checks:  # noqa: SIM110  # `all` over a generator would take longer than most checks
+                if not check(value):
+                    return False
+            return True
+
+        return checks[0] if len(checks) == 1 else accepts
+
+    def _check(self, keyword: str, schema: Schema) -> Accepts:
+        wanted = schema[keyword]
+        match keyword:
+            case "type":
+                return _any([_TYPES[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
+            case "anyOf":
+                return _any(list(map(self.of, wanted)))
+            case "format":
+                return self._formats[wanted]
+            case "enum":
+                return lambda value: isinstance(value, str) and value in wanted
+            case "items" | "propertyNames":
+                wanted = self.of(wanted)
+        kind, make = _KEYWORDS[keyword]
+        return _only(_TYPES[kind], make(wanted))
+
+    def _members(self, schema: Schema) -> Accepts:
+        named = {name: self.of(part) for name, part in schema.get("properties", {}).items()}
+        patterns = schema.get("patternProperties", {})
+        matched = [(re.compile(pattern).search, self.of(part)) for pattern, part in patterns.items()]
+        may_have_others = schema.get("additionalProperties", True)
+
+        def accepts(members: Mapping[str, object]) -> bool:
+            for name, value in members.items():
+                check = named.get(name)
+                is_known = check is not None or may_have_others
+                if check is not None and not check(value):
+                    return False
+                for matches, accepts in matched:
+                    if matches(name):
+                        if not accepts(value):
+                            return False
+                        is_known = True
+                if not is_known:
+                    return False
+            return True
+
+        return _only(_TYPES["object"], accepts)
+
+
+def _any(checks: Sequence[Accepts]) -> Accepts:
+    return checks[0] if len(checks) == 1 else lambda value: any(check(value) for check in checks)
+
+
+def _only(is_of_kind: Accepts, check: Accepts) -> Accepts:
+    """*check* for values of one kind; any other is accepted."""
+    return lambda value: check(value) if is_of_kind(value) else True
+
+
+def _each(check: Accepts) -> Accepts:
+    return lambda values: all(map(check, values))
+
+
+def _is_integer(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_TYPES: dict[str, Accepts] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "integer": _is_integer,
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "null": lambda value: value is None,
+}
+
+_OF_MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties"})
+"""Keywords that only together say which members an object may have."""
+
+
+def _unique_strings(values: Sequence[object]) -> bool:
+    strings = [value for value in values if isinstance(value, str)]
+    return len(set(strings)) == len(strings)
+
+
+_KEYWORDS: dict[str, tuple[str, Callable[[Any], Accepts]]] = {
+    "pattern": ("string", lambda pattern: re.compile(pattern).search),
+    "minLength": ("string", lambda least: lambda text: len(text) >= least),
+    "maxLength": ("string", lambda most: lambda text: len(text) <= most),
+    "minimum": ("number", lambda least: lambda number: number >= least),
+    "maximum": ("number", lambda most: lambda number: number <= most),
+    "minItems": ("array", lambda least: lambda items: len(items) >= least),
+    "items": ("array", _each),
+    "uniqueItems": ("array", lambda _wanted: _unique_strings),
+    "required": ("object", lambda names: lambda members: all(map(members.__contains__, names))),
+    "minProperties": ("object", lambda least: lambda members: len(members) >= least),
+    "propertyNames": ("object", _each),
+}
+"""Of which type the values are that a keyword speaks of, and what makes its check of what it demands."""

@@ -1,0 +1,73 @@
+"""Which rows a piece of work reads: its SELECT statements, recorded as they go to the driver, and played again.
+
+What is played again costs what the driver alone needs to fetch the same rows: the floor of any loader.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.pool import PoolProxiedConnection
+
+READS = ("SELECT", "WITH")
+
+
+@dataclass
+class Recording:
+    """Statements with their parameters, and the seconds that the driver took to execute them, fetching left out."""
+
+    statements: list[tuple[str, Any]] = field(default_factory=list)
+    execute_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What it took to execute the statements and to fetch all their rows."""
+
+    seconds: float
+    rows: int
+
+
+@contextmanager
+def recorded() -> Iterator[Recording]:
+    """Record what every engine of this process reads, in whichever thread, until the block ends."""
+    recording = Recording()
+    began = 0.0
+
+    def before(*_: Any) -> None:
+        nonlocal began
+        began = time.perf_counter()
+
+    def after(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        recording.execute_seconds += time.perf_counter() - began
+        if not many and statement.lstrip().upper().startswith(READS):
+            recording.statements.append((statement, parameters))
+
+    sa.event.listen(Engine, "before_cursor_execute", before)
+    sa.event.listen(Engine, "after_cursor_execute", after)
+    try:
+        yield recording
+    finally:
+        sa.event.remove(Engine, "before_cursor_execute", before)
+        sa.event.remove(Engine, "after_cursor_execute", after)
+
+
+def play(connection: PoolProxiedConnection, statements: list[tuple[str, Any]]) -> Replay:
+    """Execute *statements* with nothing but the driver, and fetch all rows."""
+    rows = 0
+    began = time.perf_counter()
+    for statement, parameters in statements:
+        cursor = connection.cursor()
+        cursor.execute(statement, parameters)
+        rows += len(cursor.fetchall())
+        cursor.close()
+    return Replay(time.perf_counter() - began, rows)

@@ -1,0 +1,284 @@
+"""Sites, written straight into the tables of a Placement database: as fast as it takes rows.
+
+Servers that run on the database find the rows at once if they read SQL; Stead does when the commit clock says that
+everything changed, which is the last thing written.
+
+Source: "The write and refresh protocol", docs/architecture.md (rule 6).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.bench.errors import BenchError
+from stead.bench.sites import PREFIX
+from stead.config.database_url import complete_url
+from stead.config.errors import ConfigError
+from stead.store import names, resource_classes, schema, traits
+from stead.store.clock import EVERYTHING
+from stead.store.dialect import Database
+from stead.store.tables import (
+    allocations,
+    consumers,
+    inventories,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+    stead_clock,
+)
+from stead.store.tables import resource_classes as classes_table
+from stead.store.tables import traits as traits_table
+from stead.store.transaction import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from stead.store.transaction import Transaction
+    from stead.topology.site import Description
+
+AT_ONCE = 5000
+"""Providers written in one transaction, about."""
+
+PAIRS_AT_ONCE = 5000
+"""Pairs of ids in one statement."""
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Store]:
+    """The database behind *url*; what is written to SQLite need not survive a power cut.
+
+    Raises:
+        BenchError: *url* is none, or there is no driver for it.
+    """
+    try:
+        store = Store(Database(complete_url(url), sqlite_synchronous=False), write_timeout=60.0)
+    except ConfigError as error:
+        raise BenchError(str(error)) from error
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def prepare(store: Store) -> None:
+    """Make the tables, where they are missing, and the standard names."""
+    schema.prepare(store.writer, may_upgrade=True)
+    store.write(names.sync_standard)
+
+
+def make_names(store: Store, descriptions: Iterable[Description]) -> None:
+    """Make the custom traits and resource classes that some *descriptions* have."""
+    wanted_traits: set[str] = set()
+    wanted_classes: set[str] = set()
+    for described in descriptions:
+        wanted_traits |= described.traits
+        wanted_classes.update(described.inventories)
+    store.write(_make_names, wanted_traits, wanted_classes)
+
+
+def _make_names(tx: Transaction, wanted_traits: Collection[str], wanted_classes: Collection[str]) -> None:
+    known = set(tx.connection.scalars(sa.select(traits_table.c.name)))
+    for name in sorted(set(wanted_traits) - known):
+        traits.create(tx, name)
+    known = set(tx.connection.scalars(sa.select(classes_table.c.name)))
+    for name in sorted(set(wanted_classes) - known):
+        resource_classes.create(tx, name)
+
+
+def load(store: Store, descriptions: Iterable[Description], loaded: Callable[[int], None] = lambda _: None) -> None:
+    """Insert *descriptions*, trees one after the other, whose traits and classes are known to the database.
+
+    Args:
+        loaded: hears of every portion how many providers it had.
+    """
+    known = _Names(store)
+    for portion in portions(descriptions):
+        known.learn_aggregates(portion)
+        store.write(_insert, portion, known)
+        loaded(len(portion))
+
+
+def count_anew(store: Store) -> None:
+    """Let the database count what there is, as it does by itself in time: its plans rest on that."""
+    with store.writer.begin() as connection:
+        if connection.dialect.name in ("mysql", "mariadb"):
+            connection.exec_driver_sql(f"ANALYZE TABLE {', '.join(table.name for table in _FILLED)}").all()
+        else:
+            connection.exec_driver_sql("ANALYZE")
+
+
+_FILLED = (resource_providers, inventories, resource_provider_traits, resource_provider_aggregates)
+
+
+def tell(store: Store) -> None:
+    """Let each Stead that runs on the database know that everything changed; where there is no clock, nobody asks."""
+    if sa.inspect(store.reader).has_table(stead_clock.name):
+        store.write(lambda tx: tx.touch([EVERYTHING]))
+
+
+def present(store: Store) -> set[str]:
+    """The uuids of all providers.
+
+    Raises:
+        BenchError: there are some that no site here has: this database is in use.
+    """
+    rows = store.read(lambda connection: connection.execute(sa.select(_providers.uuid, _providers.name)).all())
+    require_ours(name for _, name in rows)
+    return {uuid for uuid, _ in rows}
+
+
+def require_ours(provider_names: Iterable[str]) -> None:
+    """Refuse to go on where providers are that nobody here made.
+
+    Raises:
+        BenchError: naming one of them.
+    """
+    foreign = next((name for name in provider_names if not name.startswith(PREFIX)), None)
+    if foreign is not None:
+        raise BenchError(f"there are other providers than those of a benchmark, for example {foreign}; left alone")
+
+
+def clear(store: Store) -> None:
+    """Remove all providers, and what is of them.
+
+    Raises:
+        BenchError: some of them are not ours; nothing was removed.
+    """
+    present(store)
+    store.write(_clear)
+
+
+def _clear(tx: Transaction) -> None:
+    for table in (allocations, consumers, resource_provider_traits, resource_provider_aggregates, inventories):
+        tx.connection.execute(sa.delete(table))
+    nobody = {"parent_provider_id": None, "root_provider_id": None}
+    tx.connection.execute(sa.update(resource_providers).values(nobody))  # they refer to each other
+    tx.connection.execute(sa.delete(resource_providers))
+
+
+_providers = resource_providers.c
+
+
+def portions(descriptions: Iterable[Description], size: int = AT_ONCE) -> Iterator[list[Description]]:
+    """*descriptions* in runs of at least *size*, but for the last; no tree is cut."""
+    portion: list[Description] = []
+    for described in descriptions:
+        if described.parent is None and len(portion) >= size:
+            yield portion
+            portion = []
+        portion.append(described)
+    if portion:
+        yield portion
+
+
+class _Names:
+    """Ids by name: traits and classes as they were when we began, aggregates made when they are met."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.traits: dict[str, int] = store.read(_ids, traits_table)
+        self.classes: dict[str, int] = store.read(_ids, classes_table)
+        self.aggregates: dict[str, int] = {}
+
+    def learn_aggregates(self, portion: Iterable[Description]) -> None:
+        """Make those that are not known yet."""
+        wanted = {uuid for described in portion for uuid in described.aggregates}
+        if unknown := wanted - self.aggregates.keys():
+            self.aggregates |= names.aggregate_ids(self._store, unknown)
+
+
+def _ids(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
+    return {row.name: row.id for row in connection.execute(sa.select(table.c.name, table.c.id))}
+
+
+def _insert(tx: Transaction, portion: Sequence[Description], known: _Names) -> None:
+    now = datetime.now(UTC).replace(tzinfo=None)
+    ids = _insert_providers(tx.connection, portion, now)
+    rows = [
+        {
+            "resource_provider_id": ids[described.name],
+            "resource_class_id": known.classes[resource_class],
+            "total": held.total,
+            "reserved": held.reserved,
+            "min_unit": held.min_unit,
+            "max_unit": held.max_unit,
+            "step_size": held.step_size,
+            "allocation_ratio": held.allocation_ratio,
+            "created_at": now,
+        }
+        for described in portion
+        for resource_class, held in described.inventories.items()
+    ]
+    if rows:
+        tx.connection.execute(sa.insert(inventories), rows)
+    pairs = ((known.traits[name], ids[described.name]) for described in portion for name in described.traits)
+    _insert_pairs(tx.connection, "resource_provider_traits (trait_id, resource_provider_id)", pairs)
+    pairs = ((ids[described.name], known.aggregates[uuid]) for described in portion for uuid in described.aggregates)
+    _insert_pairs(tx.connection, "resource_provider_aggregates (resource_provider_id, aggregate_id)", pairs)
+
+
+def _insert_providers(connection: sa.Connection, portion: Sequence[Description], now: datetime) -> dict[str, int]:
+    """Level by level, since children name the ids of their parents; returns the ids by name.
+
+    The ids are the database's own, so that its counters go on behind them.
+    """
+    before = connection.execute(sa.select(sa.func.coalesce(sa.func.max(_providers.id), 0))).scalar_one()
+    outside = {described.parent for described in portion} - {described.name for described in portion}
+    there = sa.select(_providers.name, _providers.id, _providers.root_provider_id).where(_providers.name.in_(outside))
+    ids: dict[str, int] = {}
+    roots: dict[str, int] = {}
+    for name, id_, root in connection.execute(there):
+        ids[name], roots[name] = id_, root
+    for level in _levels(portion):
+        rows = [
+            {
+                "uuid": described.uuid,
+                "name": described.name,
+                "generation": 1,
+                "created_at": now,
+                "parent_provider_id": None if described.parent is None else ids[described.parent],
+                "root_provider_id": None if described.parent is None else roots[described.parent],
+            }
+            for described in level
+        ]
+        connection.execute(sa.insert(resource_providers), rows)
+        is_root = _providers.root_provider_id.is_(None)
+        connection.execute(sa.update(resource_providers).where(is_root).values(root_provider_id=_providers.id))
+        query = sa.select(_providers.name, _providers.id, _providers.root_provider_id).where(_providers.id > before)
+        for name, id_, root in connection.execute(query):
+            ids[name], roots[name] = id_, root
+    return ids
+
+
+def _levels(portion: Iterable[Description]) -> list[list[Description]]:
+    """Roots, their children, the children of these, …; those whose parents are there already are as good as roots."""
+    depths: dict[str, int] = {}
+    levels: defaultdict[int, list[Description]] = defaultdict(list)
+    for described in portion:
+        depth = depths[described.name] = 0 if described.parent is None else depths.get(described.parent, -1) + 1
+        levels[depth].append(described)
+    return [levels[depth] for depth in sorted(levels)]
+
+
+def _insert_pairs(connection: sa.Connection, where: str, pairs: Iterable[tuple[int, int]]) -> None:
+    """Insert pairs of ids: as text, which all drivers pass on several times faster than rows of parameters."""
+    texts: list[str] = []
+    for one, other in pairs:
+        texts.append(f"({one:d},{other:d})")
+        if len(texts) == PAIRS_AT_ONCE:
+            connection.exec_driver_sql(f"INSERT INTO {where} VALUES {','.join(texts)}")
+            texts.clear()
+    if texts:
+        connection.exec_driver_sql(f"INSERT INTO {where} VALUES {','.join(texts)}")
+
+
+def missing(
+    descriptions: Iterable[Description], there: Mapping[str, object] | Collection[str]
+) -> Iterator[Description]:
+    """Those of *descriptions* whose uuid is not *there*."""
+    return (described for described in descriptions if described.uuid not in there)

@@ -1,0 +1,202 @@
+"""Kinds: trees that are alike for a request are one kind, and what serves one of them serves all.
+
+A cloud's hosts are built alike, and where they differ (names, what else is taken) it often does not matter to a
+request. So ways are sought once for each kind, in positions: those of a tree's own providers, parents first, and after
+them those of the sharing providers that reach it from other trees.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stead.candidates.candidate import Arrangement
+from stead.candidates.combine import Demand, Ground, ways
+from stead.candidates.draw import drawn
+from stead.domain.request import UNSUFFIXED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from stead.candidates.match import MatchedGroup, Pool
+    from stead.catalog.forest import Shape
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.provider import Slot
+    from stead.domain.request import CandidateRequest
+
+_FIRST, _MOST = 32, 4096
+"""Trees looked at together: few at first, as few may be asked for, and then more and more."""
+
+_FEW = 32
+"""With so many ways at most, all of a kind are found before some are drawn."""
+
+
+class Kind:
+    """Trees whose ways to serve a request are the same, in positions."""
+
+    def __init__(self, pools: Sequence[Pool], reaching: Sequence[Slot], demand: Demand, ground: Ground) -> None:
+        """Nothing is sought before it is asked for."""
+        self._pools = pools
+        self._reaching = reaching
+        self._demand = demand
+        self._ground = ground
+        self._known: list[Arrangement] = []
+        self._source: Iterator[Arrangement] | None = self._arranged(ground)
+
+    def _arranged(self, ground: Ground) -> Iterator[Arrangement]:
+        return (Arrangement(self._pools, way, self._reaching) for way in ways(self._demand, ground))
+
+    @property
+    def is_explored(self) -> bool:
+        """Whether all ways were found."""
+        return self._source is None
+
+    def arrangements(self) -> Iterable[Arrangement]:
+        """All ways, each once; what was found for one tree is not sought again for the next."""
+        return self._known if self._source is None else self._replayed()
+
+    def _replayed(self) -> Iterator[Arrangement]:
+        for number in itertools.count():
+            if number == len(self._known):
+                found = next(self._source, None) if self._source is not None else None
+                if found is None:
+                    self._source = None
+                    return
+                self._known.append(found)
+            yield self._known[number]
+
+    def shuffled(self) -> Iterator[Arrangement]:
+        """All ways, each once, in random order; another one each time."""
+        few = list(islice(self.arrangements(), _FEW + 1))
+        if len(few) <= _FEW:
+            return (few[place] for place in drawn(len(few)))
+        choices = [random.sample(some, len(some)) for some in self._ground.choices]
+        return self._arranged(replace(self._ground, choices=choices))
+
+
+class Demanded:
+    """What all groups together demand of one tree after the other."""
+
+    def __init__(
+        self, snapshot: Snapshot, groups: Sequence[MatchedGroup], request: CandidateRequest | None = None
+    ) -> None:
+        """The demand of *groups*, bound together as *request* says, or not at all."""
+        self.pools = [pool for group in groups for pool in group.pools]
+        self._snapshot = snapshot
+        self._clauses = [snapshot.with_traits([clause], ()) for group in groups for clause in group.clauses]
+        suffixed = {pool.suffix: need for need, pool in enumerate(self.pools) if pool.suffix != UNSUFFIXED}
+        self._demand = Demand(
+            [pool.amounts for pool in self.pools],
+            frozenset(suffixed.values()) if request and request.isolate else frozenset(),
+            [frozenset(suffixed[suffix] for suffix in bound) for bound in (request.same_subtree if request else ())],
+            frozenset(need for need, pool in enumerate(self.pools) if pool.suffix == UNSUFFIXED),
+        )
+        self._contested = sorted(self._demand.contested)
+        self._is_shared = any(pool.shared.size for pool in self.pools)
+        self._kinds: list[Kind] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def runs(self, anchors: NDArray[np.int64], turn: Iterable[int]) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
+        """The trees in turn, those of one kind that follow each other together, as their slots by position.
+
+        Args:
+            turn: the places in *anchors*, in the order wanted.
+        """
+        left, together = iter(turn), _FIRST
+        while some := list(islice(left, together)):
+            yield from self._runs(anchors[some])
+            together = min(together * 4, _MOST)
+
+    def _runs(self, anchors: NDArray[np.int64]) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
+        forest = self._snapshot.forest
+        shapes = forest.shape.at(anchors)
+        kinds, rows = np.empty(len(anchors), np.int64), np.empty(len(anchors), np.int64)
+        slots: dict[int, NDArray[np.int64]] = {}
+        for shape in np.unique(shapes).tolist():
+            places = np.flatnonzero(shapes == shape)
+            slots[shape] = forest.members_of(anchors[places], forest.shapes.values[shape])
+            kinds[places] = self._sorted(shape, slots[shape], anchors[places])
+            rows[places] = np.arange(len(places))
+        bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(anchors)]
+        for start, stop in itertools.pairwise(bounds):
+            first = int(rows[start])  # those of one kind have one shape, so their rows follow each other too
+            yield self._kinds[int(kinds[start])], slots[int(shapes[start])][first : first + stop - start]
+
+    def _sorted(self, number: int, slots: NDArray[np.int64], anchors: NDArray[np.int64]) -> list[int]:
+        """The numbers of the kinds of trees of one shape, told apart by a signature: all that the request can see."""
+        sharing = self._snapshot.sharing
+        able = [pool.own[slots] for pool in self.pools]
+        meeting = [mask[slots] for mask in self._clauses]
+        left = [self._left(class_id, slots) for class_id in self._contested]
+        circles = sharing.circle[anchors] if self._is_shared else np.zeros(len(anchors), np.int32)
+        shapes = np.full(len(anchors), number, np.int32)
+        seen = [some.view(np.uint8) for some in (shapes[:, None], circles[:, None])]
+        bits = np.packbits(np.concatenate([*able, *meeting], axis=1), axis=1)
+        signature = np.concatenate([*seen, *(some.view(np.uint8) for some in left), bits], axis=1)
+        keys: list[bytes] = signature.view(f"V{signature.shape[1]}").ravel().tolist()
+        for key in dict.fromkeys(keys).keys() - self._numbers.keys():
+            place = keys.index(key)
+            tree = _Tree(
+                self._snapshot.forest.shapes.values[number],
+                sharing.circles[circles[place]] if self._is_shared else (),
+                [some[place] for some in able],
+                [some[place] for some in meeting],
+                {class_id: some[place] for class_id, some in zip(self._contested, left, strict=True)},
+            )
+            self._numbers[key] = len(self._kinds)
+            self._kinds.append(Kind(self.pools, tree.reaching, self._demand, self._ground(tree)))
+        return [self._numbers[key] for key in keys]
+
+    def _left(self, class_id: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What one candidate may take of a class at each of *slots*; more than all that is asked is as good as that."""
+        most = sum(pool.amounts.get(class_id, 0) for pool in self.pools)
+        return self._snapshot.inventory[class_id].left(slots).clip(-1, most)
+
+    def _ground(self, tree: _Tree) -> Ground:
+        """What a tree offers, by position."""
+        size = tree.shape.size
+        choices = [
+            np.flatnonzero(able).tolist()
+            + [size + number for number, slot in enumerate(tree.reaching) if slot in pool.shared]
+            for pool, able in zip(self.pools, tree.able, strict=True)
+        ]
+        others = np.array(tree.reaching, np.int64)
+        left = {
+            class_id: [*some.tolist(), *self._left(class_id, others).tolist()] for class_id, some in tree.left.items()
+        }
+        open_to = {position for need in self._demand.clause_needs for position in choices[need]}
+        clauses = [
+            frozenset(np.flatnonzero(np.concatenate([meeting, mask[others]])).tolist()) & open_to
+            for meeting, mask in zip(tree.meeting, self._clauses, strict=True)
+        ]
+
+        def is_below(position: int, top: int) -> bool:
+            if position < size and top < size:
+                return tree.shape.is_below(position, top)
+            if position < size or top < size:
+                return False
+            return self._snapshot.forest.is_below(tree.reaching[position - size], tree.reaching[top - size])
+
+        return Ground(choices, lambda position, class_id: left[class_id][position], is_below, clauses)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """What a request can see of one tree; arrays are by position of its own providers.
+
+    ``able``: for each pool, who may serve it. ``meeting``: for each clause, who meets it. ``left``: by contested class,
+    how much may be taken.
+    """
+
+    shape: Shape
+    reaching: Sequence[Slot]
+    able: Sequence[NDArray[np.bool_]]
+    meeting: Sequence[NDArray[np.bool_]]
+    left: Mapping[int, NDArray[np.int64]]

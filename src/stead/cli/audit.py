@@ -1,0 +1,128 @@
+"""``stead audit``: whether the books of a database are right, and what helps where they are not."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stead.cli.db import ConfigFile, open_store
+from stead.cli.errors import NO, CommandError
+from stead.cli.options import options
+from stead.cli.output import console, print_json, printable, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.table import Table
+
+    from stead.store.audit.findings import Finding
+
+app = typer.Typer(add_completion=False)
+
+SHOWN = 20
+"""Findings of one fault in the table; JSON has all of them."""
+
+
+@app.command()
+def audit(
+    config_file: ConfigFile = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended safely.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Mend without asking.")] = False,
+) -> int:
+    """Check the books of a database, Stead's or one of another Placement service; exit code 1 if anything is wrong."""
+    if yes and not repair:
+        raise CommandError("--yes is for --repair")
+    if repair and options().json and not yes:
+        raise CommandError("--json asks nothing: give --yes with --repair")
+    from stead.store.audit import checks, repairs
+
+    with open_store(config_file) as store:
+        with _watched("checking") as watch:
+            found = store.read(checks.audit, watch)
+        mends = [finding for finding in found if repair and finding.fault.value.is_mended]
+        if not options().json:
+            _tell(found, all_mends=repair)
+        if mends and (yes or _agreed(f"Mend {len(mends)} of {len(found)}?")):
+            with _watched("mending") as watch:
+                repairs.repair(store, mends, watch)
+            with _watched("checking") as watch:
+                found = store.read(checks.audit, watch)
+            if not options().json:
+                _tell(found, all_mends=False)
+        else:
+            mends = []
+    if options().json:
+        print_json(_as_json(found, mends))
+    return NO if found else 0
+
+
+def _agreed(question: str) -> bool:
+    """Whether somebody said yes; an end of the input is a no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False
+
+
+@contextmanager
+def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, if somebody sits there."""
+    terminal = console(stderr=True)
+    if not terminal.is_terminal:
+        yield lambda _done, _total: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=terminal, transient=True) as progress:
+        task = progress.add_task(work, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _tell(found: Sequence[Finding], *, all_mends: bool) -> None:
+    """Show what is wrong, fault by fault; what a repair is about to mend without leaving anything out."""
+    from rich.text import Text
+
+    if not found:
+        print("the books are right")
+    for fault, group in groupby(found, key=lambda finding: finding.fault):
+        findings = list(group)
+        about = fault.value
+        show(Text(f"{fault.slug}: {about.meaning} ({len(findings)})", style="bold"))
+        show(_table(findings, None if all_mends and about.is_mended else SHOWN))
+        show(Text(about.help))
+
+
+def _table(findings: Sequence[Finding], most: int | None) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False)
+    for finding in findings[:most]:
+        table.add_row(Text(printable(finding.subject)), Text(printable(finding.detail)))
+    if most is not None and len(findings) > most:
+        table.add_row(f"and {len(findings) - most} more", "--json shows all")
+    return table
+
+
+def _as_json(found: Sequence[Finding], mended: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "clean": not found,
+        "faults": {
+            fault.slug: {"meaning": fault.value.meaning, "help": fault.value.help, "count": len(list(group))}
+            for fault, group in groupby(found, key=lambda finding: finding.fault)
+        },
+        "findings": [_row(finding) for finding in found],
+        "mended": [_row(finding) for finding in mended],
+    }
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    return {
+        "fault": finding.fault.slug,
+        "subject": finding.subject,
+        "detail": finding.detail,
+        "mendable": finding.fault.value.is_mended,
+    }

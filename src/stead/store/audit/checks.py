@@ -1,0 +1,308 @@
+"""The checks: what is wrong with the books, in one snapshot, by statements that return nothing but what is wrong.
+
+Source: the rules of the tables, "The database", and of the clock and the kept sums, "The write and refresh protocol",
+docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from stead.domain.inventory import capacity, has_room
+from stead.store.audit.findings import Fault, Finding, NoBooks
+from stead.store.audit.trees import misplaced
+from stead.store.clock import SLOTS
+from stead.store.tables import (
+    allocations,
+    consumer_types,
+    consumers,
+    inventories,
+    placement_aggregates,
+    projects,
+    resource_classes,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+    stead_clock,
+    stead_provider_change,
+    stead_usage,
+    stead_usage_change,
+    traits,
+    users,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy.engine import Connection
+
+_a, _c, _i, _p, _rc = allocations.c, consumers.c, inventories.c, resource_providers.c, resource_classes.c
+_number = sa.func.count().label("number")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question to the database; each row of the answer is a finding.
+
+    The subject and the detail are filled with the row's columns; those named ``key…`` are the finding's key.
+    """
+
+    fault: Fault
+    query: sa.Select[Any]
+    subject: str
+    detail: str
+    needs: sa.Table = resource_providers
+    """Not asked where the database lacks this table."""
+    is_wrong: Callable[[sa.Row[Any]], bool] | None = None
+    """What SQL can only narrow down is decided by this."""
+
+    def findings(self, connection: Connection) -> Iterator[Finding]:
+        """What is wrong."""
+        for row in connection.execute(self.query):
+            if self.is_wrong is None or self.is_wrong(row):
+                values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+                keys = tuple(value for name, value in values.items() if name.startswith("key"))
+                yield Finding(
+                    self.fault,
+                    self.subject.format(**values),
+                    self.detail.format(**values),
+                    keys if len(keys) == 2 else keys[0],
+                )
+
+
+def audit(connection: Connection, watch: Callable[[int, int], None]) -> list[Finding]:
+    """Everything that is wrong with the books, in the snapshot of *connection*.
+
+    Args:
+        watch: told after each check how many of how many are done.
+
+    Raises:
+        NoBooks: the tables of a Placement service are not there.
+    """
+    present = set(sa.inspect(connection).get_table_names())
+    if resource_providers.name not in present:
+        raise NoBooks
+    asked: list[Callable[[Connection], Iterator[Finding]]] = [
+        check.findings for check in CHECKS if check.needs.name in present
+    ]
+    asked.append(misplaced)
+    if stead_clock.name in present:
+        asked.append(_slots)
+    found: list[Finding] = []
+    for done, findings in enumerate(asked, start=1):
+        found += findings(connection)
+        watch(done, len(asked))
+    order = {fault: place for place, fault in enumerate(Fault)}
+    return sorted(found, key=lambda finding: order[finding.fault])
+
+
+_sums = (
+    sa.select(
+        _a.resource_provider_id.label("provider_id"),
+        _a.resource_class_id.label("class_id"),
+        sa.func.sum(_a.used).label("used"),
+        _number,
+    )
+    .group_by(_a.resource_provider_id, _a.resource_class_id)
+    .subquery()
+)
+
+_NEARLY = 0.9999
+"""Some databases keep the ratio in single precision, so theirs is not the rule's product; this is below both."""
+
+
+def _taken(provider_id: sa.Column[int], class_id: sa.Column[int]) -> sa.ColumnElement[int]:
+    """What is taken of a place, looked up in the index of allocations: all databases do that alike."""
+    taken = sa.select(sa.func.coalesce(sa.func.sum(_a.used), 0))
+    return taken.where(_a.resource_provider_id == provider_id, _a.resource_class_id == class_id).scalar_subquery()
+
+
+def _over_committed() -> Check:
+    room = (_i.total - _i.reserved) * _i.allocation_ratio
+    used = _taken(_i.resource_provider_id, _i.resource_class_id)
+    query = (
+        sa.select(
+            _p.id.label("key"),
+            _p.uuid,
+            _rc.name,
+            used.label("used"),
+            _i.total,
+            _i.reserved,
+            _i.allocation_ratio.label("ratio"),
+        )
+        .select_from(inventories)
+        .join(resource_providers, _p.id == _i.resource_provider_id)
+        .outerjoin(resource_classes, _rc.id == _i.resource_class_id)
+        .where(used > room * _NEARLY)
+        .order_by(_p.id, _i.resource_class_id)
+    )
+    detail = "{name}: {used} taken of ({total} - {reserved}) * {ratio}"
+    return Check(Fault.OVERCOMMITTED, query, "provider {uuid}", detail, is_wrong=_exceeds)
+
+
+def _exceeds(row: sa.Row[Any]) -> bool:
+    return row.used > 0 and not has_room(0, int(row.used), capacity(row.total, row.reserved, row.ratio))
+
+
+def _without(fault: Fault, of: sa.Column[Any], known: sa.Column[Any], subject: str, detail: str) -> Check:
+    """Rows whose column *of* names nothing, by what it names, each with the number of them."""
+    query = (
+        sa.select(of.label("key"), _number)
+        .select_from(of.table.outerjoin(known.table, known == of))
+        .where(known.is_(None))
+        .group_by(of)
+        .order_by(of)
+    )
+    return Check(fault, query, subject, detail)
+
+
+def _without_inventory() -> Check:
+    query = (
+        sa.select(_p.id.label("key"), _p.uuid, _rc.name, _sums.c.used, _sums.c.number)
+        .select_from(_sums)
+        .join(resource_providers, _p.id == _sums.c.provider_id)
+        .join(resource_classes, _rc.id == _sums.c.class_id)
+        .outerjoin(
+            inventories,
+            sa.and_(
+                _i.resource_provider_id == _sums.c.provider_id,
+                _i.resource_class_id == _sums.c.class_id,
+            ),
+        )
+        .where(_i.id.is_(None))
+        .order_by(_p.id, _rc.id)
+    )
+    detail = "{name}: {used} taken in {number} allocations"
+    return Check(Fault.ALLOCATION_WITHOUT_INVENTORY, query, "provider {uuid}", detail)
+
+
+def _consumers_without_allocations() -> Check:
+    query = sa.select(_c.uuid.label("key")).outerjoin(allocations, _a.consumer_id == _c.uuid).where(_a.id.is_(None))
+    return Check(Fault.CONSUMER_WITHOUT_ALLOCATIONS, query.order_by(_c.id), "consumer {key}", "holds nothing")
+
+
+def _owner(fault: Fault, of: sa.Column[int], known: sa.Column[int], what: str) -> Check:
+    query = (
+        sa.select(_c.uuid.label("key"), of.label("id"))
+        .select_from(consumers.outerjoin(known.table, known == of))
+        .where(known.is_(None), of.is_not(None))
+        .order_by(_c.id)
+    )
+    return Check(fault, query, "consumer {key}", f"{what} {{id}}", needs=known.table)
+
+
+def _dangling(fault: Fault, pairs: sa.Table, member: sa.Column[int], known: sa.Column[int], what: str) -> Check:
+    provider_id = pairs.c.resource_provider_id
+    query = (
+        sa.select(provider_id.label("key_provider"), member.label("key_member"))
+        .select_from(pairs.outerjoin(resource_providers, _p.id == provider_id).outerjoin(known.table, known == member))
+        .where(_p.id.is_(None) | known.is_(None))
+        .order_by(provider_id, member)
+    )
+    return Check(fault, query, "provider id {key_provider}", f"{what} id {{key_member}}")
+
+
+def _out_of_step(changes: sa.Table) -> Check:
+    slot, tick = stead_clock.c, changes.c.tick
+    query = (
+        sa.select(
+            changes.c.provider_id.label("key"), changes.c.slot, tick.label("tick"), slot.tick.label("now"), slot.floor
+        )
+        .select_from(changes.outerjoin(stead_clock, slot.slot == changes.c.slot))
+        .where(slot.slot.is_(None) | (tick > slot.tick) | (tick <= slot.floor))
+        .order_by(changes.c.provider_id)
+    )
+    detail = "tick {tick} in slot {slot}, which is at {now} with floor {floor}"
+    return Check(Fault.CHANGE_OUT_OF_STEP, query, f"{changes.name} {{key}}", detail, needs=changes)
+
+
+def _wrong_sums() -> Check:
+    kept = stead_usage.c
+    added = _taken(kept.provider_id, kept.class_id)
+    query = (
+        sa.select(
+            kept.provider_id.label("key"),
+            sa.func.coalesce(_p.uuid, "unknown").label("uuid"),
+            kept.class_id,
+            kept.used,
+            kept.generation,
+            added.label("added"),
+            _p.generation.label("now"),
+        )
+        .select_from(stead_usage)
+        .outerjoin(resource_providers, _p.id == kept.provider_id)
+        # One that is ahead of its provider would stand one day, and so would one of an id that is given again.
+        .where(
+            _p.id.is_(None)
+            | (kept.generation > _p.generation)
+            | ((kept.generation == _p.generation) & (kept.used != added))
+        )
+        .order_by(kept.provider_id, kept.class_id)
+    )
+    detail = "class id {class_id}: {used} kept at generation {generation}, {added} taken at generation {now}"
+    return Check(Fault.KEPT_SUM, query, "provider {uuid}", detail, needs=stead_usage)
+
+
+def _missing_sums() -> Check:
+    """A class that has no sum beside those that stand counts as nothing."""
+    kept, beside = stead_usage.alias("kept"), stead_usage.alias("beside")
+    stands = sa.exists().where(beside.c.provider_id == _p.id, beside.c.generation == _p.generation)
+    mine = sa.and_(kept.c.provider_id == _p.id, kept.c.class_id == _sums.c.class_id, kept.c.generation == _p.generation)
+    query = (
+        sa.select(_p.id.label("key"), _p.uuid, _sums.c.class_id, _sums.c.used)
+        .select_from(_sums)
+        .join(resource_providers, _p.id == _sums.c.provider_id)
+        .outerjoin(kept, mine)
+        .where(kept.c.provider_id.is_(None), stands)
+        .order_by(_p.id, _sums.c.class_id)
+    )
+    detail = "class id {class_id}: no sum kept beside those of other classes, {used} taken"
+    return Check(Fault.KEPT_SUM, query, "provider {uuid}", detail, needs=stead_usage)
+
+
+def _slots(connection: Connection) -> Iterator[Finding]:
+    """Slots of the clock that are not as they must be."""
+    clock = stead_clock.c
+    rows = {row.slot: row for row in connection.execute(sa.select(clock.slot, clock.tick, clock.floor))}
+    for slot in sorted({*range(SLOTS), *rows}):
+        row = rows.get(slot)
+        if row is None:
+            yield Finding(Fault.CLOCK_SLOTS, f"slot {slot}", "missing", slot)
+        elif slot not in range(SLOTS):
+            yield Finding(Fault.CLOCK_SLOTS, f"slot {slot}", f"there are {SLOTS} slots, from 0", slot)
+        elif row.tick < row.floor:
+            yield Finding(Fault.CLOCK_SLOTS, f"slot {slot}", f"tick {row.tick} is below the floor {row.floor}", slot)
+
+
+_ALLOCATIONS, _INVENTORIES = "{number} allocations", "{number} inventories"
+
+CHECKS = (
+    _over_committed(),
+    _without(Fault.ALLOCATION_WITHOUT_CONSUMER, _a.consumer_id, _c.uuid, "consumer {key}", _ALLOCATIONS),
+    _without(Fault.ALLOCATION_WITHOUT_PROVIDER, _a.resource_provider_id, _p.id, "provider id {key}", _ALLOCATIONS),
+    _without(Fault.ALLOCATION_WITHOUT_CLASS, _a.resource_class_id, _rc.id, "class id {key}", _ALLOCATIONS),
+    _without_inventory(),
+    _consumers_without_allocations(),
+    _owner(Fault.UNKNOWN_PROJECT, _c.project_id, projects.c.id, "project id"),
+    _owner(Fault.UNKNOWN_USER, _c.user_id, users.c.id, "user id"),
+    _owner(Fault.UNKNOWN_CONSUMER_TYPE, _c.consumer_type_id, consumer_types.c.id, "type id"),
+    _without(Fault.INVENTORY_WITHOUT_PROVIDER, _i.resource_provider_id, _p.id, "provider id {key}", _INVENTORIES),
+    _without(Fault.INVENTORY_WITHOUT_CLASS, _i.resource_class_id, _rc.id, "class id {key}", _INVENTORIES),
+    _dangling(
+        Fault.DANGLING_TRAIT, resource_provider_traits, resource_provider_traits.c.trait_id, traits.c.id, "trait"
+    ),
+    _dangling(
+        Fault.DANGLING_AGGREGATE,
+        resource_provider_aggregates,
+        resource_provider_aggregates.c.aggregate_id,
+        placement_aggregates.c.id,
+        "aggregate",
+    ),
+    _out_of_step(stead_provider_change),
+    _out_of_step(stead_usage_change),
+    _wrong_sums(),
+    _missing_sums(),
+)

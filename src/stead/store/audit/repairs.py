@@ -1,0 +1,186 @@
+"""The repairs: what can be mended safely, in short writes that look again, under locks, before they change anything.
+
+A finding is as old as the snapshot it was found in, so it only says where to look. What is not wrong any more is left
+alone. Running services see a mend as they see any write.
+
+Source: "The write and refresh protocol" (rules 3 to 6, 12 and 16), docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.store import consumers, providers
+from stead.store.audit.findings import Fault
+from stead.store.audit.trees import roots_of
+from stead.store.clock import SLOTS
+from stead.store.tables import allocations as allocation_table
+from stead.store.tables import consumers as consumer_table
+from stead.store.tables import (
+    placement_aggregates,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+    stead_clock,
+    stead_counter,
+    stead_provider_change,
+    stead_usage,
+    stead_usage_change,
+    traits,
+)
+from stead.store.transaction import in_portions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from stead.store.audit.findings import Finding
+    from stead.store.transaction import Store, Transaction
+
+
+def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, int], None]) -> None:
+    """Mend those of *findings* that can be mended safely, in many short writes; another audit says what is left.
+
+    Args:
+        watch: told after each write how many of how many findings were looked after.
+
+    Raises:
+        Unavailable: the database does not answer; what was mended before stays so.
+    """
+    keys: dict[Fault, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        if finding.fault.value.is_mended:
+            keys[finding.fault].append(finding)
+    total, done = sum(map(len, keys.values())), 0
+    for fault, mend in _MENDS.items():  # the clock first: without it nothing else is committed
+        for some in in_portions(keys[fault]):
+            with store.dialect.alone(
+                store.writer
+            ):  # nobody adds Stead's tables between the look for them and the commit
+                store.write(mend, [finding.key for finding in some])
+            done += len(some)
+            watch(done, total)
+
+
+def _slots(tx: Transaction, _found: Sequence[int]) -> None:
+    """Write slots anew, so that whatever a service knows of them is below their floor or has another stamp."""
+    clock = stead_clock.c
+    tx.connection.execute(sa.delete(stead_clock).where(clock.slot.not_in(range(SLOTS))))
+    rows = {row.slot: row for row in tx.connection.execute(sa.select(clock.slot, clock.tick, clock.floor))}
+    for slot in range(SLOTS):
+        row = rows.get(slot)
+        if row is None:
+            tick = _newest_change(tx, slot) + 1
+            values = {"slot": slot, "tick": tick, "stamp": secrets.randbits(62), "floor": tick}
+            tx.connection.execute(sa.insert(stead_clock), values)
+        elif row.tick < row.floor:
+            raised = sa.update(stead_clock).where(clock.slot == slot, clock.tick == row.tick, clock.floor == row.floor)
+            changed = tx.connection.execute(raised.values(tick=row.floor, stamp=secrets.randbits(62)))
+            tx.require_count(changed, 1)
+
+
+def _newest_change(tx: Transaction, slot: int) -> int:
+    newest = [
+        tx.connection.scalar(sa.select(sa.func.max(changes.c.tick)).where(changes.c.slot == slot))
+        for changes in (stead_provider_change, stead_usage_change)
+    ]
+    return max((tick for tick in newest if tick is not None), default=0)
+
+
+def _changes(tx: Transaction, ids: Sequence[int]) -> None:
+    """Note changes again: touching writes their rows with this transaction's slot and tick.
+
+    In both tables, if they are providers: it costs no more than that they are read again.
+    """
+    for changes, touch in ((stead_provider_change, tx.touch), (stead_usage_change, tx.touch_usage)):
+        column = changes.c.provider_id
+        touch(tx.connection.scalars(sa.select(column).where(column.in_(ids))).all())
+
+
+def _kept_sums(tx: Transaction, provider_ids: Sequence[int]) -> None:
+    tx.lock(resource_providers, provider_ids)
+    tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(provider_ids)))
+    tx.touch_usage(provider_ids)
+
+
+def _roots(tx: Transaction, ids: Sequence[int]) -> None:
+    """Set the roots that parents lead to; while the whole way up is locked nobody can change where it leads."""
+    ways = _ways_up(tx, ids)
+    around = {row.root for row in providers.rows_by_id(tx.connection, ids).values()} - {None}
+    locked = providers.lock(tx, {*ways, *around})
+    roots = roots_of({id_: locked[id_].parent for id_ in ways if id_ in locked})
+    wrong: dict[int, list[int]] = defaultdict(list)
+    for id_ in ids:
+        root = roots.get(id_)
+        if root is not None and locked[id_].root != root:
+            wrong[root].append(id_)
+    for root, below in wrong.items():
+        statement = sa.update(resource_providers).where(resource_providers.c.id.in_(below))
+        changed = tx.connection.execute(statement.values(root_provider_id=root, updated_at=tx.now))
+        tx.require_count(changed, len(below))
+    if wrong:
+        _touch(tx, locked)
+
+
+def _ways_up(tx: Transaction, ids: Sequence[int]) -> set[int]:
+    """Ids of some providers and all above them, one statement for each storey."""
+    seen: set[int] = set()
+    ahead = set(ids)
+    while ahead:
+        seen |= ahead
+        rows = providers.rows_by_id(tx.connection, ahead).values()
+        ahead = {row.parent for row in rows if row.parent is not None} - seen
+    return seen
+
+
+def _consumers(tx: Transaction, uuids: Sequence[str]) -> None:
+    """Remove consumers that hold nothing. One that claims meanwhile waits for the lock, and then makes itself anew."""
+    present = consumers.lock(tx, uuids)
+    held = sa.select(consumer_table.c.uuid).join(
+        allocation_table, allocation_table.c.consumer_id == consumer_table.c.uuid
+    )
+    holding = set(tx.connection.scalars(held.where(consumer_table.c.uuid.in_(uuids))))
+    consumers.remove(tx, [row for uuid, row in present.items() if uuid not in holding])
+
+
+def _traits(tx: Transaction, pairs: Sequence[tuple[int, int]]) -> None:
+    _associations(tx, pairs, resource_provider_traits.c.trait_id, traits)
+
+
+def _aggregates(tx: Transaction, pairs: Sequence[tuple[int, int]]) -> None:
+    _associations(tx, pairs, resource_provider_aggregates.c.aggregate_id, placement_aggregates)
+
+
+def _associations(tx: Transaction, pairs: Sequence[tuple[int, int]], member: sa.Column[int], known: sa.Table) -> None:
+    """Remove pairs of which one does not exist; nothing but their provider's lock keeps them from being made anew."""
+    provider = member.table.c.resource_provider_id
+    provider_ids = {provider_id for provider_id, _ in pairs}
+    there = providers.lock(tx, provider_ids)
+    members = set(tx.connection.scalars(sa.select(known.c.id).where(known.c.id.in_({id_ for _, id_ in pairs}))))
+    gone = [pair for pair in pairs if pair[0] not in there or pair[1] not in members]
+    if gone:
+        rows = [{"p_provider": provider_id, "p_member": id_} for provider_id, id_ in gone]
+        condition = (provider == sa.bindparam("p_provider")) & (member == sa.bindparam("p_member"))
+        tx.connection.execute(sa.delete(member.table).where(condition), rows)
+        _touch(tx, provider_ids)
+
+
+def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
+    # Before Stead's tables exist there is no clock to tick, and no process that reads it. This is the last one made.
+    if sa.inspect(tx.connection).has_table(stead_counter.name):
+        tx.touch(provider_ids)
+
+
+_MENDS: Mapping[Fault, Callable[..., None]] = {
+    Fault.CLOCK_SLOTS: _slots,
+    Fault.CHANGE_OUT_OF_STEP: _changes,
+    Fault.NO_ROOT: _roots,
+    Fault.WRONG_ROOT: _roots,
+    Fault.CONSUMER_WITHOUT_ALLOCATIONS: _consumers,
+    Fault.DANGLING_TRAIT: _traits,
+    Fault.DANGLING_AGGREGATE: _aggregates,
+    Fault.KEPT_SUM: _kept_sums,
+}

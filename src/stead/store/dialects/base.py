@@ -1,0 +1,146 @@
+"""What the service asks of a database, of whichever kind: its abilities, and how it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy.engine import URL, Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+LOCK_WAIT_SECONDS = 5
+"""A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
+
+
+class Weakness(NamedTuple):
+    """A setting under which a commit may be lost or torn; ``wanted`` is a value that keeps the promise it breaks."""
+
+    setting: str
+    value: str
+    wanted: str
+    breaks: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.value}, not {self.wanted}: {self.breaks}"
+
+
+LOSES_ACKNOWLEDGED = "a crash may lose claims that were acknowledged"
+TEARS_PAGES = "a crash may leave pages half written, and the books damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """How to reach a database. Sizes are connections, times are seconds; None leaves the library's default."""
+
+    url: str = field(repr=False)
+    max_pool_size: int | None = None
+    max_overflow: int | None = None
+    pool_timeout: float | None = None
+    connection_recycle_time: int = 3600
+    sqlite_synchronous: bool = True
+    """Off, a power cut may take acknowledged writes with it."""
+    mysql_sql_mode: str = "TRADITIONAL"
+    """Empty leaves the server's own."""
+    echo: bool = False
+
+    def pool(self) -> dict[str, Any]:
+        """The pool's arguments for ``create_engine``."""
+        sizes = {
+            "pool_size": self.max_pool_size,
+            "max_overflow": self.max_overflow,
+            "pool_timeout": self.pool_timeout,
+        }
+        given = {name: size for name, size in sizes.items() if size is not None}
+        return {**given, "pool_recycle": self.connection_recycle_time, "echo": self.echo}
+
+
+class Dialect(Hashable, Protocol):
+    """The abilities of one kind of database."""
+
+    locks_rows: bool
+    """Rows are locked one by one; otherwise a writer has the whole database to itself from its first statement."""
+
+    ignores_case: bool
+    """Names and uuids that differ in case only are the same to the database's own comparisons and unique keys."""
+
+    counts_commits: bool
+    """A connection can say, without a transaction, whether others committed since it last asked."""
+
+    def commits_seen(self, connection: DBAPIConnection) -> int:
+        """A number that changes when another connection commits; *connection* never writes and is in no transaction."""
+        ...
+
+    def writer(self, database: Database, url: URL) -> Engine:
+        """An engine whose transactions write, at READ COMMITTED or stricter than any interleaving."""
+        ...
+
+    def reader(self, database: Database, url: URL) -> Engine:
+        """An engine whose transactions only read, each from one snapshot taken by its first statement."""
+        ...
+
+    def alone(self, engine: Engine) -> AbstractContextManager[None]:
+        """Hold off everybody else who asks for this on the same database."""
+        ...
+
+    def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
+        """INSERT that overwrites the columns *changing* of a row whose primary key exists."""
+        ...
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        """INSERT that passes over a row whose value in the column *unique* exists; what does not fit is an error."""
+        ...
+
+    def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """Whole seconds since 1970 of a naive UTC time; NULL for NULL."""
+        ...
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether a value can never be stored: too long, too large, or no text of this database."""
+        ...
+
+    def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether the same transaction may succeed when it is run again from its start.
+
+        Deadlocks, lost serialisation races, busy databases, and duplicate keys: the next attempt sees the row that
+        this one collided with.
+        """
+        ...
+
+    def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether the database failed, and the statement did nothing wrong: it may succeed when that is over.
+
+        Lost or refused connections, a server that starts, stops or changed to read-only, a full disk, and waits that
+        took too long. Not an error in a statement or in the schema, which no waiting mends.
+        """
+        ...
+
+    def refuses_writes(self, connection: Connection) -> str | None:
+        """Why nothing can be written here, as a replica or by its settings; None if it can."""
+        ...
+
+    def weaknesses(self, connection: Connection) -> list[Weakness]:
+        """The settings that do not keep what a commit promises, as they are for *connection*, one of the writer."""
+        ...
+
+
+def create_engine(url: URL, database: Database, **more: Any) -> Engine:
+    """An engine with the pool of *database*."""
+    return sa.create_engine(url, **database.pool(), **more)
+
+
+class Server:
+    """A database server, which is asked for its clock at every refresh."""
+
+    locks_rows = True
+    ignores_case = False
+    counts_commits = False
+
+    def commits_seen(self, connection: DBAPIConnection) -> int:
+        raise TypeError(f"{connection} does not count commits")

@@ -1,0 +1,117 @@
+"""MySQL and MariaDB, Galera included, through PyMySQL."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from stead.store.dialects.base import LOCK_WAIT_SECONDS, LOSES_ACKNOWLEDGED, Database, Server, Weakness, create_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy.engine import URL, Connection, Engine
+
+_LONG_SECONDS = 3600
+
+
+class Mysql(Server):
+    """MySQL and MariaDB, Galera included."""
+
+    ignores_case = True
+    _RETRYABLE = frozenset({1213, 1205, 1062, 1020, 1047})  # deadlock, lock wait, duplicate, changed, node not ready
+    _REFUSED = frozenset({1264, 1265, 1292, 1366, 1406})  # range, truncated, truncated, no such characters, too long
+    _UNAVAILABLE = frozenset(
+        {
+            0,  # the driver's: the connection was closed
+            *(1020, 1047, 1205, 1213),  # changed, Galera node not ready, lock wait, deadlock
+            *(1021, 1026, 1030, 1114, 1180),  # disk full, writing, storage engine, table full, COMMIT
+            *(1037, 1041, 1040, 1203, 1226),  # memory, memory, connections, of a user, of a user
+            *(1044, 1045, 1049, 1129, 1130, 1698),  # not let in
+            *(1053, 1077, 1078, 1079, 1317, 1927, 1969, 3024),  # shutdown, killed, took too long
+            *(1152, 1158, 1159, 1160, 1161, 1184),  # the network
+            *(1290, 1792, 1836),  # read-only
+        }
+    )
+    _CLIENT = range(2000, 2100)  # the client library's: no connection, or it broke
+    _ON = frozenset({"1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"})
+
+    def writer(self, database: Database, url: URL) -> Engine:
+        # Under REPEATABLE READ a lock reads the current row and the SUM after it an old snapshot: over-commit.
+        engine = create_engine(url, database, isolation_level="READ COMMITTED")
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        return engine
+
+    def reader(self, database: Database, url: URL) -> Engine:
+        engine = create_engine(url, database, isolation_level="REPEATABLE READ")
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        return engine
+
+    @staticmethod
+    def _on_connect(connection: Any, database: Database) -> None:
+        # VCPU has id 0, which MySQL would otherwise replace by the next free number.
+        mode = ",".join(filter(None, (database.mysql_sql_mode, "NO_AUTO_VALUE_ON_ZERO")))
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',', %s)", (mode,))
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", (LOCK_WAIT_SECONDS,))
+            # All traits of a provider in one text: what is longer would be cut without an error.
+            cursor.execute("SET SESSION group_concat_max_len = 16777216")
+            # On a Galera node a snapshot waits for what other nodes have acknowledged before it.
+            if cursor.execute("SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
+                cursor.execute("SET SESSION wsrep_sync_wait = 1")
+
+    @contextmanager
+    def alone(self, engine: Engine) -> Iterator[None]:
+        name = sa.func.concat("stead ", sa.func.database())
+        with engine.connect() as connection:
+            connection.execute(sa.select(sa.func.get_lock(name, _LONG_SECONDS)))
+            try:
+                yield
+            finally:
+                connection.execute(sa.select(sa.func.release_lock(name)))
+
+    def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
+        insert = mysql.insert(table)
+        return insert.on_duplicate_key_update({name: insert.inserted[name] for name in changing})
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:  # noqa: ARG002 - it is any unique key here
+        # Not INSERT IGNORE, which cuts what is too long.
+        return mysql.insert(table).on_duplicate_key_update({key.name: key for key in table.primary_key})
+
+    def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        return sa.func.timestampdiff(sa.text("SECOND"), sa.text("'1970-01-01'"), moment, type_=sa.Integer)
+
+    def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) in self._RETRYABLE
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) in self._REFUSED
+
+    def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
+        number = self._number(error)
+        return number in self._UNAVAILABLE or number in self._CLIENT
+
+    def refuses_writes(self, connection: Connection) -> str | None:
+        names = ("innodb_read_only", "read_only", "transaction_read_only", "tx_read_only")
+        on = [name for name, value in self._variables(connection, *names).items() if value in self._ON]
+        return f"{on[0]} is on, as on a replica" if on else None
+
+    def weaknesses(self, connection: Connection) -> list[Weakness]:
+        values = self._variables(connection, "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog")
+        # What InnoDB prepared and the binary log lost is rolled back after a crash.
+        matters = ["innodb_flush_log_at_trx_commit"] + (["sync_binlog"] if values["log_bin"] in self._ON else [])
+        return [Weakness(name, values[name], "1", LOSES_ACKNOWLEDGED) for name in matters if values[name] != "1"]
+
+    @staticmethod
+    def _variables(connection: Connection, *names: str) -> dict[str, str]:
+        wanted = ", ".join(f"'{name}'" for name in names)
+        rows = connection.exec_driver_sql(f"SHOW VARIABLES WHERE Variable_name IN ({wanted})")
+        return {name.lower(): value.upper() for name, value in rows.all()}
+
+    @staticmethod
+    def _number(error: sa.exc.DBAPIError) -> object:
+        arguments: tuple[object, ...] = getattr(error.orig, "args", ())
+        return arguments[0] if arguments else None

@@ -1,0 +1,110 @@
+"""PostgreSQL, through psycopg 3."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from stead.store.dialects.base import (
+    LOCK_WAIT_SECONDS,
+    LOSES_ACKNOWLEDGED,
+    TEARS_PAGES,
+    Database,
+    Server,
+    Weakness,
+    create_engine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy.engine import URL, Connection, Engine
+
+
+class Postgresql(Server):
+    """PostgreSQL through psycopg 3."""
+
+    _RETRYABLE = frozenset({"40001", "40P01", "55P03", "23505"})  # serialisation, deadlock, lock, unique
+    # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
+    # intervention (shutdown, start, a cancelled query), errors of the system around it.
+    _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58"})
+    _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", "55P03"})  # read-only, idle or long transaction, lock wait
+    _WANTED = (
+        ("fsync", ("on",), LOSES_ACKNOWLEDGED),
+        ("full_page_writes", ("on",), TEARS_PAGES),
+        ("synchronous_commit", ("on", "local", "remote_write", "remote_apply"), LOSES_ACKNOWLEDGED),
+    )
+
+    def writer(self, database: Database, url: URL) -> Engine:
+        engine = create_engine(url, database, isolation_level="READ COMMITTED")
+        sa.event.listen(engine, "connect", self._bound_waits)
+        return engine
+
+    def reader(self, database: Database, url: URL) -> Engine:
+        engine = create_engine(url, database, isolation_level="REPEATABLE READ")
+        sa.event.listen(engine, "connect", self._read_only)
+        return engine
+
+    @staticmethod
+    def _bound_waits(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+        connection.commit()
+
+    @staticmethod
+    def _read_only(connection: Any, _record: object) -> None:
+        connection.read_only = True
+
+    @contextmanager
+    def alone(self, engine: Engine) -> Iterator[None]:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead"))))
+            yield
+
+    def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
+        insert = postgresql.insert(table)
+        keys = [column.name for column in table.primary_key]
+        return insert.on_conflict_do_update(
+            index_elements=keys, set_={name: insert.excluded[name] for name in changing}
+        )
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        return postgresql.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        return sa.cast(sa.func.floor(sa.extract("epoch", moment)), sa.BigInteger)
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return isinstance(error, sa.exc.DataError)  # class 22, and NUL, which the driver refuses by itself
+
+    def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in self._RETRYABLE
+
+    def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
+        state = getattr(error.orig, "sqlstate", None)
+        if state is None:  # the driver's own: no connection, or it broke
+            return isinstance(error, sa.exc.OperationalError)
+        return state[:2] in self._UNAVAILABLE_CLASSES or state in self._UNAVAILABLE
+
+    def refuses_writes(self, connection: Connection) -> str | None:
+        if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one():
+            return "it is a replica, or still in recovery"
+        if self._setting(connection, "transaction_read_only") == "on":
+            return "default_transaction_read_only is on"
+        return None
+
+    def weaknesses(self, connection: Connection) -> list[Weakness]:
+        values = {name: self._setting(connection, name) for name, _, _ in self._WANTED}
+        return [
+            Weakness(name, values[name], wanted[0], breaks)
+            for name, wanted, breaks in self._WANTED
+            if values[name] not in wanted
+        ]
+
+    @staticmethod
+    def _setting(connection: Connection, name: str) -> str:
+        return str(connection.execute(sa.select(sa.func.current_setting(name))).scalar_one())

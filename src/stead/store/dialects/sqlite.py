@@ -1,0 +1,125 @@
+"""SQLite, through Python's own driver."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from stead.store.dialects.base import (
+    LOCK_WAIT_SECONDS,
+    LOSES_ACKNOWLEDGED,
+    TEARS_PAGES,
+    Database,
+    Weakness,
+    create_engine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy.engine import URL, Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+
+class Sqlite:
+    """One file, write-ahead log; one writer at a time, readers beside it."""
+
+    locks_rows = False
+    ignores_case = False
+    counts_commits = True
+    _BUSY, _LOCKED, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 2067, 1555
+    # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
+    _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
+    _FULL = 2
+
+    def commits_seen(self, connection: DBAPIConnection) -> int:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA data_version")
+        return int(cursor.fetchall()[0][0])
+
+    def writer(self, database: Database, url: URL) -> Engine:
+        return self._engine(database, url, begin="BEGIN IMMEDIATE")
+
+    def reader(self, database: Database, url: URL) -> Engine:
+        return self._engine(database, url, begin="BEGIN")
+
+    def _engine(self, database: Database, url: URL, *, begin: str) -> Engine:
+        engine = create_engine(url, database)
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        # The driver's own idea of when a transaction starts is too late for a lock; we begin explicitly.
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        return engine
+
+    def alone(self, engine: Engine) -> AbstractContextManager[None]:  # noqa: ARG002 - every writer is alone
+        return nullcontext()
+
+    @staticmethod
+    def _on_connect(connection: Any, database: Database) -> None:
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout={LOCK_WAIT_SECONDS * 1000}").fetchall()
+        Sqlite._log_ahead(connection)
+        synchronous = "FULL" if database.sqlite_synchronous else "OFF"
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    @staticmethod
+    def _log_ahead(connection: Any) -> None:
+        """Use a write-ahead log. The busy timeout does not hold here; two that meet at a new file must try again."""
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL").fetchall()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != Sqlite._BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
+        insert = sqlite.insert(table)
+        keys = [column.name for column in table.primary_key]
+        return insert.on_conflict_do_update(
+            index_elements=keys, set_={name: insert.excluded[name] for name in changing}
+        )
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        return sqlite.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        return sa.cast(sa.func.strftime("%s", moment), sa.Integer)
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return isinstance(error, sa.exc.DataError)
+
+    def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code is None:
+            return False
+        return code & 0xFF in (self._BUSY, self._LOCKED) or code in (
+            self._CONSTRAINT_UNIQUE,
+            self._CONSTRAINT_PRIMARY_KEY,
+        )
+
+    def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in self._UNAVAILABLE
+
+    def refuses_writes(self, connection: Connection) -> str | None:  # noqa: ARG002 - it would not have opened
+        return None
+
+    def weaknesses(self, connection: Connection) -> list[Weakness]:
+        synchronous = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
+        journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
+        found = []
+        if synchronous < self._FULL:
+            found.append(Weakness("synchronous", ("OFF", "NORMAL")[synchronous], "FULL", LOSES_ACKNOWLEDGED))
+        if journal in ("memory", "off"):
+            found.append(Weakness("journal_mode", journal, "wal", TEARS_PAGES))
+        return found

@@ -1,0 +1,128 @@
+"""Predicates and jsonschema agree on every schema of the edge."""
+
+import json
+import re
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stead.api.bodies import Body, Validator
+from stead.api.query import candidates, providers
+from stead.api.resources import (
+    aggregates,
+    allocations,
+    inventories,
+    reshaper,
+    resource_classes,
+    resource_providers,
+    traits,
+    usages,
+)
+from stead.api.versions import Microversion, Versioned
+
+UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
+RESOURCES = (aggregates, allocations, inventories, reshaper, resource_classes, resource_providers, traits, usages)
+
+
+def validators():
+    """Every validator of the edge, by a name that tells where it stands."""
+    for module in RESOURCES:
+        for name, value in vars(module).items():
+            if isinstance(value, Validator):
+                yield f"{module.__name__} {name}", value
+            elif isinstance(value, Versioned):
+                for version, body in value.items():
+                    if isinstance(body, Body):
+                        yield f"{module.__name__} {name} {version}", body.validator
+    for module in (candidates, providers, usages):
+        for version in Microversion:
+            yield f"{module.__name__} {version}", module.validator(version)
+
+
+DIFFERENT = {json.dumps(validator.schema): name for name, validator in validators()}
+ALL = {name: validator for name, validator in validators() if name in DIFFERENT.values()}
+
+TEXTS = (
+    *(
+        "",
+        "a",
+        "VCPU",
+        "CUSTOM_LAMP",
+        "CUSTOM_LAMP\n",
+        "a\0",
+        "x" * 255,
+        "x" * 256,
+        "none",
+        "isolate",
+        "all",
+        "1",
+        "01",
+    ),
+    *(UUID, UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"{UUID}\n", UUID[:-1]),
+)
+NUMBERS = (0, 1, -1, 1.0, 0.0, 1.5, 2147483647, 2147483648, 2147483647.0, 3.40282e38, 3.5e38, -3.5e38, True, False)
+SUFFIXES = ("", "1", "01", "_a", "_!", "_" * 64, "_" * 65)
+NAMES = (*TEXTS, *(word + suffix for word in candidates.GROUP_KEYS for suffix in SUFFIXES))
+
+junk = st.one_of(
+    st.sampled_from((None, *TEXTS, *NUMBERS)),
+    st.lists(st.sampled_from(TEXTS), max_size=2),
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(NUMBERS), max_size=2),
+)
+
+
+@cache
+def plain_values(schema):
+    """Those of the plain values that are of *schema* (as text)."""
+    reference = Validator(json.loads(schema)).reference
+    return [value for value in (None, *TEXTS, *NUMBERS) if reference.is_valid(value)]
+
+
+@st.composite
+def near(draw, schema):
+    """A value of *schema*, or not quite: a twentieth of its parts may be anything."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(junk)
+    if "anyOf" in schema:
+        return draw(st.one_of(*map(near, schema["anyOf"])))
+    if schema.get("type") == "object":
+        return draw(near_object(schema))
+    if schema.get("type") == "array":
+        return draw(st.lists(near(schema["items"]), max_size=3))
+    return draw(st.sampled_from(plain_values(json.dumps(schema))))
+
+
+@st.composite
+def near_object(draw, schema):
+    """An object with most of the members it should have, and some of those that it may have."""
+    value = {}
+    for name, part in schema.get("properties", {}).items():
+        if draw(st.integers(0, 19)) < (19 if name in schema.get("required", ()) else 8):
+            value[name] = draw(near(part))
+    for pattern, part in schema.get("patternProperties", {}).items():
+        names = [name for name in NAMES if re.search(pattern, name)]
+        value |= draw(
+            st.dictionaries(st.sampled_from(names), near(part), min_size=schema.get("minProperties", 0), max_size=2)
+        )
+    if draw(st.integers(0, 19)) == 0:
+        value[draw(st.sampled_from(NAMES))] = draw(junk)
+    return value
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_predicate_accepts_what_jsonschema_finds_no_fault_with(name):
+    validator = ALL[name]
+
+    @settings(max_examples=30)
+    @given(near(validator.schema))
+    def agree(value):
+        assert bool(validator.accepts(value)) == validator.reference.is_valid(value)
+
+    agree()
+
+
+def test_a_keyword_that_predicates_do_not_know_is_refused():
+    with pytest.raises(KeyError, match="multipleOf"):
+        Validator({"type": "integer", "multipleOf": 2})

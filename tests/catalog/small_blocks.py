@@ -1,0 +1,25 @@
+"""Columns in blocks of two slots, so that small forests have many of them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from stead.catalog import blocks, masks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def small_blocks() -> Iterator[None]:
+    blocks._constant.cache_clear()
+    with (
+        patch.object(blocks, "_SHIFT", 1),
+        patch.object(blocks, "BLOCK", 2),
+        patch.object(blocks, "_FEW", 3),
+        patch.object(masks, "BLOCK", 2),
+    ):
+        yield
+    blocks._constant.cache_clear()
