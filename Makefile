@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench examples differential clean
+.PHONY: help run test lint format docs bench examples differential torture clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,14 +30,18 @@ format: $(VENV)/for-development  ## Bring the code into the house style
 docs: $(VENV)/for-development  ## Make anew what docs/ has from the code: tables and openapi.json
 	$(BIN)/python -m scripts.docs
 
-bench: $(VENV)/for-development  ## Measure candidates over big sites
-	$(BIN)/python -m bench
+bench: $(VENV)/for-development  ## Measure candidates over big sites; ARGS= are those of `stead bench candidates`
+	$(BIN)/stead bench candidates $(ARGS)
 
 examples: $(VENV)/for-development  ## Check the worked examples of allocation candidates on every database
 	$(BIN)/pytest tests/examples $(ARGS)
 
 differential: $(VENV)/for-development  ## Compare with the released service over N=20000 random requests; SEED= repeats a run
 	$(BIN)/python -m tests.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
+
+torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
+	$(BIN)/pytest -m torture tests/torture
+	$(BIN)/python -m tests.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
 	rm -rf $(VENV) .venv-released build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,208 @@
+"""What is over a limit is refused with its status and changes nothing. Source: "Limits", docs/api.md."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from stead import application
+from stead.api.middleware import Concurrency, RequestLog
+from stead.config import load
+from tests.api.client import Api, fresh_name, fresh_uuid, holding, http_door, wsgi_door
+from tests.conftest import write_configuration
+from tests.servers.stead import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.databases import Server
+
+pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]
+
+SMALL = {
+    "max_body_size": 4000,
+    "max_query_length": 300,
+    "max_request_groups": 3,
+    "max_suffix_length": 8,
+    "max_allocations": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def configuration(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The configuration of a service with small limits, on a database of its own."""
+    if database_server.kind == "url":
+        pytest.skip("for a service with limits of its own")
+    url = database_server.create()
+    file = write_configuration(tmp_path_factory.mktemp("small"), url)
+    with file.open("a") as more:
+        more.write("[stead]\n" + "".join(f"{name} = {value}\n" for name, value in SMALL.items()))
+    yield file
+    database_server.drop(url)
+
+
+@pytest.fixture(scope="module")
+def small(configuration: Path) -> Iterator[Api]:
+    settings = load([configuration])
+    service = application.build_service(settings)
+    yield Api(wsgi_door(application.assemble(service, settings)))
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def served(configuration: Path) -> Iterator[Api]:
+    with serving(configuration, workers=1) as url:
+        yield Api(http_door(url))
+
+
+@pytest.fixture(params=["small", "served"])
+def any_api(request: pytest.FixtureRequest, configuration: Path) -> Api:
+    """The application in this process, and behind its HTTP server."""
+    found: Api = request.getfixturevalue(request.param)
+    return found
+
+
+def body_of(size: int) -> tuple[str, bytes]:
+    """The name of a provider, and a body of so many bytes that makes it."""
+    name = fresh_name()
+    start = f'{{"name": "{name}"'.encode()
+    return name, start + b" " * (size - len(start) - 1) + b"}"
+
+
+def test_a_body(any_api: Api) -> None:
+    name, just_right = body_of(4000)
+    any_api.call("POST", "/resource_providers", raw=just_right).expect(200)
+    name, too_long = body_of(4001)
+    assert any_api.call("POST", "/resource_providers", raw=too_long).refused(413, "more than 4000 bytes")
+    assert any_api.get("/resource_providers", {"name": name}).resource_providers == []
+
+
+def in_chunks(url: str, size: int) -> tuple[int | None, str]:
+    """The status of a body that does not say how long it is, None if the connection ended; and the name in it."""
+    where = urlsplit(url)
+    name, body = body_of(size)
+    connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=30)
+    headers = {"X-Auth-Token": "admin", "Content-Type": "application/json", "OpenStack-API-Version": "placement 1.39"}
+    parts = (body[start : start + 1000] for start in range(0, size, 1000))
+    status: int | None = None
+    with closing(connection), suppress(ConnectionError):  # the server hangs up on who goes on sending
+        connection.request("POST", "/resource_providers", parts, headers, encode_chunked=True)
+        status = connection.getresponse().status
+    return status, name
+
+
+def test_a_body_in_chunks(configuration: Path) -> None:
+    with serving(configuration, workers=1) as url:
+        api = Api(http_door(url))
+        assert in_chunks(url, 4000)[0] == 200
+        for size, statuses in ((4001, {413}), (500_000, {413, None})):
+            status, name = in_chunks(url, size)
+            assert status in statuses
+            assert api.get("/resource_providers", {"name": name}).resource_providers == []
+
+
+def test_a_query(any_api: Api) -> None:
+    query = "name=" + "a" * 295
+    assert any_api.get(f"/resource_providers?{query}").status in (200, 400)
+    assert any_api.get(f"/resource_providers?{query}a").refused(414, "more than 300 bytes")
+
+
+def test_request_groups(small: Api) -> None:
+    groups = [(f"resources{number}", "VCPU:1") for number in range(1, 4)]
+    policy = ("group_policy", "none")
+    small.get("/allocation_candidates", [*groups, policy]).expect(200)
+    assert small.get("/allocation_candidates", [*groups, policy, ("resources", "VCPU:1")]).refused(400, "4 request")
+
+
+@pytest.mark.parametrize("version", ["1.25", "1.39"])
+def test_a_suffix(small: Api, version: str) -> None:
+    small.at(version).get("/allocation_candidates", {"resources" + "1" * 8: "VCPU:1"}).expect(200)
+    assert small.at(version).get("/allocation_candidates", {"resources" + "1" * 9: "VCPU:1"}).refused(400, "suffix")
+
+
+def test_allocations(small: Api) -> None:
+    hosts = [small.create_provider(inventories={"VCPU": 8, "DISK_GB": 8}) for _ in range(3)]
+    both = {"VCPU": 1, "DISK_GB": 1}
+    fits, too_many = fresh_uuid(), fresh_uuid()
+    small.put(f"/allocations/{fits}", holding((hosts[0], both), (hosts[1], both))).expect(204)
+    several = {fresh_uuid(): holding((host, both)) for host in hosts}
+    one = holding(*((host, both) for host in hosts))
+    reshape = {"inventories": {}, "allocations": several}
+    reshape["inventories"] = {hosts[0].uuid: {"resource_provider_generation": 2, "inventories": {"VCPU": {"total": 9}}}}
+    for refused in (
+        small.put(f"/allocations/{too_many}", one),
+        small.post("/allocations", several),
+        small.post("/reshaper", reshape),
+    ):
+        assert refused.refused(413, "6 allocations")
+    assert [small.used(host) for host in hosts] == [both, both, {"VCPU": 0, "DISK_GB": 0}]
+    assert small.get(hosts[0].inventories).inventories["VCPU"]["total"] == 8
+
+
+def half_sent(url: str, body: bytes) -> http.client.HTTPConnection:
+    """A request that is under way as long as the second half of its body is missing."""
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=30)
+    connection.putrequest("POST", "/resource_providers")
+    headers = {"X-Auth-Token": "admin", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    for header in headers.items():
+        connection.putheader(*header)
+    connection.endheaders(body[: len(body) // 2])
+    return connection
+
+
+def test_requests_at_a_time(configuration: Path, tmp_path: Path) -> None:
+    one = tmp_path / "placement.conf"
+    one.write_text(configuration.read_text() + "max_concurrent_requests = 1\n")
+    with serving(one, workers=1) as url:
+        api = Api(http_door(url))
+        for _ in range(20):  # until the other one comes while this one is under way
+            name, body = body_of(1000)
+            with closing(half_sent(url, body)) as connection:
+                other = api.call("GET", "/resource_providers", headers={"OpenStack-API-Version": None})
+                connection.send(body[len(body) // 2 :])
+                status = connection.getresponse().status
+            if (status, other.status) == (201, 503):
+                break
+        assert (status, other.status) == (201, 503)
+        assert other.refused(503, "all the requests", code=None)
+        assert [found["name"] for found in api.get("/resource_providers", {"name": name}).resource_providers] == [name]
+
+
+def test_a_request_beside_one_under_way() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(environ, start_response):
+        entered.set()
+        leave.wait(30)
+        start_response("204 No Content", [])
+        return []
+
+    door = wsgi_door(RequestLog(Concurrency(slow, 1)))
+    statuses: list[int] = []
+    first = threading.Thread(target=lambda: statuses.append(door("GET", "/", [], None)[0]))
+    first.start()
+    assert entered.wait(30)
+    refused = Api(door).at("1.0").call("GET", "/", headers={"OpenStack-API-Version": None})
+    leave.set()
+    first.join()
+    assert refused.refused(503, "all the requests", code=None)
+    assert refused.header("retry-after") == "1"
+    assert statuses == [204]
+    assert door("GET", "/", [], None)[0] == 204
+
+
+def test_a_place_is_free_again_when_the_application_fails() -> None:
+    def broken(environ, start_response):
+        raise OSError("gone")
+
+    app = Concurrency(broken, 1)
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            app({"REQUEST_METHOD": "GET"}, lambda *_: None)

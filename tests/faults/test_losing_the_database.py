@@ -1,0 +1,131 @@
+"""The database goes away and comes back under a running service: 503 meanwhile, nothing forgotten, nothing invented."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stead import application
+from stead.config import load
+from stead.store.durability import NotWritable
+from tests.api.client import Answer, Api, http_door
+from tests.conftest import open_door, write_configuration
+from tests.servers.stead import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.faults.conftest import Victim
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
+]
+
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture
+def api(victim: Victim, tmp_path: Path) -> Iterator[Api]:
+    with open_door(tmp_path, victim.url) as door:
+        yield Api(door)
+
+
+def unavailable(answer: Answer) -> bool:
+    return answer.refused(503) and answer.header("retry-after") == "1"
+
+
+def when_back(ask: Callable[[], Answer]) -> Answer:
+    """The first answer that is not 503; what comes before it is 503 in the form of the contract."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while (answer := ask()).status == 503:
+        assert unavailable(answer)
+        assert time.monotonic() < until, "it does not recover"
+    return answer
+
+
+def candidates_of(api: Api) -> list[str]:
+    answer = api.get("/allocation_candidates", {"resources": "VCPU:1"}).expect(200)
+    return sorted(answer.json["provider_summaries"])
+
+
+def test_a_restart(api: Api, victim: Victim) -> None:
+    host = api.create_provider(inventories={"VCPU": 8})
+    consumer = api.claim((host, {"VCPU": 5}))
+    known = candidates_of(api)
+
+    victim.crash()
+    for _ in range(3):
+        assert unavailable(api.get(host.path))
+        assert unavailable(api.get("/allocation_candidates", {"resources": "VCPU:1"}))
+        assert unavailable(api.delete(f"/allocations/{consumer}"))
+    victim.start_again()
+
+    assert when_back(lambda: api.get(host.path)).status == 200
+    assert when_back(lambda: api.delete(f"/allocations/{consumer}")).status == 204
+    assert candidates_of(api) == known
+    assert api.used(host) == {"VCPU": 0}
+
+
+def test_connections_that_are_killed(api: Api, victim: Victim) -> None:
+    host = api.create_provider(inventories={"VCPU": 8})
+    assert victim.kill_connections() > 0
+    assert when_back(lambda: api.get(host.path)).status == 200
+    assert victim.kill_connections() > 0
+    path, inventory = host.inventory("VCPU"), {"total": 9, "resource_provider_generation": 1}
+    assert when_back(lambda: api.put(path, inventory)).status == 200
+    assert host.uuid in candidates_of(api)
+
+
+def test_a_server_that_becomes_a_replica(api: Api, victim: Victim, tmp_path: Path) -> None:
+    host = api.create_provider(inventories={"VCPU": 8})
+    victim.set_read_only(True)
+    try:
+        wait_until(victim.read_only)
+        wait_until(lambda: api.put(host.traits, traits=[], generation=1).status == 503)
+        assert unavailable(api.put(host.traits, traits=[], generation=1))
+        assert api.get(host.path).status == 200
+        assert host.uuid in candidates_of(api)
+        with pytest.raises(NotWritable, match="read_only is on"):
+            application.build_service(load([write_configuration(tmp_path, victim.url)]))
+    finally:
+        victim.set_read_only(False)
+    assert when_back(lambda: api.put(host.traits, traits=[], generation=1)).status in (200, 409)
+    assert api.get(host.traits).json["traits"] == []
+
+
+def test_no_worker_dies_of_a_restart(victim: Victim, tmp_path: Path) -> None:
+    configuration = write_configuration(tmp_path, victim.url)
+    with serving(configuration) as url:
+        api = Api(http_door(url))
+        host = api.create_provider(inventories={"VCPU": 8})
+        workers = workers_of(configuration)
+        assert len(workers) >= 2
+        victim.crash()
+        assert all(unavailable(api.get(host.path)) for _ in range(8))
+        victim.start_again()
+        assert when_back(lambda: api.get(host.path)).status == 200
+        assert when_back(lambda: api.put(host.traits, traits=[], generation=1)).status == 200
+        assert workers_of(configuration) == workers
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+def workers_of(configuration: Path) -> list[str]:
+    """The processes that the server with this configuration started."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().decode(errors="replace")
+            if f"--config-file\0{configuration}" in command:
+                return (process / "task" / process.name / "children").read_text().split()
+        except OSError:
+            continue
+    raise AssertionError("there is no such server")

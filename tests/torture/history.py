@@ -1,0 +1,58 @@
+"""A history: who asked for what, when, and what they were told."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from tests.torture.model import Request
+
+UNKNOWN = "unknown"
+"""The answer of a request that may or may not have happened, and may still: a broken connection, or a 5xx."""
+
+
+class NotSent(Exception):
+    """There was nobody to send the request to, so it did not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One request. ``began`` is before it was sent, ``ended`` after its answer had come: seconds of one clock."""
+
+    number: int
+    client: int
+    request: Request
+    began: float
+    ended: float
+    answer: Hashable
+
+    def __str__(self) -> str:
+        return f"{self.began:.6f} {self.ended:.6f} client {self.client} #{self.number} {self.request} -> {self.answer}"
+
+
+class History:
+    """Operations as they are recorded, by several threads."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._numbers = itertools.count(1)
+        self._writing = threading.Lock()
+
+    def record(self, client: int, request: Request, ask: Callable[[Request], Hashable]) -> Hashable:
+        """Ask, note it, and return the answer.
+
+        Raises:
+            NotSent: nothing was noted.
+        """
+        began = time.monotonic()
+        answer = ask(request)
+        ended = time.monotonic()
+        with self._writing:
+            self.operations.append(Operation(next(self._numbers), client, request, began, ended, answer))
+        return answer

@@ -1,0 +1,191 @@
+"""What is tortured: a database, `stead serve` once or several times, and proxies on both sides of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+import sqlalchemy as sa
+
+from tests.servers.throwaway import STARTERS, Home, Running, wait_for
+from tests.torture.planted import VARIABLE
+from tests.torture.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 60.0
+
+
+class Database:
+    """A file, or a throw-away server behind a proxy: *url* is for the service, *own_url* goes past the proxy."""
+
+    def __init__(self, kind: str, place: Path) -> None:
+        self.kind = kind
+        self.url = self.own_url = f"sqlite:///{place}/stead.db"
+        self._server: Running | None = None
+        self.proxy: Proxy | None = None
+        if kind == "sqlite":
+            return
+        self._server = STARTERS[kind](place / "apt.lock")
+        self.own_url = self._server.url
+        name = {"postgresql": ".s.PGSQL.5432", "mariadb": "socket"}[kind]
+        self.proxy = Proxy(place / name, self._server.home / name)
+        self.url = self.own_url.replace(quote(str(self._server.home), safe=""), quote(str(place), safe=""))
+        self.url = self.url.replace(quote(str(self._server.home)), quote(str(place)))
+
+    def kill(self) -> None:
+        """SIGKILL the server and start it again on the same data."""
+        assert self._server is not None
+        process, home = self._server.process, self._server.home
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        user = pwd.getpwuid(home.stat().st_uid).pw_name if os.geteuid() == 0 else None
+        again = Home(home, user)
+        self._server = Running(self.own_url, again.start(*process.args), home)  # type: ignore[misc]  # our own list
+        wait_for(self.own_url, self._server.process, again)
+
+    def close(self) -> None:
+        if self.proxy is not None:
+            self.proxy.close()
+        if self._server is not None:
+            self._server.stop()
+
+    def engine(self) -> sa.Engine:
+        return sa.create_engine(self.own_url, poolclass=sa.NullPool)
+
+
+class Stead:
+    """One ``stead serve`` behind a proxy; with a bug, if one is named."""
+
+    def __init__(self, place: Path, name: str, database: Database, *, workers: int, bug: str | None) -> None:
+        self._place = place
+        self._workers = workers
+        self._bug = bug
+        self._configuration = place / f"{name}.conf"
+        self._configuration.write_text(
+            f"[placement_database]\nconnection = {database.url}\nsync_on_startup = true\n"
+            "[api]\nauth_strategy = noauth2\n"
+        )
+        self._port = 0
+        self._process = self._start()
+        self.proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", self._port))
+        self.url = f"http://127.0.0.1:{self.proxy.port}"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = ["-c", "from stead.cli import main; main()"]
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), *filter(None, sys.path)]))
+        if self._bug is not None:
+            command = ["-m", "tests.torture.planted"]
+            environment[VARIABLE] = self._bug
+        arguments = ["--json", "serve", "--port", str(self._port), "--workers", str(self._workers)]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, *command, *arguments, "--config-file", str(self._configuration)],
+                cwd=self._place,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert process.stdout is not None
+        with process.stdout:
+            line = process.stdout.readline()
+        if not line:
+            process.wait()
+            raise RuntimeError(self.log.read_text())
+        self._port = urlsplit(json.loads(line)["url"]).port or 0
+        return process
+
+    @property
+    def log(self) -> Path:
+        return self._configuration.with_suffix(".log")
+
+    def workers(self) -> list[int]:
+        """The processes that answer."""
+        children = [task.read_text() for task in Path(f"/proc/{self._process.pid}/task").glob("*/children")]
+        return [int(pid) for pid in " ".join(children).split() if _is_worker(pid)]
+
+    def kill_worker(self, which: int) -> None:
+        workers = self.workers()
+        if workers:
+            with suppress(ProcessLookupError):
+                os.kill(workers[which % len(workers)], signal.SIGKILL)
+
+    def kill(self) -> None:
+        """SIGKILL all of it, and start it again on the same port."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._restart()
+
+    def revive(self) -> None:
+        """Start it again if it ended, as it does when its workers end too often, or find no database at their start."""
+        if self._process.poll() is not None:
+            self._restart()
+
+    def _restart(self) -> None:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self._process = self._start()
+            except RuntimeError:  # the database is not there yet, or the port not free
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
+    def close(self) -> None:
+        self.proxy.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _is_worker(pid: str) -> bool:
+    with suppress(OSError):  # it is gone already
+        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+class Site:
+    """All of it together."""
+
+    def __init__(self, database: Database, services: list[Stead]) -> None:
+        self.database = database
+        self.services = services
+
+    @property
+    def urls(self) -> list[str]:
+        return [service.url for service in self.services]
+
+
+@contextmanager
+def site(kind: str, *, services: int = 1, workers: int = 2, bug: str | None = None) -> Iterator[Site]:
+    """A site on a new database; nothing is left of it afterwards.
+
+    Raises:
+        Unavailable: this kind of database cannot be had here.
+    """
+    with ExitStack() as ends:
+        place = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="stead-torture-")))
+        database = Database(kind, place)
+        ends.callback(database.close)
+        running: list[Stead] = []
+        for number in range(services):
+            service = Stead(place, f"stead{number}", database, workers=workers, bug=bug)
+            ends.callback(service.close)
+            running.append(service)
+        yield Site(database, running)

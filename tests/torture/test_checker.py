@@ -1,0 +1,158 @@
+"""The checker on histories written by hand: what it must accept, and what it must not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.torture import model
+from tests.torture.checker import Unexplained, check
+from tests.torture.history import UNKNOWN, Operation
+from tests.torture.model import (
+    DONE,
+    FULL,
+    NOTHING,
+    OLD,
+    Books,
+    Claim,
+    Holding,
+    Provider,
+    ReadBooks,
+    ReadCandidates,
+    ReadConsumer,
+    ReadInventory,
+    ReadUsages,
+    Release,
+    Request,
+    Resize,
+    Wish,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+A, B = Provider("a", 1, 4, 0), Provider("b", 1, 4, 0)
+START = Books((A, B))
+
+
+def claim(consumer: str, mark: int, expected: int | None = None, **amounts: int) -> Claim:
+    return Claim((Wish(consumer, tuple(sorted(amounts.items())), expected),), mark)
+
+
+def history(*rows: tuple[float, float, Request, Hashable]) -> list[Operation]:
+    return [Operation(number, number, request, *times, answer) for number, (*times, request, answer) in enumerate(rows)]
+
+
+def held(consumer: str, generation: int, mark: int, *providers: int, **amounts: int) -> Hashable:
+    """What a reader of the consumer is told, with the generations of the providers."""
+    return Holding(consumer, generation, mark, tuple(sorted(amounts.items()))), providers
+
+
+GOOD = {
+    "one after the other": history(
+        (0, 1, claim("c", 1, a=3), DONE), (2, 3, ReadUsages("a"), (2, 3)), (4, 5, claim("d", 2, a=2), FULL)
+    ),
+    "a read beside a write sees it": history((0, 5, claim("c", 1, a=3), DONE), (1, 2, ReadUsages("a"), (2, 3))),
+    "a read beside a write does not see it": history((0, 5, claim("c", 1, a=3), DONE), (1, 2, ReadUsages("a"), (1, 0))),
+    "of two claims side by side one has the room": history(
+        (0, 5, claim("c", 1, a=3), FULL), (0, 5, claim("d", 2, a=3), DONE), (6, 7, ReadUsages("a"), (2, 3))
+    ),
+    "refused for room that came free before the answer did": history(
+        (0, 1, claim("c", 1, a=4), DONE), (2, 6, claim("d", 2, a=1), FULL), (3, 4, Release("c"), DONE)
+    ),
+    "unknown, and happened": history((0, 1, claim("c", 1, a=3), UNKNOWN), (2, 3, ReadUsages("a"), (2, 3))),
+    "unknown, and happened later": history(
+        (0, 1, claim("c", 1, a=3), UNKNOWN), (2, 3, ReadUsages("a"), (1, 0)), (4, 5, ReadUsages("a"), (2, 3))
+    ),
+    "unknown, and did not happen": history(
+        (0, 1, claim("c", 1, a=3), UNKNOWN), (2, 3, claim("c", 2, a=1), DONE), (4, 5, ReadUsages("a"), (2, 1))
+    ),
+    "a consumer comes again with the same generation": history(
+        (0, 1, claim("c", 1, a=1), DONE), (2, 3, Release("c"), DONE), (4, 5, claim("c", 2, a=1), DONE),
+        (6, 7, ReadConsumer("c"), held("c", 1, 2, 3, a=1)), (8, 9, Release("c"), DONE), (9, 9, Release("c"), NOTHING),
+    ),
+    "over-committed by its owner, and what is held may be kept": history(
+        (0, 1, claim("c", 1, a=4), DONE), (2, 3, Resize("a", 1, 2, 2), 3), (4, 5, claim("c", 3, 1, a=3), DONE),
+        (6, 7, claim("d", 4, a=1), FULL), (8, 9, ReadInventory("a"), Provider("a", 4, 1, 2)),
+    ),
+    "the final books": history(
+        (0, 1, claim("c", 1, a=1, b=1), DONE),
+        (2, 3, ReadBooks(), Books((A._replace(generation=2), B._replace(generation=2)),
+                                  (Holding("c", 1, 1, (("a", 1), ("b", 1))),))),
+    ),
+}  # fmt: skip
+
+BAD = {
+    "lost update: two change what each read at the same generation": history(
+        (0, 1, claim("c", 1, a=1), DONE),
+        (2, 5, claim("c", 2, 1, a=2), DONE), (2, 5, claim("c", 3, 1, a=3), DONE),
+    ),
+    "lost update of an inventory": history((0, 5, Resize("a", 2, 1, 1), 2), (0, 5, Resize("a", 3, 1, 2), 2)),
+    "over-commit": history((0, 5, claim("c", 1, a=3), DONE), (0, 5, claim("d", 2, a=2), DONE)),
+    "over-commit by an unknown outcome that was seen": history(
+        (0, 9, claim("c", 1, a=3), UNKNOWN), (0, 5, claim("d", 2, a=2), DONE),
+        (6, 7, ReadConsumer("c"), held("c", 1, 1, 3, a=3)),
+    ),
+    "half a claim: one provider without the other": history(
+        (0, 9, claim("c", 1, a=1, b=1), DONE),
+        (1, 2, ReadUsages("a"), (2, 1)), (3, 4, ReadUsages("b"), (1, 0)),
+    ),
+    "half a claim of unknown outcome": history(
+        (0, 1, claim("c", 1, a=1, b=1), UNKNOWN),
+        (2, 3, ReadUsages("a"), (2, 1)), (4, 5, ReadUsages("b"), (1, 0)),
+    ),
+    "half of what was posted": history(
+        (0, 1, Claim((Wish("c", (("a", 1),), None), Wish("d", (("b", 1),), None)), 1), DONE),
+        (2, 3, ReadConsumer("c"), held("c", 1, 1, 2, a=1)), (4, 5, ReadConsumer("d"), NOTHING),
+    ),
+    "stale read": history((0, 1, claim("c", 1, a=3), DONE), (2, 3, ReadUsages("a"), (1, 0))),
+    "stale candidates": history(
+        (0, 1, claim("c", 1, a=4), DONE), (2, 3, ReadCandidates(1), (("a", 4, 0), ("b", 4, 0)))
+    ),
+    "two reads go back in time beside one write": history(
+        (0, 9, claim("c", 1, a=3), DONE), (1, 2, ReadUsages("a"), (2, 3)), (3, 4, ReadUsages("a"), (1, 0))
+    ),
+    "acknowledged, then lost": history(
+        (0, 1, claim("c", 1, a=3), DONE), (2, 3, ReadUsages("a"), (2, 3)), (8, 9, ReadBooks(), START)
+    ),
+    "refused although it is known to be right": history((0, 1, claim("c", 1, a=1), OLD)),
+    "refused although there is room": history((0, 1, claim("c", 1, a=4), FULL)),
+    "an old generation goes through": history((0, 1, claim("c", 1, a=1), DONE), (2, 3, claim("c", 2, a=2), DONE)),
+    "seen before it was asked for": history((0, 1, ReadUsages("a"), (2, 3)), (2, 3, claim("c", 1, a=3), DONE)),
+    "unknown, and happened twice": history(
+        (0, 1, claim("c", 1, a=1), UNKNOWN), (2, 3, ReadConsumer("c"), held("c", 1, 1, 2, a=1)),
+        (4, 5, Release("c"), DONE), (6, 7, ReadConsumer("c"), held("c", 1, 1, 3, a=1)),
+    ),
+    "a generation rose by nothing": history((0, 1, ReadUsages("a"), (2, 0))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_some_order_explains_is_accepted(name: str) -> None:
+    check(GOOD[name], START)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_no_order_explains_is_refused(name: str) -> None:
+    with pytest.raises(Unexplained):
+        check(BAD[name], START)
+
+
+def test_a_refusal_shows_the_operation_and_the_books_before_it() -> None:
+    with pytest.raises(Unexplained, match=r"ReadUsages\(provider='a'\) -> \(1, 0\)\n(.|\n)*generation=2, total=4"):
+        check(BAD["stale read"], START)
+
+
+def test_many_at_a_time_are_decided() -> None:
+    """Eight claims side by side and unknown outcomes beside them: orders by the thousand, situations by the hundred."""
+    claims = [(0.0, 9.0, claim(f"c{n}", n, **{"ab"[n % 2]: 1}), DONE) for n in range(8)]
+    lost = [(0.0, 1.0, claim(f"u{n}", 10 + n, a=1), UNKNOWN) for n in range(4)]
+    check(history(*claims, *lost, (10, 11, ReadUsages("a"), (5, 4)), (10, 11, ReadUsages("b"), (5, 4))), START)
+    with pytest.raises(Unexplained):
+        check(history(*claims, *lost, (10, 11, ReadUsages("a"), (6, 5))), START)
+
+
+def test_every_request_of_the_model_is_hashable_and_told_apart() -> None:
+    assert claim("c", 1, a=1) == claim("c", 1, a=1) != claim("c", 2, a=1)
+    assert len({model.ReadProject(), model.ReadProject(), ReadBooks()}) == 2
