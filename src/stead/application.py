@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
 
 from stead.api.app import create_app
 from stead.api.limits import Limits
 from stead.api.middleware import Compression, Concurrency, Cors, ProxyHeaders, RequestLog
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
-from stead.domain.errors import SteadError, Unavailable
+from stead.domain.errors import Unavailable
 from stead.memory import keep_freed
 from stead.service import Service
 from stead.store import durability, schema
@@ -19,11 +21,14 @@ from stead.store.dialect import Database
 from stead.store.transaction import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from wsgiref.types import WSGIApplication
 
     from stead.config import DatabaseSettings, Settings
 
 _log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 def build_application(settings: Settings) -> WSGIApplication:
@@ -84,24 +89,16 @@ def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
 
 
 def build_service(settings: Settings) -> Service:
-    """The service on its database, checked and loaded.
+    """The service on its database, checked and loaded; a database that does not answer is waited for.
 
     Raises:
         NotWritable, NotDurable, SchemaOutdated, Unavailable
     """
-    store = open_store(settings.database)
-    enumeration = Enumeration(
-        breadth_first=settings.candidates.breadth_first,
-        randomize=settings.candidates.randomize,
-        maximum=settings.candidates.maximum,
-    )
-    service = Service(store, enumeration)
-    service.start()
-    return service
+    return _patiently(settings.database, lambda: _started_service(settings))
 
 
 def open_store(settings: DatabaseSettings) -> Store:
-    """A store whose schema is ready; a database that does not answer yet is waited for, as the settings say.
+    """A store whose schema is ready; a database that does not answer is waited for, as the settings say.
 
     Raises:
         NotWritable: the database takes no writes.
@@ -109,24 +106,44 @@ def open_store(settings: DatabaseSettings) -> Store:
         SchemaOutdated: it is not at its heads, and is not to be changed at start.
         Unavailable: it did not answer in time.
     """
-    store = Store(database_of(settings), write_timeout=settings.write_timeout)
-    attempts = settings.max_retries
-    while True:
+    return _patiently(settings, lambda: _ready_store(settings))
+
+
+def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
+    """What *attempt* returns; where the database fails, it is made anew after a while, as often as the settings say."""
+    for retries in itertools.count():
         try:
-            durability.check(store.writer, required=settings.require_durable_commits)
-            schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)
+            return attempt()
         except Unavailable as error:
-            store.close()
-            if attempts == 0:
+            if retries == settings.max_retries:
                 raise
             _log.warning("%s; next attempt in %d s", error, settings.retry_interval)
             time.sleep(settings.retry_interval)
-            attempts -= 1
-        except SteadError:
-            store.close()
-            raise
-        else:
-            return store
+    raise AssertionError("counting does not end")
+
+
+def _ready_store(settings: DatabaseSettings) -> Store:
+    with ExitStack() as undoing:
+        store = Store(database_of(settings), write_timeout=settings.write_timeout)
+        undoing.callback(store.close)
+        durability.check(store.writer, required=settings.require_durable_commits)
+        schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)
+        undoing.pop_all()
+        return store
+
+
+def _started_service(settings: Settings) -> Service:
+    with ExitStack() as undoing:
+        enumeration = Enumeration(
+            breadth_first=settings.candidates.breadth_first,
+            randomize=settings.candidates.randomize,
+            maximum=settings.candidates.maximum,
+        )
+        service = Service(_ready_store(settings.database), enumeration)
+        undoing.callback(service.close)
+        service.start()
+        undoing.pop_all()
+        return service
 
 
 def database_of(settings: DatabaseSettings) -> Database:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 from stead import application
 from stead.config import load
+from stead.service import Service
 from stead.store.durability import NotWritable
 from tests.api.client import Answer, Api, http_door
 from tests.conftest import open_door, write_configuration
@@ -95,6 +97,28 @@ def test_a_server_that_becomes_a_replica(api: Api, victim: Victim, tmp_path: Pat
         victim.set_read_only(False)
     assert when_back(lambda: api.put(host.traits, traits=[], generation=1)).status in (200, 409)
     assert api.get(host.traits).json["traits"] == []
+
+
+def test_a_start_waits_for_the_database(victim: Victim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it fails between the checks and the load, as it may while the first workers are already listening."""
+    configuration = write_configuration(tmp_path, victim.url)
+    with configuration.open("a") as file:
+        file.write("[placement_database]\nretry_interval = 1\n")
+    attempts = []
+
+    def start(service: Service) -> None:
+        attempts.append(service)
+        if len(attempts) == 1:
+            victim.crash()
+            threading.Thread(target=victim.start_again).start()
+        real_start(service)
+
+    real_start = Service.start
+    monkeypatch.setattr(Service, "start", start)
+    service = application.build_service(load([configuration]))
+    assert len(attempts) > 1
+    service.snapshot()
+    service.close()
 
 
 def test_no_worker_dies_of_a_restart(victim: Victim, tmp_path: Path) -> None:
