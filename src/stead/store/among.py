@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.inventory import MAX_INT
-from stead.store.prepared import IDS
+from stead.store.prepared import IDS, Prepared
 from stead.store.tables import resource_providers
 from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from sqlalchemy.engine import Connection
-
-    from stead.store.prepared import Prepared
+    from stead.store.prepared import Executing
 
 
 class By(Enum):
@@ -52,7 +50,7 @@ class Among:
     by: By
     portions: Sequence[tuple[Collection[int], Mapping[str, int]]]
 
-    def rows(self, connection: Connection, query: Prepared) -> list[Any]:
+    def rows(self, connection: Executing, query: Prepared) -> list[Any]:
         """All rows of *query*, which has the condition."""
         return [row for ids, values in self.portions for row in query.rows(connection, ids, values)]
 
@@ -62,13 +60,21 @@ def with_ids(ids: Collection[int]) -> Among:
     return Among(By.IDS, [(some, {}) for some in in_portions(sorted(ids))])
 
 
-def trees_in_portions(connection: Connection, size: int) -> Iterator[Among]:
+_root = resource_providers.c.root_provider_id
+_ROOT_AHEAD = Prepared(
+    sa.select(_root)
+    .where(_root >= sa.bindparam("first", 0))
+    .order_by(_root)
+    .limit(1)
+    .offset(sa.bindparam("skipped", 0))
+)
+
+
+def trees_in_portions(connection: Executing, size: int) -> Iterator[Among]:
     """All providers in portions of whole trees, of *size* providers and the rest of the last tree."""
-    root = resource_providers.c.root_provider_id
-    ahead = sa.select(root).where(root >= sa.bindparam("first")).order_by(root).limit(1).offset(sa.bindparam("skipped"))
     first, last = 0, 0
     while last < MAX_INT:
-        found = connection.scalar(ahead, {"first": first, "skipped": size - 1})
-        last = MAX_INT if found is None else found
+        found = _ROOT_AHEAD.rows(connection, values={"first": first, "skipped": size - 1})
+        last = found[0][0] if found else MAX_INT
         yield Among(By.ROOTS, [((), {"first": first, "last": last})])
         first = last + 1

@@ -16,6 +16,7 @@ from stead.domain.errors import Unavailable
 from stead.store import usages
 from stead.store.among import trees_in_portions, with_ids
 from stead.store.clock import EVERYTHING, Clock, LostTick, changed_between, read_clock
+from stead.store.kept_connection import KeptConnection
 from stead.store.prepared import IDS, Prepared
 from stead.store.tables import (
     inventories,
@@ -31,13 +32,13 @@ from stead.store.transaction import in_portions, meaning
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from sqlalchemy.engine import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
     from stead.domain.changes import Moment
     from stead.store.among import Among, By
     from stead.store.clock import Changed
     from stead.store.dialect import Dialect
+    from stead.store.prepared import Executing
     from stead.store.transaction import Store
 
 
@@ -60,6 +61,7 @@ class ChangeSource:
     def __init__(self, store: Store) -> None:
         """Nothing is connected yet."""
         self._store = store
+        self._reader = KeptConnection(store)
         self._watch: PoolProxiedConnection | None = None
         self._watches = 0
 
@@ -76,13 +78,13 @@ class ChangeSource:
             commits = self._commits_seen()
             if earlier is not None and commits is not None and commits == earlier.commits:
                 return
-            with self._store.reader.begin() as connection:
+            with self._reader.snapshot() as connection:
                 reading = _Reading(connection, self._store.dialect)
                 yield from reading.changes(earlier.clock if earlier else None, commits)
         except sa.exc.DBAPIError as error:
             self._stop_watching()
             raise meaning(error, self._store.dialect) from error
-        except (sa.exc.TimeoutError, LostTick, self._store.reader.dialect.loaded_dbapi.Error) as error:
+        except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database is not able to answer now.") from error
 
@@ -90,7 +92,7 @@ class ChangeSource:
         if not self._store.dialect.counts_commits:
             return None
         if self._watch is None:
-            self._watch = self._store.reader.raw_connection()
+            self._watch = self._store.refresher.raw_connection()
             self._watches += 1
         return self._watches, self._store.dialect.commits_seen(self._watch)
 
@@ -100,7 +102,8 @@ class ChangeSource:
             self._watch = None
 
     def close(self) -> None:
-        """Give the watching connection back."""
+        """Close all connections."""
+        self._reader.close()
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -109,7 +112,7 @@ class ChangeSource:
 class _Reading:
     """One snapshot of the database, being read."""
 
-    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+    def __init__(self, connection: Executing, dialect: Dialect) -> None:
         self._connection = connection
         self._dialect = dialect
         self._members = cache(_members)  # a cloud has few kinds of hosts, so few sets
@@ -127,15 +130,17 @@ class _Reading:
     def _difference(self, moment: Moment, changed: Changed) -> Changes:
         ids = sorted(id_ for id_ in changed.whole if id_ > 0)
         whole, claimed = with_ids(ids), with_ids(changed.usage)
-        state, standings = _statements(self._dialect, whole.by), _statements(self._dialect, claimed.by).standings
+        state = _statements(self._dialect, whole.by)
         aggregates_of = self._grouped(state.aggregates, whole)
+        taken = claimed.rows(self._connection, state.standings)
+        kept = [(id_, class_id, used) for id_, _, _, class_id, used in taken]
         return Changes(
             moment,
             provider_ids=ids,
             providers=whole.rows(self._connection, state.providers),
-            claimed=claimed.rows(self._connection, standings),
+            claimed=list({row[0]: row[:3] for row in taken}.values()),
             inventories=whole.rows(self._connection, state.inventories),
-            used=usages.current(self._connection, whole, claimed),
+            used=usages.current(self._connection, whole) | usages.completed(self._connection, kept),
             traits_of=self._grouped(state.traits, whole),
             aggregates_of=aggregates_of,
             aggregate_uuids=self._uuids({id_ for some in aggregates_of.values() for id_ in some}),
@@ -151,8 +156,8 @@ class _Reading:
         yield Changes(
             moment,
             everything=True,
-            providers_in_all=connection.scalar(sa.select(sa.func.count()).select_from(resource_providers)) or 0,
-            aggregate_uuids=dict(connection.execute(_AGGREGATES).all()),
+            providers_in_all=_PROVIDERS_IN_ALL.rows(connection)[0][0],
+            aggregate_uuids=dict(_ALL_AGGREGATES.rows(connection)),
             traits=self._names(traits),
             resource_classes=self._names(resource_classes),
         )
@@ -178,21 +183,31 @@ class _Reading:
         return {id_: uuid for some in portions for id_, uuid in _SOME_AGGREGATES.rows(self._connection, some)}
 
     def _names(self, table: sa.Table) -> list[NameRow]:
-        query = sa.select(table.c.id, table.c.name, _modified(table, self._dialect)).order_by(table.c.id)
-        return [NameRow(*row) for row in self._connection.execute(query)]
+        return [NameRow(*row) for row in _all_names(table, self._dialect).rows(self._connection)]
 
 
 def _members(text: str) -> tuple[int, ...]:
     return tuple(sorted(map(int, text.split(","))))
 
 
+_PROVIDERS_IN_ALL = Prepared(sa.select(sa.func.count()).select_from(resource_providers))
+
 _AGGREGATES = sa.select(placement_aggregates.c.id, placement_aggregates.c.uuid)
+_ALL_AGGREGATES = Prepared(_AGGREGATES)
 _SOME_AGGREGATES = Prepared(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS])))
+
+
+@cache
+def _all_names(table: sa.Table, dialect: Dialect) -> Prepared:
+    return Prepared(sa.select(table.c.id, table.c.name, _modified(table, dialect)).order_by(table.c.id))
 
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """What reads the state of some providers: rows of the values of ``domain.changes``; members as one text each."""
+    """What reads the state of some providers: rows of the values of ``domain.changes``; members as one text each.
+
+    The rows of ``standings`` have a class and its sum as well, as `usages.with_standing` says.
+    """
 
     providers: Prepared
     standings: Prepared
@@ -219,7 +234,7 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
 
     return _Statements(
         Prepared(of_provider.where(condition).order_by(provider.root_provider_id, provider.id)),
-        Prepared(sa.select(provider.id, provider.generation, modified).where(condition)),
+        Prepared(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
         Prepared(by.narrowed(of_inventory, held.resource_provider_id)),
         grouped(resource_provider_traits.c.trait_id),
         grouped(resource_provider_aggregates.c.aggregate_id),

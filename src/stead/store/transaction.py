@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -147,6 +147,10 @@ class Store:
         self.dialect = dialect_of(url)
         self.writer = self.dialect.writer(database, url)
         self.reader = self.dialect.reader(database, url)
+        self.refresher = self.dialect.reader(replace(database, pooled=False), url)
+        """As the reader, for whoever keeps a connection to himself: it is not of the pool."""
+        self.connection_seconds = database.connection_recycle_time
+        """How old a connection may get that is not of the pool."""
         self._write_timeout = write_timeout
         self._slots = OwnSlots()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -29,11 +29,12 @@ from stead.store.tables import (
 from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from sqlalchemy.engine import Connection
 
     from stead.store.among import Among, By
+    from stead.store.prepared import Executing
     from stead.store.transaction import Transaction
 
 Sums = dict[int, dict[int, int]]
@@ -43,32 +44,48 @@ UNKNOWN = "unknown"
 """How the type of a consumer that has none is shown."""
 
 
-def current(connection: Connection, *among: Among) -> dict[tuple[int, int], int]:
+def current(connection: Executing, *among: Among) -> dict[tuple[int, int], int]:
     """What is taken of some providers, by (provider id, class id); never 0.
 
     The kept sums are read where they stand, the allocations of the others are added up.
     """
+    return completed(connection, [row for some in among for row in some.rows(connection, _standing(some.by))])
+
+
+def completed(connection: Executing, kept: Iterable[tuple[int, int | None, int | None]]) -> dict[tuple[int, int], int]:
+    """What is taken of some providers, by (provider id, class id); never 0.
+
+    Args:
+        kept: provider id, class id and sum, as `with_standing` gives them. Where there is no class, the allocations of
+            the provider are added up.
+    """
     found: dict[tuple[int, int], int] = {}
     unkept: list[int] = []
-    for some in among:
-        for provider_id, class_id, used in some.rows(connection, _standing(some.by)):
-            if class_id is None:
-                unkept.append(provider_id)
-            elif used:
-                found[provider_id, class_id] = used
+    for provider_id, class_id, used in kept:
+        if class_id is None:
+            unkept.append(provider_id)
+        elif used:
+            found[provider_id, class_id] = used
     return found | added_up(connection, unkept) if unkept else found
+
+
+def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]]:
+    """A query for *columns* of ``resource_providers``, the class and the sum of each kept sum that stands.
+
+    A provider that has none has one row, without a class.
+    """
+    kept, provider = stead_usage.c, resource_providers.c
+    stands = sa.and_(kept.provider_id == provider.id, kept.generation == provider.generation)
+    joined = resource_providers.outerjoin(stead_usage, stands)
+    return sa.select(*columns, kept.class_id, kept.used).select_from(joined)
 
 
 @cache
 def _standing(by: By) -> Prepared:
-    """The kept sums that stand, with a row without a class for a provider that has none."""
-    kept, provider = stead_usage.c, resource_providers.c
-    stands = sa.and_(kept.provider_id == provider.id, kept.generation == provider.generation)
-    joined = resource_providers.outerjoin(stead_usage, stands)
-    return Prepared(sa.select(provider.id, kept.class_id, kept.used).select_from(joined).where(by.condition))
+    return Prepared(with_standing(resource_providers.c.id).where(by.condition))
 
 
-def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
+def added_up(connection: Executing, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
     """What is taken of some providers, by (provider id, class id), from the allocations themselves."""
     return {
         (provider_id, class_id): int(used)

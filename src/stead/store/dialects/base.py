@@ -49,9 +49,13 @@ class Database:
     mysql_sql_mode: str = "TRADITIONAL"
     """Empty leaves the server's own."""
     echo: bool = False
+    pooled: bool = True
+    """Off, every connection is opened for whoever asks for it, and closed when it is given back."""
 
     def pool(self) -> dict[str, Any]:
         """The pool's arguments for ``create_engine``."""
+        if not self.pooled:
+            return {"poolclass": sa.NullPool, "echo": self.echo}
         sizes = {
             "pool_size": self.max_pool_size,
             "max_overflow": self.max_overflow,
@@ -83,6 +87,10 @@ class Dialect(Hashable, Protocol):
 
     def reader(self, database: Database, url: URL) -> Engine:
         """An engine whose transactions only read, each from one snapshot taken by its first statement."""
+        ...
+
+    def begin(self, connection: DBAPIConnection) -> None:
+        """Begin a transaction of the reader, past SQLAlchemy, if the driver does not at the first statement."""
         ...
 
     def alone(self, engine: Engine) -> AbstractContextManager[None]:
@@ -144,3 +152,6 @@ class Server:
 
     def commits_seen(self, connection: DBAPIConnection) -> int:
         raise TypeError(f"{connection} does not count commits")
+
+    def begin(self, connection: DBAPIConnection) -> None:
+        pass

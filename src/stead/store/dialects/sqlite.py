@@ -56,6 +56,9 @@ class Sqlite:
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
 
+    def begin(self, connection: DBAPIConnection) -> None:
+        connection.cursor().execute("BEGIN")
+
     def alone(self, engine: Engine) -> AbstractContextManager[None]:  # noqa: ARG002 - every writer is alone
         return nullcontext()
 
