@@ -138,6 +138,7 @@ def _started_service(settings: Settings) -> Service:
             breadth_first=settings.candidates.breadth_first,
             randomize=settings.candidates.randomize,
             maximum=settings.candidates.maximum,
+            work=settings.limits.candidate_work,
         )
         service = Service(_ready_store(settings.database), enumeration)
         undoing.callback(service.close)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.candidates.engine import Enumeration
+    from stead.candidates.engine import Answer, Enumeration
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.claim import Claim
@@ -58,8 +58,8 @@ class Service:
         """
         return self._catalog.fresh()
 
-    def candidates(self, request: CandidateRequest, form: Form) -> bytes:
-        """The JSON answer to a candidate request.
+    def candidates(self, request: CandidateRequest, form: Form) -> Answer:
+        """The answer to a candidate request.
 
         Raises:
             UnknownResourceClass, UnknownTraits, Unavailable

@@ -31,6 +31,7 @@ SMALL = {
     "max_request_groups": 3,
     "max_suffix_length": 8,
     "max_allocations": 4,
+    "max_candidate_work": 200,
 }
 
 
@@ -118,6 +119,18 @@ def test_request_groups(small: Api) -> None:
     policy = ("group_policy", "none")
     small.get("/allocation_candidates", [*groups, policy]).expect(200)
     assert small.get("/allocation_candidates", [*groups, policy, ("resources", "VCPU:1")]).refused(400, "4 request")
+
+
+def test_the_work_of_a_query(any_api: Api) -> None:
+    lamp = f"CUSTOM_{fresh_name().upper().replace('-', '_')}"
+    any_api.put(f"/resource_classes/{lamp}").expect(201)
+    for _ in range(30):
+        any_api.create_provider(inventories={lamp: 8})
+    few = any_api.get("/allocation_candidates", {"resources": f"{lamp}:1", "limit": "5"}).expect(200)
+    assert (len(few.json["allocation_requests"]), few.header("stead-incomplete")) == (5, None)
+    many = any_api.get("/allocation_candidates", {"resources": f"{lamp}:1"}).expect(200)
+    assert 5 < len(many.json["allocation_requests"]) < 30
+    assert many.header("stead-incomplete") == "work"
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.39"])

@@ -184,7 +184,7 @@ def test_the_answer_shows_the_candidates_and_the_whole_trees_that_give(
         expected = every_way(forest, request)
         if isinstance(expected, Refusal):
             continue
-        body = json.loads(answer(snapshot, request, DEPTH_FIRST, Form()))
+        body = json.loads(answer(snapshot, request, DEPTH_FIRST, Form()).body)
         shown = [way_of_json(forest, row) for row in body["allocation_requests"]]
         assert len(shown) == len(set(shown)) == min(len(expected), limit or len(expected))
         assert expected.issuperset(shown)
@@ -209,7 +209,7 @@ def test_an_old_answer_shows_the_givers_alone_if_anything_is_nested(
         expected = every_way(forest, request)
         if isinstance(expected, Refusal):
             continue
-        body = json.loads(answer(snapshot, request, DEPTH_FIRST, form))
+        body = json.loads(answer(snapshot, request, DEPTH_FIRST, form).body)
         shown = Counter(way_of_json(forest, row) for row in body["allocation_requests"])
         assert shown == Counter(replace(way, mappings=frozenset()) for way in expected)
         givers = summarised_givers(forest, expected, expected)

@@ -15,9 +15,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from stead.candidates.matching import Matching
+from stead.candidates.work import TRIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from stead.candidates.work import Work
 
     Choices = Sequence[Sequence[int]]
     """For each need the positions it may be served by."""
@@ -73,17 +76,23 @@ class Ground:
     clauses: Sequence[frozenset[int]] = ()
 
 
-def ways(demand: Demand, ground: Ground) -> Iterator[Way]:
-    """All ways to serve *demand* on *ground*, each once."""
+def ways(demand: Demand, ground: Ground, work: Work) -> Iterator[Way]:
+    """All ways to serve *demand* on *ground*, each once.
+
+    Raises:
+        WorkSpent: while iterating, when there is no *work* left to find the next.
+    """
     choices = ground.choices
     clauses = [clause for clause in ground.clauses if not _is_always_met(clause, demand, choices)]
     if not all(choices) or (demand.contested and _is_over_demanded(demand, ground)):
         return
     if not (demand.is_bound or clauses):
-        yield from product(*choices)
+        for way in product(*choices):
+            work.spend(TRIED)
+            yield way
         return
-    for tops, narrowed in _topped(demand, ground):
-        yield from _Search(demand, ground, tops, narrowed, clauses).run()
+    for tops, narrowed in _topped(demand, ground, work):
+        yield from _Search(demand, ground, tops, narrowed, clauses, work).run()
 
 
 def _is_always_met(clause: frozenset[int], demand: Demand, choices: Choices) -> bool:
@@ -105,7 +114,7 @@ def _is_over_demanded(demand: Demand, ground: Ground) -> bool:
     )
 
 
-def _topped(demand: Demand, ground: Ground) -> Iterator[tuple[Sequence[int], Choices]]:
+def _topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequence[int], Choices]]:
     """Every choice of a top for each subtree constraint, with the needs' choices narrowed to below the tops.
 
     A way that holds has exactly one top per constraint, so no way is met twice.
@@ -122,12 +131,13 @@ def _topped(demand: Demand, ground: Ground) -> Iterator[tuple[Sequence[int], Cho
         if len(levels) > len(demand.subtrees):
             yield tops[1:], narrowed
         else:
-            levels.append(_below_tops(ground, demand.subtrees[len(levels) - 1], narrowed))
+            levels.append(_below_tops(ground, demand.subtrees[len(levels) - 1], narrowed, work))
 
 
-def _below_tops(ground: Ground, bound: frozenset[int], choices: Choices) -> Iterator[tuple[int, Choices]]:
+def _below_tops(ground: Ground, bound: frozenset[int], choices: Choices, work: Work) -> Iterator[tuple[int, Choices]]:
     """Every provider that could be the top of the needs *bound*, with their choices narrowed to below it."""
     for top in dict.fromkeys(position for need in sorted(bound) for position in choices[need]):
+        work.spend(TRIED + sum(len(choices[need]) for need in bound))
         narrowed = [
             [position for position in some if ground.is_below(position, top)] if need in bound else some
             for need, some in enumerate(choices)
@@ -173,8 +183,10 @@ class _Search:
         tops: Sequence[int],
         choices: Choices,
         clauses: Sequence[frozenset[int]],
+        work: Work,
     ) -> None:
         self._demand = demand
+        self._work = work
         self._left = ground.left
         self._choices = choices
         self._order = sorted(range(len(choices)), key=lambda need: len(choices[need]))
@@ -232,6 +244,7 @@ class _Search:
             level.trying, level.found = self._states[position], self._found
             if level.trying in level.dead:
                 continue
+            self._work.spend(TRIED)
             if self._has_room(level.need, position):
                 after = [matching.assigned(level.need, position) for matching in level.matchings]
                 if None not in after:
@@ -251,7 +264,7 @@ class _Search:
         def room(position: int) -> int:
             return 1 if isolated else min(left(position, class_id) // amount for class_id, amount in amounts.items())
 
-        return Matching({need: self._choices[need] for need in rivals}, room)
+        return Matching({need: self._choices[need] for need in rivals}, room, self._work)
 
     def _has_room(self, need: int, position: int) -> bool:
         taken, left = self._taken, self._left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stead.candidates import order, trees
 from stead.candidates.candidate import candidates, gives_from_one_provider_per_tree, up_to
@@ -14,6 +14,7 @@ from stead.candidates.kinds import Demanded
 from stead.candidates.match import eligible_anchors, match
 from stead.candidates.render import render
 from stead.candidates.resolve import resolve, resolve_traits
+from stead.candidates.work import CANDIDATE, Work
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 
 if TYPE_CHECKING:
@@ -31,45 +32,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """How a service enumerates. ``maximum`` candidates are generated for a request at most, before its own limit."""
+    """How a service enumerates.
+
+    ``maximum`` candidates are generated for a request at most, before its own limit. ``work`` is what it may do at
+    most, in the units of `stead.candidates.work`.
+    """
 
     breadth_first: bool = False
     randomize: bool = False
     maximum: int | None = None
+    work: int | None = None
 
 
-def answer(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, form: Form) -> bytes:
-    """The JSON answer to *request*.
+class Answer(NamedTuple):
+    """JSON; ``is_cut`` if there may be more candidates, which the request had no work left to find."""
+
+    body: bytes
+    is_cut: bool
+
+
+def answer(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, form: Form) -> Answer:
+    """The answer to *request*.
 
     Raises:
         UnknownResourceClass, UnknownTraits
     """
-    return render(snapshot, request, list(_find(snapshot, request, enumeration)), form)
+    work = Work(enumeration.work)
+    found = list(_find(snapshot, request, enumeration, work))
+    return Answer(render(snapshot, request, found, form), work.is_cut)
 
 
 def find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> Iterator[Candidate]:
-    """The candidates for *request*, each once, as many as its limit says; none is made before it is asked for.
+    """The candidates for *request*, each once, as many as its limit and its work allow, made as they are asked for.
 
     Raises:
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
-    return candidates(_find(snapshot, request, enumeration))
+    return candidates(_find(snapshot, request, enumeration, Work(enumeration.work)))
 
 
-def _find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> Iterator[Batch]:
+def _find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, work: Work) -> Iterator[Batch]:
     eligible = eligible_anchors(snapshot, resolve_traits(snapshot, request.root_traits))
     if request.root_traits and not eligible.any():
         return iter(())
     groups = _matched(snapshot, request, eligible)
     if groups is None:
         return iter(())
-    found = _found(snapshot, request, groups, eligible, enumeration)
+    found = _found(snapshot, request, groups, eligible, enumeration, work)
     if enumeration.maximum is not None:
         found = up_to(max(enumeration.maximum, 1), found)
     if request.one_provider_per_tree and snapshot.forest.has_nested:
-        found = _filtered(found, partial(gives_from_one_provider_per_tree, snapshot))
+        found = _filtered(found, partial(gives_from_one_provider_per_tree, snapshot), work)
     if request.limit is not None:
         found = up_to(request.limit, found)
+    found = work.spent_on(found)
     return _shuffled(found) if enumeration.randomize else found
 
 
@@ -98,7 +114,7 @@ def _matched(snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np
 
 def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_]) -> bool:
     """Whether *group*, alone, can be served under any anchor."""
-    alone = Demanded(snapshot, [group])
+    alone = Demanded(snapshot, [group], Work())
     anchors = trees.anchors(snapshot, eligible, alone.pools)
     return any(True for kind, _ in alone.runs(anchors, range(len(anchors))) for _ in kind.arrangements())
 
@@ -109,15 +125,16 @@ def _found(
     groups: Sequence[MatchedGroup],
     eligible: NDArray[np.bool_],
     enumeration: Enumeration,
+    work: Work,
 ) -> Iterator[Batch]:
-    demanded = Demanded(snapshot, groups, request)
+    demanded = Demanded(snapshot, groups, work, request)
     anchors = trees.anchors(snapshot, eligible, demanded.pools)
     is_cut = request.limit is not None or enumeration.maximum is not None
     found = _in_order(demanded, anchors, enumeration, is_cut=is_cut)
     if not all(pool.shared.size for pool in demanded.pools):
         return found
     # Only what uses nothing but sharing providers can come again, under another anchor.
-    return _filtered(found, _FirstTimes(snapshot))
+    return _filtered(found, _FirstTimes(snapshot), work)
 
 
 def _in_order(
@@ -138,10 +155,12 @@ def _in_order(
     return order.depth_first(runs)
 
 
-def _filtered(found: Iterable[Batch], passes: Callable[[Candidate], bool]) -> Iterator[Batch]:
-    return (
-        alone for batch in found for alone, one in zip(batch.alone(), batch.candidates(), strict=True) if passes(one)
-    )
+def _filtered(found: Iterable[Batch], passes: Callable[[Candidate], bool], work: Work) -> Iterator[Batch]:
+    for batch in found:
+        for alone, one in zip(batch.alone(), batch.candidates(), strict=True):
+            work.spend(CANDIDATE)
+            if passes(one):
+                yield alone
 
 
 class _FirstTimes:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.match import MatchedGroup, Pool
+    from stead.candidates.work import Work
     from stead.catalog.forest import Shape
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Slot
@@ -41,9 +42,12 @@ _FEW = 32
 class Kind:
     """Trees whose ways to serve a request are the same, in positions."""
 
-    def __init__(self, pools: Sequence[Pool], reaching: Sequence[Slot], demand: Demand, ground: Ground) -> None:
-        """Nothing is sought before it is asked for."""
+    def __init__(
+        self, pools: Sequence[Pool], reaching: Sequence[Slot], demand: Demand, ground: Ground, work: Work
+    ) -> None:
+        """Nothing is sought before it is asked for; seeking takes of *work*, and raises WorkSpent."""
         self._pools = pools
+        self._work = work
         self._reaching = reaching
         self._demand = demand
         self._ground = ground
@@ -51,7 +55,7 @@ class Kind:
         self._source: Iterator[Arrangement] | None = self._arranged(ground)
 
     def _arranged(self, ground: Ground) -> Iterator[Arrangement]:
-        return (Arrangement(self._pools, way, self._reaching) for way in ways(self._demand, ground))
+        return (Arrangement(self._pools, way, self._reaching) for way in ways(self._demand, ground, self._work))
 
     @property
     def is_explored(self) -> bool:
@@ -85,9 +89,14 @@ class Demanded:
     """What all groups together demand of one tree after the other."""
 
     def __init__(
-        self, snapshot: Snapshot, groups: Sequence[MatchedGroup], request: CandidateRequest | None = None
+        self,
+        snapshot: Snapshot,
+        groups: Sequence[MatchedGroup],
+        work: Work,
+        request: CandidateRequest | None = None,
     ) -> None:
-        """The demand of *groups*, bound together as *request* says, or not at all."""
+        """The demand of *groups*, bound together as *request* says, or not at all; all it does takes of *work*."""
+        self._work = work
         self.pools = [pool for group in groups for pool in group.pools]
         self._snapshot = snapshot
         self._clauses = [snapshot.with_traits([clause], ()) for group in groups for clause in group.clauses]
@@ -151,7 +160,7 @@ class Demanded:
                 {class_id: some[place] for class_id, some in zip(self._contested, left, strict=True)},
             )
             self._numbers[key] = len(self._kinds)
-            self._kinds.append(Kind(self.pools, tree.reaching, self._demand, self._ground(tree)))
+            self._kinds.append(Kind(self.pools, tree.reaching, self._demand, self._ground(tree), self._work))
         return [self._numbers[key] for key in keys]
 
     def _left(self, class_id: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:

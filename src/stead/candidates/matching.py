@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from stead.candidates.work import LOOKED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from stead.candidates.work import Work
 
 _NOBODY: frozenset[int] = frozenset()
 
@@ -20,12 +23,13 @@ _NOBODY: frozenset[int] = frozenset()
 class Matching:
     """Needs that compete, each with a position, some of them for good; never changes once it is made."""
 
-    __slots__ = ("_choices", "_fixed", "_needs_at", "_position_of", "_room", "is_complete")
+    __slots__ = ("_choices", "_fixed", "_needs_at", "_position_of", "_room", "_work", "is_complete")
 
     def __init__(
         self,
         choices: Mapping[int, Sequence[int]],
         room: Callable[[int], int],
+        work: Work,
         position_of: dict[int, int] | None = None,
         needs_at: dict[int, frozenset[int]] | None = None,
         fixed: frozenset[int] = frozenset(),
@@ -35,11 +39,16 @@ class Matching:
         Args:
             choices: for each need the positions that may serve it.
             room: how many of the needs a position can serve.
+            work: what mending the matching is paid from.
             position_of: those of needs that have one already; with *needs_at*, the same the other way round, it is
                 given over.
+
+        Raises:
+            WorkSpent
         """
         self._choices = choices
         self._room = room
+        self._work = work
         self._fixed = fixed
         self._position_of = {} if position_of is None else position_of
         self._needs_at = {} if needs_at is None else needs_at
@@ -51,12 +60,15 @@ class Matching:
         """The matching after *need* is served by *position* for good; None if the other needs can not be served then.
 
         A need that does not compete leaves it as it is.
+
+        Raises:
+            WorkSpent
         """
         if need not in self._choices:
             return self
         fixed, before = self._fixed | {need}, self._position_of[need]
         if before == position:
-            return Matching(self._choices, self._room, self._position_of, self._needs_at, fixed)
+            return Matching(self._choices, self._room, self._work, self._position_of, self._needs_at, fixed)
         holders = self._needs_at.get(position, _NOBODY)
         position_of, needs_at = {**self._position_of, need: position}, dict(self._needs_at)
         needs_at[before] -= {need}
@@ -67,7 +79,7 @@ class Matching:
                 return None
             needs_at[position] -= {displaced}
             del position_of[displaced]
-        after = Matching(self._choices, self._room, position_of, needs_at, fixed)
+        after = Matching(self._choices, self._room, self._work, position_of, needs_at, fixed)
         return after if after.is_complete else None
 
     def _serve(self, need: int) -> bool:
@@ -76,6 +88,7 @@ class Matching:
         looking = deque([need])
         while looking:
             asking = looking.popleft()
+            self._work.spend(LOOKED * len(self._choices[asking]))
             for position in self._choices[asking]:
                 if position in came_from:
                     continue

@@ -168,6 +168,13 @@ STEAD_OPTS: list[cfg.Opt] = [
         help="Allocations in one request, each of one class of one provider for one consumer; more is 413.",
     ),
     cfg.IntOpt(
+        "max_candidate_work",
+        default=10_000_000,
+        min=0,
+        help="Work for one query for candidates, in units of about a microsecond; what was found until then is "
+        "returned with the header Stead-Incomplete. 0: no limit.",
+    ),
+    cfg.IntOpt(
         "max_concurrent_requests",
         default=0,
         min=0,

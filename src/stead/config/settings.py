@@ -68,6 +68,7 @@ class LimitSettings:
     request_groups: int
     suffix_length: int
     allocations: int
+    candidate_work: int | None  # in the units of candidates.work; None: no limit
     concurrent_requests: int  # per worker; 0: as many as it has threads
 
 
@@ -195,6 +196,7 @@ def _settings(
             request_groups=conf.stead.max_request_groups,
             suffix_length=conf.stead.max_suffix_length,
             allocations=conf.stead.max_allocations,
+            candidate_work=conf.stead.max_candidate_work or None,
             concurrent_requests=conf.stead.max_concurrent_requests,
         ),
         auth_strategy=strategy,

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from stead.service import Service
 
 
+CUT = ("stead-incomplete", "work")
+"""The header of an answer to a request that ran out of work (``[stead] max_candidate_work``)."""
+
+
 @cache
 def form_of(version: Microversion) -> Form:
     """What *version* shows of candidates and of their summaries."""
@@ -48,4 +52,7 @@ class AllocationCandidates:
         """List the ways to serve a request."""
         wanted = parse_candidate_request(Pairs.of(req), req.version)
         self._limits.require_groups(wanted.groups)
-        answer(req, resp, self._service.candidates(wanted, form_of(req.version)))
+        body, is_cut = self._service.candidates(wanted, form_of(req.version))
+        answer(req, resp, body)
+        if is_cut:
+            resp.set_header(*CUT)
