@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +31,10 @@ _log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+TURN_SECONDS = 0.001
+"""How long a thread may keep the interpreter from the others: with Python's own 5 ms, who answers from memory waits so
+long, and once more after each wait for a socket, while another thread refreshes many providers."""
+
 
 def build_application(settings: Settings) -> WSGIApplication:
     """The application, with its database checked and loaded.
@@ -40,8 +45,14 @@ def build_application(settings: Settings) -> WSGIApplication:
         SchemaOutdated: it lacks tables, and is not to be changed at start.
         Unavailable: the database does not answer.
     """
-    keep_freed()
+    prepare_process()
     return assemble(build_service(settings), settings)
+
+
+def prepare_process() -> None:
+    """Set what holds for the whole process: nobody is kept waiting for its memory or for the interpreter."""
+    keep_freed()
+    sys.setswitchinterval(TURN_SECONDS)
 
 
 def assemble(service: Service, settings: Settings) -> WSGIApplication:

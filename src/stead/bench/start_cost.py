@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
-from stead.application import build_service
+from stead.application import build_service, prepare_process
 from stead.bench import processes
 from stead.bench.recording import play, recorded
 from stead.bench.straight import opened
@@ -169,6 +169,7 @@ TASKS: Mapping[str, Callable[..., dict[str, Any]]] = {
 def main() -> None:
     """Do the task of the command line."""
     task, configuration, *arguments = sys.argv[1:]
+    prepare_process()  # as a worker does
     print(json.dumps(TASKS[task](load([Path(configuration)]), *arguments)))
 
 
