@@ -137,7 +137,7 @@ def _topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequen
 def _below_tops(ground: Ground, bound: frozenset[int], choices: Choices, work: Work) -> Iterator[tuple[int, Choices]]:
     """Every provider that could be the top of the needs *bound*, with their choices narrowed to below it."""
     for top in dict.fromkeys(position for need in sorted(bound) for position in choices[need]):
-        work.spend(TRIED + sum(len(choices[need]) for need in bound))
+        work.spend(TRIED + len(choices) + sum(len(choices[need]) for need in bound))
         narrowed = [
             [position for position in some if ground.is_below(position, top)] if need in bound else some
             for need, some in enumerate(choices)
@@ -187,6 +187,7 @@ class _Search:
     ) -> None:
         self._demand = demand
         self._work = work
+        work.spend(TRIED * len(choices))
         self._left = ground.left
         self._choices = choices
         self._order = sorted(range(len(choices)), key=lambda need: len(choices[need]))
@@ -199,6 +200,15 @@ class _Search:
         ]
         self._musts = [(bound, frozenset([top])) for bound, top in zip(demand.subtrees, tops, strict=True)]
         self._musts += [(demand.clause_needs, clause) for clause in clauses]
+        self._musts_of: dict[int, list[int]] = defaultdict(list)
+        self._open_until = [0] * len(self._musts)
+        self._meeting = [0] * len(self._musts)
+        for depth, need in enumerate(self._order, 1):
+            for must, (needs, wanted) in enumerate(self._musts):
+                if need in needs:
+                    self._musts_of[need].append(must)
+                    if not wanted.isdisjoint(choices[need]):
+                        self._open_until[must] = depth
         self._matchings = [self._matching(rivals) for rivals in _rivals(demand)]
         looks = {position: self._look(position) for position in set().union(*choices)}
         numbers = {look: number for number, look in enumerate(dict.fromkeys(looks.values()))}
@@ -216,7 +226,7 @@ class _Search:
 
     def run(self) -> Iterator[Way]:
         """All ways."""
-        if not (all(matching.is_complete for matching in self._matchings) and self._may_still_hold(0)):
+        if not (all(matching.is_complete for matching in self._matchings) and all(self._open_until)):
             return
         levels = [self._level(0, self._matchings)]
         while levels:
@@ -249,7 +259,7 @@ class _Search:
                 after = [matching.assigned(level.need, position) for matching in level.matchings]
                 if None not in after:
                     self._assign(level.need, position)
-                    if self._may_still_hold(depth):
+                    if self._may_still_hold(level.need, depth):
                         return [matching for matching in after if matching is not None]
                     self._take_back(level.need)
             level.dead.add(level.trying)
@@ -287,12 +297,11 @@ class _Search:
         taken = tuple([self._taken[position, class_id] for class_id in self._demand.contested])
         if need in self._demand.isolated:
             occupied = times > 0
+        for must in self._musts_of[need]:
+            if position in self._musts[must][1]:
+                self._meeting[must] += times
         self._states[position] = self._looks[position], taken, occupied
 
-    def _may_still_hold(self, depth: int) -> bool:
-        """Whether of every set of providers that must serve one of some needs, one does, or still can after *depth*."""
-        return all(
-            any(self._way.get(need) in wanted for need in needs)
-            or any(need in needs and not wanted.isdisjoint(self._choices[need]) for need in self._order[depth:])
-            for needs, wanted in self._musts
-        )
+    def _may_still_hold(self, need: int, depth: int) -> bool:
+        """Whether of every set of providers of which one must serve *need* or others, one does or can after *depth*."""
+        return all(self._meeting[must] or self._open_until[must] > depth for must in self._musts_of[need])

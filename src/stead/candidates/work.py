@@ -22,7 +22,10 @@ TRIED = 10
 """What it costs to try a provider for a need."""
 
 CANDIDATE = 10
-"""What it costs to give or to judge a candidate. One unit of work is about a microsecond."""
+"""What it costs to judge a candidate, or to give one; that costs one more for each choice it is made of.
+
+One unit of work is about a microsecond.
+"""
 
 
 class WorkSpent(Exception):
@@ -54,12 +57,13 @@ class Work:
         """*found*, as much of it as there is work left for."""
         try:
             for batch in found:
-                allowed = self.left // CANDIDATE
+                each = CANDIDATE + len(batch.arrangements[0].way) if batch.arrangements else CANDIDATE
+                allowed = self.left // each
                 if batch.size > allowed:
                     yield from batch.first(int(allowed))
                     self.is_cut = True
                     return
-                self.spend(CANDIDATE * batch.size)
+                self.spend(each * batch.size)
                 yield batch
         except WorkSpent:
             return

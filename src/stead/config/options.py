@@ -169,7 +169,7 @@ STEAD_OPTS: list[cfg.Opt] = [
     ),
     cfg.IntOpt(
         "max_candidate_work",
-        default=10_000_000,
+        default=5_000_000,
         min=0,
         help="Work for one query for candidates, in units of about a microsecond; what was found until then is "
         "returned with the header Stead-Incomplete. 0: no limit.",
