@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import sqlalchemy as sa
 
-from tests.servers.throwaway import STARTERS, Home, Running, wait_for
+from tests.servers.throwaway import STARTERS, Running
 from tests.torture.planted import VARIABLE
 from tests.torture.proxy import Proxy
 
@@ -41,20 +40,25 @@ class Database:
         self._server = STARTERS[kind](place / "apt.lock")
         self.own_url = self._server.url
         name = {"postgresql": ".s.PGSQL.5432", "mariadb": "socket"}[kind]
-        self.proxy = Proxy(place / name, self._server.home / name)
-        self.url = self.own_url.replace(quote(str(self._server.home), safe=""), quote(str(place), safe=""))
-        self.url = self.url.replace(quote(str(self._server.home)), quote(str(place)))
+        home = self._server.home.path
+        self.proxy = Proxy(place / name, home / name)
+        self.url = self.own_url.replace(quote(str(home), safe=""), quote(str(place), safe=""))
+        self.url = self.url.replace(quote(str(home)), quote(str(place)))
 
     def kill(self) -> None:
-        """SIGKILL the server and start it again on the same data."""
+        """SIGKILL the server, all its processes, and start it again on the same data."""
         assert self._server is not None
-        process, home = self._server.process, self._server.home
-        os.killpg(process.pid, signal.SIGKILL)
+        process = self._server.process
+        # PostgreSQL's have sessions of their own, and while one of them lives it does not start again.
+        all_of_it = [process.pid, *_children(process.pid)]
+        for pid in all_of_it:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
-        user = pwd.getpwuid(home.stat().st_uid).pw_name if os.geteuid() == 0 else None
-        again = Home(home, user)
-        self._server = Running(self.own_url, again.start(*process.args), home)  # type: ignore[misc]  # our own list
-        wait_for(self.own_url, self._server.process, again)
+        until = time.monotonic() + START_SECONDS
+        while any(_lives(pid) for pid in all_of_it) and time.monotonic() < until:
+            time.sleep(0.01)
+        self._server = self._server.start_again()
 
     def close(self) -> None:
         if self.proxy is not None:
@@ -115,8 +119,7 @@ class Stead:
 
     def workers(self) -> list[int]:
         """The processes that answer."""
-        children = [task.read_text() for task in Path(f"/proc/{self._process.pid}/task").glob("*/children")]
-        return [int(pid) for pid in " ".join(children).split() if _is_worker(pid)]
+        return [pid for pid in _children(self._process.pid) if _is_worker(pid)]
 
     def kill_worker(self, which: int) -> None:
         workers = self.workers()
@@ -154,7 +157,18 @@ class Stead:
         self._process.wait()
 
 
-def _is_worker(pid: str) -> bool:
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def _lives(pid: int) -> bool:
+    with suppress(OSError):  # it is gone
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
+
+
+def _is_worker(pid: int) -> bool:
     with suppress(OSError):  # it is gone already
         return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
