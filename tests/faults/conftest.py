@@ -28,11 +28,11 @@ class Victim:
     def __init__(self, kind: str, running: Running) -> None:
         self.kind = kind
         self.running = running
-        name = f"stead_{uuid4().hex[:12]}"
-        self.execute(f"CREATE DATABASE {name}")
-        url = sa.make_url(running.url).set(database=name)
+        self.name = f"stead_{uuid4().hex[:12]}"
+        self.execute(f"CREATE DATABASE {self.name}")
+        url = sa.make_url(running.url).set(database=self.name)
         if kind == "mariadb":  # what is read-only to others is not to root
-            self.execute("CREATE USER stead@localhost", f"GRANT ALL ON {name}.* TO stead@localhost")
+            self.execute("CREATE USER stead@localhost", f"GRANT ALL ON {self.name}.* TO stead@localhost")
             url = url.set(username="stead")
         self.url = url.render_as_string(hide_password=False)
 
