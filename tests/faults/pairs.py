@@ -66,12 +66,12 @@ def mariadb(place: Path, ends: ExitStack) -> Pair:
     ends.callback(network.close)
     execute(
         primary,
-        "SET GLOBAL rpl_semi_sync_master_enabled = ON",
-        "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
         "CREATE USER replica@localhost IDENTIFIED BY 'replica'",
         "GRANT REPLICATION SLAVE ON *.* TO replica@localhost",
         "CREATE USER stead@localhost",
         "GRANT ALL ON `stead%%`.* TO stead@localhost",
+        "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
+        "SET GLOBAL rpl_semi_sync_master_enabled = ON",  # from now on it waits for the replica
     )
     execute(
         replica,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
+ANSWER_SECONDS = 1.0
+"""A database that is silent for so long is given up."""
 
 
 class Database:
@@ -52,13 +54,24 @@ class Database:
         # PostgreSQL's have sessions of their own, and while one of them lives it does not start again.
         all_of_it = [process.pid, *_children(process.pid)]
         for pid in all_of_it:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _signal(pid, signal.SIGKILL)
         process.wait()
         until = time.monotonic() + START_SECONDS
         while any(_lives(pid) for pid in all_of_it) and time.monotonic() < until:
             time.sleep(0.01)
         self._server = self._server.start_again()
+
+    def stand_still(self, seconds: float) -> None:
+        """Let the server do nothing for so long, and then go on with whatever it was told before."""
+        assert self._server is not None
+        stopped = [self._server.process.pid, *_children(self._server.process.pid)]
+        try:
+            for pid in stopped:
+                _signal(pid, signal.SIGSTOP)
+            time.sleep(seconds)
+        finally:
+            for pid in stopped:
+                _signal(pid, signal.SIGCONT)
 
     def close(self) -> None:
         if self.proxy is not None:
@@ -80,7 +93,7 @@ class Stead:
         self._configuration = place / f"{name}.conf"
         self._configuration.write_text(
             f"[placement_database]\nconnection = {database.url}\nsync_on_startup = true\n"
-            "[api]\nauth_strategy = noauth2\n"
+            f"[api]\nauth_strategy = noauth2\n[stead]\nanswer_timeout = {ANSWER_SECONDS}\n"
         )
         self._port = 0
         self._process = self._start()
@@ -124,8 +137,7 @@ class Stead:
     def kill_worker(self, which: int) -> None:
         workers = self.workers()
         if workers:
-            with suppress(ProcessLookupError):
-                os.kill(workers[which % len(workers)], signal.SIGKILL)
+            _signal(workers[which % len(workers)], signal.SIGKILL)
 
     def kill(self) -> None:
         """SIGKILL all of it, and start it again on the same port."""
@@ -160,6 +172,11 @@ class Stead:
 def _children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _lives(pid: int) -> bool:

@@ -154,7 +154,7 @@ STEAD_OPTS: list[cfg.Opt] = [
         "answer_timeout",
         default=30.0,
         min=1.0,
-        help="Seconds for which a database server may be silent in the middle of a statement before the client gets 503.",
+        help="Seconds for which a database server may be silent within a statement before the client gets 503.",
     ),
     cfg.BoolOpt(
         "require_durable_commits",
