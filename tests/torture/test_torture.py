@@ -43,9 +43,14 @@ def a_site(kind: str, *, services: int = 1, bug: str | None = None) -> Iterator[
 @pytest.mark.parametrize(("kind", "services"), [("sqlite", 1), ("postgresql", 2), ("mariadb", 1)])
 def test_some_order_explains_what_clients_are_told_under_faults(kind: str, services: int) -> None:
     with a_site(kind, services=services) as tortured:
-        played = play(tortured, seconds=SECONDS, seed=services)
-    assert played.answers["Claim done"], played.told()
-    assert played.faults, played.told()
+        claims = faults = 0
+        for seed in range(ROUNDS):
+            played = play(tortured, seconds=SECONDS, seed=seed)
+            claims += played.answers["Claim done"]
+            faults += played.faults.total()
+            if claims and faults:
+                return
+    pytest.fail(f"{claims} claims and {faults} faults")
 
 
 @pytest.mark.parametrize(
