@@ -6,7 +6,8 @@ import itertools
 import logging
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from stead.api.app import create_app
@@ -134,11 +135,13 @@ def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
 
 
 def _ready_store(settings: DatabaseSettings) -> Store:
+    patient = database_of(settings)
     with ExitStack() as undoing:
-        store = Store(database_of(settings), write_timeout=settings.write_timeout)
+        store = Store(replace(patient, answer_timeout=settings.answer_timeout), write_timeout=settings.write_timeout)
         undoing.callback(store.close)
         durability.check(store.writer, required=settings.require_durable_commits)
-        schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)
+        with closing(Store(patient)) as preparing:  # which may take long
+            schema.prepare(preparing.writer, may_upgrade=settings.sync_on_startup)
         undoing.pop_all()
         return store
 
@@ -159,7 +162,7 @@ def _started_service(settings: Settings) -> Service:
 
 
 def database_of(settings: DatabaseSettings) -> Database:
-    """What the store needs to know to reach the database."""
+    """What the store needs to know to reach the database; its answers may take as long as they like."""
     return Database(
         settings.url,
         max_pool_size=settings.max_pool_size,

@@ -69,6 +69,7 @@ def test_a_file_says_all_that_it_says(conf_file):
         enable_proxy_headers_parsing = true
         [stead]
         write_timeout = 2.5
+        answer_timeout = 3.5
         compress_responses = true
         require_durable_commits = true
         max_body_size = 1
@@ -84,6 +85,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.auth_strategy == "noauth2"
     assert (settings.database.url, settings.database.max_pool_size) == ("sqlite:////srv/p.db", 7)
     assert (settings.database.sync_on_startup, settings.database.write_timeout) == (True, 2.5)
+    assert settings.database.answer_timeout == 3.5
     assert settings.candidates.randomize is settings.candidates.breadth_first is True
     assert settings.candidates.maximum == 500
     assert settings.allocations.incomplete_user_id == "nobody"

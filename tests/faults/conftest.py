@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import os
+import signal
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -15,7 +18,6 @@ from tests.servers.throwaway import STARTERS, Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sqlalchemy.engine import Connection
 
@@ -26,11 +28,11 @@ class Victim:
     def __init__(self, kind: str, running: Running) -> None:
         self.kind = kind
         self.running = running
-        name = f"stead_{uuid4().hex[:12]}"
-        self.execute(f"CREATE DATABASE {name}")
-        url = sa.make_url(running.url).set(database=name)
+        self.name = f"stead_{uuid4().hex[:12]}"
+        self.execute(f"CREATE DATABASE {self.name}")
+        url = sa.make_url(running.url).set(database=self.name)
         if kind == "mariadb":  # what is read-only to others is not to root
-            self.execute("CREATE USER stead@localhost", f"GRANT ALL ON {name}.* TO stead@localhost")
+            self.execute("CREATE USER stead@localhost", f"GRANT ALL ON {self.name}.* TO stead@localhost")
             url = url.set(username="stead")
         self.url = url.render_as_string(hide_password=False)
 
@@ -54,6 +56,19 @@ class Victim:
     def start_again_with(self, *arguments: str) -> None:
         self.crash()
         self.running = self.running.start_again(*arguments)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Meanwhile the server does nothing, and nobody is told so: its kernel goes on to take what it is sent."""
+        stopped = processes_of(self.running)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def kill_connections(self) -> int:
         """End all connections of the service; returns how many."""
@@ -85,16 +100,24 @@ class Victim:
             return value in (1, "on")
 
 
-@pytest.fixture(scope="module", params=sorted(STARTERS))
-def victim(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
-    kind = request.param
-    place: Path = tmp_path_factory.mktemp("victim")
+def processes_of(running: Running) -> list[int]:
+    """The server's process, and those that it started."""
+    tasks = Path(f"/proc/{running.process.pid}/task").glob("*/children")
+    return [running.process.pid, *(int(child) for task in tasks for child in task.read_text().split())]
+
+
+def started(kind: str, place: Path) -> Running:
+    """A server of this kind; the test is skipped where it cannot be had, unless STEAD_TEST_REQUIRE asks for it."""
     try:
-        running = STARTERS[kind](place / "apt.lock")
+        return STARTERS[kind](place / "apt.lock")
     except Unavailable as error:
         if kind in required():
             pytest.fail(f"STEAD_TEST_REQUIRE asks for {kind}: {error}", pytrace=False)
         pytest.skip(f"no {kind}: {error}")
-    victim = Victim(kind, running)
+
+
+@pytest.fixture(scope="module", params=sorted(STARTERS))
+def victim(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    victim = Victim(request.param, started(request.param, tmp_path_factory.mktemp("victim")))
     yield victim
     victim.running.stop()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +11,14 @@ from stead import application
 from stead.config import load
 from stead.service import Service
 from stead.store.durability import NotWritable
-from tests.api.client import Answer, Api, http_door
+from tests.api.client import Api, http_door
 from tests.conftest import open_door, write_configuration
+from tests.faults.waiting import candidates_of, unavailable, wait_until, when_back, workers_of
 from tests.servers.stead import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.faults.conftest import Victim
 
@@ -27,31 +27,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
 
-PATIENCE_SECONDS = 30.0
-
 
 @pytest.fixture
 def api(victim: Victim, tmp_path: Path) -> Iterator[Api]:
     with open_door(tmp_path, victim.url) as door:
         yield Api(door)
-
-
-def unavailable(answer: Answer) -> bool:
-    return answer.refused(503) and answer.header("retry-after") == "1"
-
-
-def when_back(ask: Callable[[], Answer]) -> Answer:
-    """The first answer that is not 503; what comes before it is 503 in the form of the contract."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while (answer := ask()).status == 503:
-        assert unavailable(answer)
-        assert time.monotonic() < until, "it does not recover"
-    return answer
-
-
-def candidates_of(api: Api) -> list[str]:
-    answer = api.get("/allocation_candidates", {"resources": "VCPU:1"}).expect(200)
-    return sorted(answer.json["provider_summaries"])
 
 
 def test_a_restart(api: Api, victim: Victim) -> None:
@@ -134,22 +114,3 @@ def test_no_worker_dies_of_a_restart(victim: Victim, tmp_path: Path) -> None:
         assert when_back(lambda: api.get(host.path)).status == 200
         assert when_back(lambda: api.put(host.traits, traits=[], generation=1)).status == 200
         assert workers_of(configuration) == workers
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
-
-
-def workers_of(configuration: Path) -> list[str]:
-    """The processes that the server with this configuration started."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (process / "cmdline").read_bytes().decode(errors="replace")
-            if f"--config-file\0{configuration}" in command:
-                return (process / "task" / process.name / "children").read_text().split()
-        except OSError:
-            continue
-    raise AssertionError("there is no such server")

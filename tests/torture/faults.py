@@ -6,12 +6,15 @@ import random
 import threading
 from typing import TYPE_CHECKING
 
+from tests.torture.site import ANSWER_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.torture.site import Site
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.3, 2.0  # seconds
+STANDSTILL = (0.5 * ANSWER_SECONDS, 3 * ANSWER_SECONDS)
 
 
 class Faults(threading.Thread):
@@ -51,4 +54,5 @@ class Faults(threading.Thread):
         if database.proxy is not None:
             kinds["database cut off"] = database.proxy.cut
             kinds["database killed"] = database.kill
+            kinds["database hung"] = lambda: database.stand_still(chance.uniform(*STANDSTILL))
         return kinds

@@ -45,6 +45,11 @@ class Proxy:
     def port(self) -> int:
         return int(self._server.sockets[0].getsockname()[1])
 
+    def turn(self, target: Address) -> None:
+        """Pass all that comes from now on to another one, and reset all that is connected."""
+        self._target = target
+        self.cut()
+
     def cut(self) -> None:
         """Reset all that is connected."""
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()

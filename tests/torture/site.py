@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import sqlalchemy as sa
 
-from tests.servers.throwaway import STARTERS, Home, Running, wait_for
+from tests.servers.throwaway import STARTERS, Running
 from tests.torture.planted import VARIABLE
 from tests.torture.proxy import Proxy
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
+ANSWER_SECONDS = 1.0
+"""A database that is silent for so long is given up."""
 
 
 class Database:
@@ -41,20 +42,36 @@ class Database:
         self._server = STARTERS[kind](place / "apt.lock")
         self.own_url = self._server.url
         name = {"postgresql": ".s.PGSQL.5432", "mariadb": "socket"}[kind]
-        self.proxy = Proxy(place / name, self._server.home / name)
-        self.url = self.own_url.replace(quote(str(self._server.home), safe=""), quote(str(place), safe=""))
-        self.url = self.url.replace(quote(str(self._server.home)), quote(str(place)))
+        home = self._server.home.path
+        self.proxy = Proxy(place / name, home / name)
+        self.url = self.own_url.replace(quote(str(home), safe=""), quote(str(place), safe=""))
+        self.url = self.url.replace(quote(str(home)), quote(str(place)))
 
     def kill(self) -> None:
-        """SIGKILL the server and start it again on the same data."""
+        """SIGKILL the server, all its processes, and start it again on the same data."""
         assert self._server is not None
-        process, home = self._server.process, self._server.home
-        os.killpg(process.pid, signal.SIGKILL)
+        process = self._server.process
+        # PostgreSQL's have sessions of their own, and while one of them lives it does not start again.
+        all_of_it = [process.pid, *_children(process.pid)]
+        for pid in all_of_it:
+            _signal(pid, signal.SIGKILL)
         process.wait()
-        user = pwd.getpwuid(home.stat().st_uid).pw_name if os.geteuid() == 0 else None
-        again = Home(home, user)
-        self._server = Running(self.own_url, again.start(*process.args), home)  # type: ignore[misc]  # our own list
-        wait_for(self.own_url, self._server.process, again)
+        until = time.monotonic() + START_SECONDS
+        while any(_lives(pid) for pid in all_of_it) and time.monotonic() < until:
+            time.sleep(0.01)
+        self._server = self._server.start_again()
+
+    def stand_still(self, seconds: float) -> None:
+        """Let the server do nothing for so long, and then go on with whatever it was told before."""
+        assert self._server is not None
+        stopped = [self._server.process.pid, *_children(self._server.process.pid)]
+        try:
+            for pid in stopped:
+                _signal(pid, signal.SIGSTOP)
+            time.sleep(seconds)
+        finally:
+            for pid in stopped:
+                _signal(pid, signal.SIGCONT)
 
     def close(self) -> None:
         if self.proxy is not None:
@@ -76,7 +93,7 @@ class Stead:
         self._configuration = place / f"{name}.conf"
         self._configuration.write_text(
             f"[placement_database]\nconnection = {database.url}\nsync_on_startup = true\n"
-            "[api]\nauth_strategy = noauth2\n"
+            f"[api]\nauth_strategy = noauth2\n[stead]\nanswer_timeout = {ANSWER_SECONDS}\n"
         )
         self._port = 0
         self._process = self._start()
@@ -115,14 +132,12 @@ class Stead:
 
     def workers(self) -> list[int]:
         """The processes that answer."""
-        children = [task.read_text() for task in Path(f"/proc/{self._process.pid}/task").glob("*/children")]
-        return [int(pid) for pid in " ".join(children).split() if _is_worker(pid)]
+        return [pid for pid in _children(self._process.pid) if _is_worker(pid)]
 
     def kill_worker(self, which: int) -> None:
         workers = self.workers()
         if workers:
-            with suppress(ProcessLookupError):
-                os.kill(workers[which % len(workers)], signal.SIGKILL)
+            _signal(workers[which % len(workers)], signal.SIGKILL)
 
     def kill(self) -> None:
         """SIGKILL all of it, and start it again on the same port."""
@@ -154,7 +169,23 @@ class Stead:
         self._process.wait()
 
 
-def _is_worker(pid: str) -> bool:
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _lives(pid: int) -> bool:
+    with suppress(OSError):  # it is gone
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
+
+
+def _is_worker(pid: int) -> bool:
     with suppress(OSError):  # it is gone already
         return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.timeout(180), pytest.mark.torture]
 
 SECONDS = 5.0
+ROUNDS = 12
 FRESH_CLIENTS = 6
 FRESH_READS = 40
 
@@ -42,17 +43,34 @@ def a_site(kind: str, *, services: int = 1, bug: str | None = None) -> Iterator[
 @pytest.mark.parametrize(("kind", "services"), [("sqlite", 1), ("postgresql", 2), ("mariadb", 1)])
 def test_some_order_explains_what_clients_are_told_under_faults(kind: str, services: int) -> None:
     with a_site(kind, services=services) as tortured:
-        played = play(tortured, seconds=SECONDS, seed=services)
-    assert played.answers["Claim done"], played.told()
-    assert played.faults, played.told()
+        claims = faults = 0
+        for seed in range(ROUNDS):
+            played = play(tortured, seconds=SECONDS, seed=seed)
+            claims += played.answers["Claim done"]
+            faults += played.faults.total()
+            if claims and faults:
+                return
+    pytest.fail(f"{claims} claims and {faults} faults")
 
 
 @pytest.mark.parametrize(
-    ("kind", "bug"), [("postgresql", "without_locks_and_swaps"), ("sqlite", "without_consumer_generations")]
+    ("kind", "bug"),
+    [
+        ("sqlite", "without_consumer_generations"),  # its writers are alone, locks or not
+        ("postgresql", "without_consumer_generations"),
+        ("postgresql", "without_locks_and_swaps"),
+        ("mariadb", "without_consumer_generations"),
+        ("mariadb", "without_locks_and_swaps"),
+    ],
 )
-def test_a_planted_bug_is_found(kind: str, bug: str) -> None:
+def test_a_planted_bug_is_found_in_a_minute(kind: str, bug: str) -> None:
     with a_site(kind, bug=bug) as tortured, pytest.raises(Unexplained):
-        play(tortured, seconds=SECONDS, seed=1, faults=False)
+        play_rounds(tortured)
+
+
+def play_rounds(tortured: Site) -> None:
+    for seed in range(ROUNDS):
+        play(tortured, seconds=SECONDS, seed=seed, faults=False)
 
 
 def stale_reads(tortured: Site) -> int:

@@ -10,10 +10,12 @@ import logging
 import threading
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
+from stead.domain.errors import Unavailable
 from stead.memory import much_to_stay
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Catalog:
         self._refreshing = threading.Lock()
         self._order = itertools.count(1)
         self._began = 0
+        self._failure: Unavailable | None = None
         self._moment: Moment | None = None
         self._snapshot = Snapshot.empty()
 
@@ -47,7 +50,7 @@ class Catalog:
         """A snapshot that holds all that was acknowledged before the call.
 
         One refresh runs at a time. Whoever waits for one that began before it came needs another; whoever waits for one
-        that began after it came takes that.
+        that began after it came takes that, or its failure: a source that hangs is waited for twice at most.
 
         Raises:
             Unavailable: the source does not answer. The next call loads everything anew.
@@ -56,8 +59,14 @@ class Catalog:
         with self._refreshing:
             if self._began < arrived:
                 began = next(self._order)
-                self._refresh()
-                self._began = began
+                try:
+                    self._refresh()
+                except Unavailable as failure:
+                    self._began, self._failure = began, replace(failure)
+                    raise
+                self._began, self._failure = began, None
+            if self._failure is not None:
+                raise replace(self._failure)
             return self._snapshot
 
     def _refresh(self) -> None:

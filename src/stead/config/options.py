@@ -150,6 +150,12 @@ STEAD_OPTS: list[cfg.Opt] = [
         min=0.1,
         help="Seconds for which one write may wait and be retried before the client gets 503.",
     ),
+    cfg.FloatOpt(
+        "answer_timeout",
+        default=30.0,
+        min=1.0,
+        help="Seconds for which a database server may be silent within a statement before the client gets 503.",
+    ),
     cfg.BoolOpt(
         "require_durable_commits",
         default=False,

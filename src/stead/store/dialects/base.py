@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
 
+CONNECT_SECONDS = 10
+"""A server that does not let in for so long has failed."""
+
 LOCK_WAIT_SECONDS = 5
 """A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
 
@@ -43,6 +46,8 @@ class Database:
     max_pool_size: int | None = None
     max_overflow: int | None = None
     pool_timeout: float | None = None
+    answer_timeout: float | None = None
+    """A server that is silent for so long has failed. None waits for ever, as what may take hours must."""
     connection_recycle_time: int = 3600
     sqlite_synchronous: bool = True
     """Off, a power cut may take acknowledged writes with it."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from stead.store.dialects.base import LOCK_WAIT_SECONDS, LOSES_ACKNOWLEDGED, Database, Server, Weakness, create_engine
+from stead.store.dialects.base import (
+    CONNECT_SECONDS,
+    LOCK_WAIT_SECONDS,
+    LOSES_ACKNOWLEDGED,
+    Database,
+    Server,
+    Weakness,
+    create_engine,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +50,18 @@ class Mysql(Server):
 
     def writer(self, database: Database, url: URL) -> Engine:
         # Under REPEATABLE READ a lock reads the current row and the SUM after it an old snapshot: over-commit.
-        engine = create_engine(url, database, isolation_level="READ COMMITTED")
-        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
-        return engine
+        return self._engine(url, database, "READ COMMITTED")
 
     def reader(self, database: Database, url: URL) -> Engine:
-        engine = create_engine(url, database, isolation_level="REPEATABLE READ")
+        return self._engine(url, database, "REPEATABLE READ")
+
+    def _engine(self, url: URL, database: Database, isolation_level: str) -> Engine:
+        bounds: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
+        if database.answer_timeout is not None:
+            seconds = math.ceil(database.answer_timeout)  # one of the drivers takes whole ones
+            bounds |= {"read_timeout": seconds, "write_timeout": seconds}
+        given = {name: value for name, value in bounds.items() if name not in url.query}
+        engine = create_engine(url, database, isolation_level=isolation_level, connect_args=given)
         sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
         return engine
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from stead.store.dialects.base import (
+    CONNECT_SECONDS,
     LOCK_WAIT_SECONDS,
     LOSES_ACKNOWLEDGED,
     TEARS_PAGES,
@@ -29,8 +30,9 @@ class Postgresql(Server):
 
     _RETRYABLE = frozenset({"40001", "40P01", "55P03", "23505"})  # serialisation, deadlock, lock, unique
     # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
-    # intervention (shutdown, start, a cancelled query), errors of the system around it.
-    _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58"})
+    # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among
+    # them a disk quota that is used up).
+    _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58", "XX"})
     _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", "55P03"})  # read-only, idle or long transaction, lock wait
     _WANTED = (
         ("fsync", ("on",), LOSES_ACKNOWLEDGED),
@@ -39,13 +41,23 @@ class Postgresql(Server):
     )
 
     def writer(self, database: Database, url: URL) -> Engine:
-        engine = create_engine(url, database, isolation_level="READ COMMITTED")
+        engine = self._engine(url, database, "READ COMMITTED")
         sa.event.listen(engine, "connect", self._bound_waits)
         return engine
 
     def reader(self, database: Database, url: URL) -> Engine:
-        engine = create_engine(url, database, isolation_level="REPEATABLE READ")
+        engine = self._engine(url, database, "REPEATABLE READ")
         sa.event.listen(engine, "connect", self._read_only)
+        return engine
+
+    @staticmethod
+    def _engine(url: URL, database: Database, isolation_level: str) -> Engine:
+        bounds = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
+        engine = create_engine(url, database, isolation_level=isolation_level, connect_args=bounds)
+        if (seconds := database.answer_timeout) is not None:
+            from stead.store.dialects.silence import connect  # there may be no psycopg
+
+            sa.event.listen(engine, "do_connect", lambda _dialect, _record, _, how: connect(seconds, **how))
         return engine
 
     @staticmethod
