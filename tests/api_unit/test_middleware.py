@@ -83,7 +83,7 @@ FORGED = '1" 200\n10.0.0.1 "DELETE /traits" status: 204\u2028\x85\x1b[2J\xe9'
 def test_nobody_writes_more_than_a_field_of_a_line(caplog, name):
     """No server should let all of this through, but which one stands in front is the operator's choice."""
     caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
-    environ = {"REMOTE_ADDR": "::1", "REQUEST_METHOD": "GET", "PATH_INFO": "/", **{name: FORGED}}
+    environ = {"REMOTE_ADDR": "::1", "REQUEST_METHOD": "GET", "PATH_INFO": "/", name: FORGED}
     RequestLog(echo)(environ, lambda *_: None)
     (line,) = caplog.messages
     assert re.fullmatch(r'[!#-~]+ "[!#-~]+ [!#-~]+" status: 404 len: 7 microversion: 1\.5', line)
