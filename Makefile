@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench examples differential torture clean
+.PHONY: help run test lint format docs bench examples differential torture fuzz clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ differential: $(VENV)/for-development  ## Compare with the released service over
 torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
 	$(BIN)/pytest -m torture tests/torture
 	$(BIN)/python -m tests.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
+	$(BIN)/python -m tests.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
 	rm -rf $(VENV) .venv-released build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,5 +1,7 @@
 """From what went wrong to an answer. Source: "Errors", docs/api.md."""
 
+import json
+
 import pytest
 
 from stead.api.errors import Answer, problem_of
@@ -91,6 +93,13 @@ def test_the_detail_is_two_lines_without_markup(edge):
     """Some clients show only what follows the last line break."""
     detail = accepting(edge, "application/json").json["errors"][0]["detail"]
     assert detail == "The resource could not be found.\n\n There is nothing at /traits/bold/a b  "
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x85", "\x0b"])
+def test_a_method_of_several_lines_is_told_in_one(edge, end):
+    status, _, body = wsgi_door(edge)(f"GET{end}X", "/traits", [("X-Auth-Token", "admin")], None)
+    detail = json.loads(body)["errors"][0]["detail"]
+    assert (status, len(detail.splitlines())) == (405, 3)
 
 
 def test_a_bug_is_500_with_no_word_of_what_it_was(edge, caplog):

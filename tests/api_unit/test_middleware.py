@@ -1,6 +1,7 @@
 """The WSGI layers around the API. Source: "CORS", "Proxy headers" and "Request ids", docs/api.md."""
 
 import logging
+import re
 
 import pytest
 
@@ -75,6 +76,34 @@ def test_the_line_tells_the_microversion_whatever_else_was_agreed(caplog):
     assert caplog.records[0].getMessage().endswith("microversion: 1.39")
 
 
+FORGED = '1" 200\n10.0.0.1 "DELETE /traits" status: 204\u2028\x85\x1b[2J\xe9'
+
+
+@pytest.mark.parametrize("name", ["REMOTE_ADDR", "REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING"])
+def test_nobody_writes_more_than_a_field_of_a_line(caplog, name):
+    """No server should let all of this through, but which one stands in front is the operator's choice."""
+    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    environ = {"REMOTE_ADDR": "::1", "REQUEST_METHOD": "GET", "PATH_INFO": "/", name: FORGED}
+    RequestLog(echo)(environ, lambda *_: None)
+    (line,) = caplog.messages
+    assert re.fullmatch(r'[!#-~]+ "[!#-~]+ [!#-~]+" status: 404 len: 7 microversion: 1\.5', line)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "req-11111111-2222-3333-4444-555555555555\n",
+        "req-11111111-2222-3333-4444-555555555555\nINFO forged",
+        "req-" + "1" * 100_000,
+        "req-11111111-2222-3333-4444-55555555555\xe9",
+    ],
+)
+def test_what_is_no_id_is_no_global_one(caplog, given):
+    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    wsgi_door(RequestLog(echo))("GET", "/", [("X-Openstack-Request-Id", given)], None)
+    assert caplog.records[0].global_request_id is None
+
+
 @pytest.mark.parametrize(
     ("sent", "seen"),
     [(None, "application/json"), ("*/*", "application/json"), ("", "application/json"), ("a/b", "a/b")],
@@ -147,3 +176,18 @@ def test_a_preflight_is_told_what_it_asked_for(cors):
 def test_a_preflight_for_more_than_is_allowed_is_200_and_told_nothing(cors, asked):
     status, headers, body = ask(cors, **asked)
     assert (status, body, of_cors(headers)) == (200, b"", {})
+
+
+def test_an_origin_of_several_lines_is_sent_back_to_nobody():
+    everybody = Cors(
+        echo,
+        origins=["*"],
+        allow_credentials=False,
+        expose_headers=[],
+        max_age=None,
+        allow_methods=[],
+        allow_headers=[],
+    )
+    for origin, told in [(PAGE, PAGE), (f"{PAGE}\r\nSet-Cookie: a=b", None)]:
+        headers = wsgi_door(everybody)("GET", "/", [("Origin", origin)], None)[1]
+        assert one_header(headers, "access-control-allow-origin") == told

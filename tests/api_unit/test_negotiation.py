@@ -4,6 +4,7 @@ import pytest
 
 from stead.api.errors import Refused
 from stead.api.negotiation import agree
+from tests.api.client import Api, wsgi_door
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,9 @@ def test_versions_that_can_not_be_had_together_or_at_all_are_refused(header, sta
         agree(header)
     assert refused.value.problem.status == status
     assert refused.value.problem.more.items() >= more.items()
+
+
+@pytest.mark.parametrize("digits", [20, 101, 5000])
+def test_a_length_that_python_would_not_read_is_too_long(edge, digits):
+    length = {"Content-Length": "9" * digits, "Content-Type": "application/json"}
+    assert Api(wsgi_door(edge)).call("PUT", "/traits/CUSTOM_MAGIC", headers=length).status == 413

@@ -1,10 +1,13 @@
 """What the edge reads off a request before any handler does."""
 
 import io
+import logging
 
 import pytest
 from falcon.testing import create_environ
 
+from stead.api.app import App
+from stead.api.errors import install
 from stead.api.request import Request
 from tests.api.client import Api, wsgi_door
 
@@ -72,3 +75,35 @@ def test_what_is_said_of_a_bug_is_in_the_log_in_one_line(edge, caplog):
         == 500
     )
     assert caplog.messages[0].startswith("GET '/traits/a\\nb' failed (req-")
+
+
+def test_no_secret_of_a_request_is_in_a_log(edge, caplog):
+    """Under ``noauth2`` the user's token is none."""
+    caplog.set_level(logging.DEBUG)
+    secrets = [
+        ("X-Service-Token", "s3cr3t"),
+        ("X-Subject-Token", "s3cr3t"),
+        ("Cookie", "s3cr3t"),
+        ("Authorization", "s3cr3t"),
+    ]
+    for path, roles in [("/resource_classes", "admin"), ("/resource_classes", "x"), ("/", "x"), ("/x%0A", "x")]:
+        sent = [("X-Auth-Token", "admin"), ("X-Roles", roles), ("OpenStack-API-Version", "placement 1.39")]
+        wsgi_door(edge)("GET", path, [*secrets, *sent], None)
+    assert "status: 500" in caplog.text
+    assert "status: 403" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
+def test_a_method_of_several_lines_is_one_line_of_the_log(caplog):
+    app = App(middleware=[Broken()], request_type=Request)
+    install(app)
+    status, _, _ = wsgi_door(app)("G\nINFO forged", "/", [], None)
+    assert status == 500
+    assert caplog.messages[0].startswith("G\\nINFO forged '/' failed (")
+
+
+class Broken:
+    """Falcon middleware that lets no request through."""
+
+    def process_request(self, _req, _resp):
+        raise ValueError

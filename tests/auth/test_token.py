@@ -1,6 +1,7 @@
 """Static tokens from a file."""
 
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -50,6 +51,20 @@ def test_any_other_token_is_refused(api, tokens, token):
     client = api()
     assert client.get(X_Auth_Token=token).status == 401
     assert client.reached is None
+
+
+def test_no_token_is_in_a_log(api, tokens, caplog):
+    caplog.set_level(logging.DEBUG)
+    tokens(entry("s3cr3t", name="t1", user="bob"))
+    client = api()
+    assert [client.get(X_Auth_Token=token).status for token in ("s3cr3t", "s3cr3t-not", "\u00e9s3cr3t")] == [
+        200,
+        401,
+        401,
+    ]
+    tokens(text='{"tokens": "s3cr3t"')
+    assert client.get(X_Auth_Token="s3cr3t").status in (200, 401)
+    assert "s3cr3t" not in caplog.text
 
 
 def test_no_token_is_refused_but_for_the_open_paths(api, tokens):

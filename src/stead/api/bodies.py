@@ -7,7 +7,9 @@ Source: "Form of the validation messages", docs/api.md.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -69,27 +71,60 @@ _Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  
 
 
 class Validator:
-    """A compiled schema: ``accepts`` says yes or no at once, and ``reference`` finds the words for a no."""
+    """A compiled schema: ``accepts`` says yes or no at once; the words for a no are jsonschema's.
+
+    ``reference`` is jsonschema as it is, which all else must agree with.
+    """
 
     def __init__(self, schema: Schema, *, formats: FormatChecker = LENIENT_UUIDS) -> None:
         _Validator.check_schema(schema)
         self.schema = schema
-        self.accepts = Predicates({name: check for name, (check, _) in formats.checkers.items()}).of(schema)
+        self._predicates = Predicates({name: check for name, (check, _) in formats.checkers.items()})
+        self.accepts = self._predicates.of(schema)
         self.reference = _Validator(schema, format_checker=formats)
+
+    def faults(self, value: object) -> Iterator[ValidationError]:
+        """All that is wrong with *value*, in the order of the schema's keywords."""
+        found: Iterator[ValidationError] = self._finder.iter_errors(value)
+        return found
 
     def best_fault(self, value: object) -> str | None:
         """What is wrong with *value*, in jsonschema's choice; None if nothing is."""
         if self.accepts(value):
             return None
-        fault = best_match(islice(self.reference.iter_errors(value), ERRORS_LOOKED_AT))
+        fault = best_match(islice(self.faults(value), ERRORS_LOOKED_AT))
         return None if fault is None else _words(fault)
 
     def first_fault(self, value: object) -> str | None:
         """What is wrong with *value*, in the order of the schema's keywords; None if nothing is."""
         if self.accepts(value):
             return None
-        fault = next(self.reference.iter_errors(value), None)
+        fault = next(self.faults(value), None)
         return None if fault is None else _words(fault)
+
+    @cached_property
+    def _finder(self) -> Any:
+        """Jsonschema, but it looks only into members that have a fault: to pass by a million of them takes it long."""
+        keywords = {"items": self._items, "patternProperties": self._pattern_properties}
+        finder: Any = extend(_Validator, keywords)  # type: ignore[no-untyped-call]  # the stubs know no types
+        return finder(self.schema, format_checker=self.reference.format_checker)
+
+    def _items(self, validator: Any, of: Schema, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+        if isinstance(instance, list):
+            accepts = self._predicates.of(of)
+            for index, item in enumerate(instance):
+                if not accepts(item):
+                    yield from validator.descend(item, of, path=index)
+
+    def _pattern_properties(
+        self, validator: Any, patterns: Mapping[str, Schema], instance: Any, _schema: Any
+    ) -> Iterator[ValidationError]:
+        if isinstance(instance, dict):
+            for pattern, of in patterns.items():
+                accepts, matches = self._predicates.of(of), re.compile(pattern).search
+                for name, value in instance.items():
+                    if not accepts(value) and matches(name):
+                        yield from validator.descend(value, of, path=name, schema_path=pattern)
 
 
 @dataclass(frozen=True)

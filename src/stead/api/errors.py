@@ -151,7 +151,7 @@ def _worded(req: Request, resp: Response, error: Worded, _params: object) -> Non
 
 def _tell(req: Request, resp: Response, error: domain.SteadError, problem: Problem) -> None:
     if problem.status >= 500:
-        LOG.warning("%s %r failed (%s): %s", req.method, req.path, req.id, error)
+        LOG.warning("%s %r failed (%s): %s", _method(req), req.path, req.id, " ".join(str(error).split()))
     write(req, resp, problem)
 
 
@@ -168,6 +168,11 @@ def _of_framework(req: Request, resp: Response, error: falcon.HTTPError, _params
 
 
 def _unexpected(req: Request, resp: Response, error: Exception, _params: object) -> None:
-    LOG.error("%s %r failed (%s)", req.method, req.path, req.id, exc_info=error)
+    LOG.error("%s %r failed (%s)", _method(req), req.path, req.id, exc_info=error)
     write(req, resp, Problem(500, ASK_THE_OPERATORS))
     req.negotiated = False  # no version headers: whatever failed, it was not the version's doing
+
+
+def _method(req: Request) -> str:
+    """The method as a line of the log may show it: a client can call it anything."""
+    return ascii(req.method)[1:-1]

@@ -27,6 +27,10 @@ NEEDED_BY_STEAD = V.ANY_TRAITS
 """The first microversion beside which Stead's own versions may be asked for."""
 
 
+_MOST_DIGITS = 100
+"""Of a length. Python reads no number of more than some thousand digits, and nobody sends a body of this length."""
+
+
 class Agreed(NamedTuple):
     """The versions in force for one request; ``stead`` is None unless it was asked for."""
 
@@ -114,5 +118,7 @@ def _require_body_headers(req: Request) -> None:
     length = req.env.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.strip().isdigit()):
         raise Refused(400, "content-length header must be an integer")
+    if len(length) > _MOST_DIGITS:
+        raise Refused(413, "No body may be as long as the content-length header says.")
     if int(length) > 0 and not req.env.get("CONTENT_TYPE"):
         raise Refused(400, "content-type header required")

@@ -61,11 +61,15 @@ def shorten(text: str, limit: int = 1000) -> str:
     return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"
 
 
+def _in_one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
 def write(req: Request, resp: Response, problem: Problem) -> None:
     """Make *problem* the response, in the form the request accepts."""
     title, sentence = TITLES_AND_SENTENCES[problem.status]
-    sentence = sentence.format(method=req.method)
-    message = _MARKUP.sub("", " ".join(shorten(problem.message, 100_000).splitlines()))
+    sentence = sentence.format(method=_in_one_line(req.method))
+    message = _MARKUP.sub("", _in_one_line(shorten(problem.message, 100_000)))
     resp.status = f"{problem.status} {title}"
     for name in ("location", "last-modified", "cache-control"):
         resp.delete_header(name)

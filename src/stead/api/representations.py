@@ -8,6 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from time import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 import orjson
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
+
+
+_SAFE_IN_URL = "%/:?#[]@!$&'()*+,;=~"
 
 
 class Modified(Enum):
@@ -121,4 +125,5 @@ def newest(moments: Iterable[int], otherwise: Modified = NOW) -> int | Modified:
 
 def locate(req: Request, resp: Response, path: str) -> None:
     """Send the absolute URL of what stands at *path*."""
-    resp.set_header("location", f"{req.prefix}{path}")
+    # Host and prefix are the client's or a proxy's words: what may not stand in a URL may not stand in a header either.
+    resp.set_header("location", quote(f"{req.prefix}{path}", safe=_SAFE_IN_URL))

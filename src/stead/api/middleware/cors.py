@@ -68,7 +68,8 @@ class Cors:
         return self._app(environ, start)
 
     def _knows(self, origin: str) -> bool:
-        return self._any_origin or origin in self._origins
+        # Whatever is known is sent back; no server should, but some may let line breaks through.
+        return origin in self._origins or (self._any_origin and origin.isprintable())
 
     def _of_origin(self, origin: str) -> Headers:
         return [("access-control-allow-origin", origin), *self._credentials]

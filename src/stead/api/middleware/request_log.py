@@ -20,6 +20,7 @@ HEADER = "x-openstack-request-id"
 
 _GLOBAL_ID = re.compile(r"req-[a-f0-9]{8}-([a-f0-9]{4}-){3}[a-f0-9]{12}")
 _SAFE = "/:@!$&'()*+,;=~"
+_SAFE_IN_QUERY = _SAFE + "?%[]"
 
 
 class RequestLog:
@@ -49,9 +50,14 @@ class RequestLog:
 
 
 def _target(environ: WSGIEnvironment) -> str:
-    path = quote(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""), safe=_SAFE, encoding="latin-1")
+    path = _in_log(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
     query = environ.get("QUERY_STRING")
-    return f"{path}?{query}" if query else path
+    return f"{path}?{_in_log(query, _SAFE_IN_QUERY)}" if query else path
+
+
+def _in_log(text: str, safe: str = _SAFE) -> str:
+    """*text* without anything that ends a line or a field of it: clients and proxies may send what they like."""
+    return quote(text, safe=safe, encoding="latin-1", errors="replace")
 
 
 def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple[str, str]]) -> None:
@@ -59,8 +65,8 @@ def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple
     given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
     LOG.info(
         '%s "%s %s" status: %s len: %s microversion: %s',
-        environ.get("REMOTE_ADDR", "-"),
-        environ["REQUEST_METHOD"],
+        _in_log(environ.get("REMOTE_ADDR", "-"), _SAFE_IN_QUERY),
+        _in_log(environ["REQUEST_METHOD"]),
         target,
         status.partition(" ")[0],
         sent.get("content-length", "-"),
