@@ -11,34 +11,57 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
+from stead.store.bulk import Piece, value
 from stead.store.clock import class_change, trait_change
 from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
 from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from stead.store.transaction import Store, Transaction
 
 
+PROJECT, USER, CONSUMER_TYPE = projects.c.external_id, users.c.external_id, consumer_types.c.name
+
+
 def project_ids(store: Store, names: Collection[str]) -> dict[str, int]:
     """Ids of projects by their external id; those unknown so far are made."""
-    return _ensure(store, projects.c.external_id, names)
+    return _ensure(store, PROJECT, names)
 
 
 def user_ids(store: Store, names: Collection[str]) -> dict[str, int]:
     """Ids of users by their external id; those unknown so far are made."""
-    return _ensure(store, users.c.external_id, names)
+    return _ensure(store, USER, names)
 
 
 def consumer_type_ids(store: Store, names: Collection[str]) -> dict[str, int]:
     """Ids of consumer types by name; those unknown so far are made."""
-    return _ensure(store, consumer_types.c.name, names)
+    return _ensure(store, CONSUMER_TYPE, names)
 
 
 def aggregate_ids(store: Store, uuids: Collection[str]) -> dict[str, int]:
     """Ids of aggregates by uuid; those unknown so far are made."""
     return _ensure(store, placement_aggregates.c.uuid, uuids)
+
+
+Wanted = tuple["sa.Column[Any]", str]
+"""A name, and the column where it is to be found."""
+
+
+def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None]:
+    """The ids of names as the database compares them, in the order of *wanted*; None for one that is unknown."""
+    found: list[int | None] = []
+    for some in in_portions(wanted):
+        columns = ", ".join([_ID_OF[column].text(connection) for column, _ in some])
+        found += connection.exec_driver_sql(f"SELECT {columns}", tuple([name for _, name in some])).one()
+    return found
+
+
+_ID_OF = {
+    column: Piece(sa.select(column.table.c.id).where(column == value("name")).scalar_subquery())
+    for column in (PROJECT, USER, CONSUMER_TYPE)
+}
 
 
 def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
