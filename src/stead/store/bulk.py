@@ -116,17 +116,20 @@ class Query:
 
 
 class Insert:
-    """An INSERT of rows, which may overwrite those whose primary key exists."""
+    """An INSERT of rows, which may overwrite or pass over those that exist."""
 
-    def __init__(self, table: sa.Table, *columns: str, changing: Sequence[str] = (), **made: Any) -> None:
+    def __init__(
+        self, table: sa.Table, *columns: str, changing: Sequence[str] = (), unless: str | None = None, **made: Any
+    ) -> None:
         """Nothing is compiled yet.
 
         Args:
             columns: whose values rows have.
             changing: columns that are overwritten where the primary key exists; none, if it must not.
+            unless: a column; rows whose value in it exists are passed over.
             made: columns whose values are expressions over other :func:`value`.
         """
-        self._table, self._changing = table, changing
+        self._table, self._changing, self._unless = table, changing, unless
         self._values = {**{name: value(name) for name in columns}, **made}
         self._texts: dict[str, tuple[_Text, str, str, str, list[str]]] = {}
 
@@ -144,12 +147,16 @@ class Insert:
             connection.exec_driver_sql(whole, arguments)
 
     def _compiled(self, connection: Connection, dialect: Dialect) -> tuple[_Text, str, str, str, list[str]]:
-        insert = dialect.upsert(self._table, self._changing) if self._changing else sa.insert(self._table)
-        text = _Text(insert.values(self._values), connection, self._table.columns)
+        text = _Text(self._insert(dialect).values(self._values), connection, self._table.columns)
         start = text.whole.index(_VALUES) + len(_VALUES) - 1
         end = _end_of_brackets(text.whole, start)
         group = text.whole[start:end]
         return text, text.whole[:start], _MARK.sub(text.marker, group), text.whole[end:], _MARK.findall(group)
+
+    def _insert(self, dialect: Dialect) -> sa.Insert:
+        if self._unless is not None:
+            return dialect.insert_missing(self._table, self._unless)
+        return dialect.upsert(self._table, self._changing) if self._changing else sa.insert(self._table)
 
 
 def _end_of_brackets(text: str, start: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
-from stead.store.bulk import Piece, value
+from stead.store.bulk import Insert, Piece, value
 from stead.store.clock import class_change, trait_change
 from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
 from stead.store.transaction import in_portions
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 PROJECT, USER, CONSUMER_TYPE = projects.c.external_id, users.c.external_id, consumer_types.c.name
+AGGREGATE = placement_aggregates.c.uuid
 
 
 def project_ids(store: Store, names: Collection[str]) -> dict[str, int]:
@@ -42,7 +43,7 @@ def consumer_type_ids(store: Store, names: Collection[str]) -> dict[str, int]:
 
 def aggregate_ids(store: Store, uuids: Collection[str]) -> dict[str, int]:
     """Ids of aggregates by uuid; those unknown so far are made."""
-    return _ensure(store, placement_aggregates.c.uuid, uuids)
+    return _ensure(store, AGGREGATE, uuids)
 
 
 Wanted = tuple["sa.Column[Any]", str]
@@ -89,9 +90,14 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
 def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     present = _find(tx.connection, column, names)
     rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
-    if rows:
-        tx.connection.execute(tx.dialect.insert_missing(column.table, column.name), rows)
+    _MAKE[column].run(tx.connection, tx.dialect, rows)
     return _find(tx.connection, column, names)
+
+
+_MAKE = {
+    column: Insert(column.table, column.name, "created_at", unless=column.name)
+    for column in (PROJECT, USER, CONSUMER_TYPE, AGGREGATE)
+}
 
 
 def sync_standard(tx: Transaction) -> None:
