@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from stead.store import direct
 from stead.store.dialect import MANY
 
 if TYPE_CHECKING:
@@ -76,24 +77,6 @@ class Piece:
         return self._texts[name]
 
 
-class Statement:
-    """An UPDATE about one row."""
-
-    def __init__(self, statement: sa.Update) -> None:
-        """Nothing is compiled yet; its values are all left open."""
-        self._statement = statement
-        self._texts: dict[str, tuple[str, list[str]]] = {}
-
-    def run(self, connection: Connection, **values: int) -> sa.CursorResult[Any]:
-        """Run it with these values."""
-        name = connection.dialect.name
-        if name not in self._texts:
-            text = _Text(self._statement, connection)
-            self._texts[name] = _MARK.sub(text.marker, text.whole), _MARK.findall(text.whole)
-        whole, names = self._texts[name]
-        return connection.exec_driver_sql(whole, tuple([values[one] for one in names]))
-
-
 class Query:
     """A SELECT with ``IN`` (:data:`LISTED`), which must give values that need no conversion."""
 
@@ -111,7 +94,7 @@ class Query:
         found: list[Any] = []
         for some in _portions(values):
             asked = _MARK.sub(text.markers(len(some)), text.whole)
-            found += connection.exec_driver_sql(asked, some).all()
+            found += direct.rows(connection, asked, some)
         return found
 
 
@@ -144,7 +127,7 @@ class Insert:
         for some in _portions(rows):
             whole = head + ", ".join([group] * len(some)) + tail
             arguments = tuple([text.converted(name, row[name]) for row in some for name in names])
-            connection.exec_driver_sql(whole, arguments)
+            direct.count(connection, whole, arguments)
 
     def _compiled(self, connection: Connection, dialect: Dialect) -> tuple[_Text, str, str, str, list[str]]:
         text = _Text(self._insert(dialect).values(self._values), connection, self._table.columns)
@@ -204,7 +187,7 @@ class Swap:
 
     def _portions(
         self, tx: Transaction, generations: Mapping[int, int], values: Mapping[str, Any]
-    ) -> Iterator[tuple[sa.CursorResult[Any], int]]:
+    ) -> Iterator[tuple[int, int]]:
         dialect = tx.connection.dialect
         text = self._texts.get(dialect.name)
         if text is None:
@@ -225,7 +208,7 @@ class Swap:
             names = _MARK.findall(text.whole)
             whole = _MARK.sub(lambda mark, filled=filled: filled[mark[1]][0], text.whole)  # type: ignore[misc]  # a default binds it
             arguments = tuple([argument for name in names for argument in filled[name][1]])
-            yield tx.connection.exec_driver_sql(whole, arguments), len(some)
+            yield direct.count(tx.connection, whole, arguments), len(some)
 
 
 def _portions(values: Collection[Any]) -> Iterator[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
+from stead.store import direct
 from stead.store.bulk import Insert, Piece, value
 from stead.store.clock import class_change, trait_change
 from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
@@ -55,7 +56,7 @@ def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None
     found: list[int | None] = []
     for some in in_portions(wanted):
         columns = ", ".join([_ID_OF[column].text(connection) for column, _ in some])
-        found += connection.exec_driver_sql(f"SELECT {columns}", tuple([name for _, name in some])).one()
+        found += direct.rows(connection, f"SELECT {columns}", tuple([name for _, name in some]))[0]
     return found
 
 

@@ -105,14 +105,15 @@ class Transaction:
             self.require_count(self.connection.execute(statement, list(rows)), len(rows))
 
     @staticmethod
-    def require_count(changed: sa.CursorResult[Any], expected: int) -> None:
+    def require_count(changed: sa.CursorResult[Any] | int, expected: int) -> None:
         """Refuse to go on unless a statement changed as many rows as were read before.
 
         Raises:
             RaceLost: it did not.
         """
-        if changed.rowcount != expected:
-            raise RaceLost(f"{changed.rowcount} rows instead of {expected}")
+        count = changed if isinstance(changed, int) else changed.rowcount
+        if count != expected:
+            raise RaceLost(f"{count} rows instead of {expected}")
 
 
 @cache
