@@ -8,7 +8,7 @@ from stead.candidates import engine
 from stead.catalog.catalog import Catalog
 from stead.store import aggregates, allocations, names, reshape
 from stead.store.changes import ChangeSource
-from stead.store.consumers import Owners
+from stead.store.consumers import OwnersUnknown, make_owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +88,7 @@ class Service:
         Raises:
             ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
         """
-        self._store.write(allocations.replace, claims, Owners.of(self._store, claims))
+        self._write_claims(claims, allocations.replace, claims)
 
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
         """Move inventories and allocations between providers; all of it or nothing.
@@ -97,7 +97,17 @@ class Service:
             UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse,
             AllocationRefused, Unavailable
         """
-        self._store.write(reshape.reshape, inventories, claims, Owners.of(self._store, claims))
+        self._write_claims(claims, reshape.reshape, inventories, claims)
+
+    def _write_claims(
+        self, claims: Sequence[Claim], body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """A write that names projects, users and types; those nobody named before are made first."""
+        try:
+            return self._store.write(body, *args, **kwargs)
+        except OwnersUnknown:
+            make_owners(self._store, claims)
+            return self._store.write(body, *args, **kwargs)
 
     def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
         """Make *uuids* all aggregates of a provider; returns its generation. None: unchecked.

@@ -75,11 +75,11 @@ class TestReadAfterTheLocks:
     def test_sums_read_before_the_locks_over_commit(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         old: dict[Transaction | int, Any] = {}
 
-        def lock_and_read_early(tx: Transaction, uuids: Any) -> Any:
+        def lock_and_read_early(tx: Transaction, uuids: Any, **options: Any) -> Any:
             query = sa.text("SELECT id, generation FROM resource_providers")
             generations = dict(map(tuple, tx.connection.execute(query)))
             old[id(tx.connection)] = real_sums(tx.connection, generations, needed=generations)
-            return real_lock(tx, uuids)
+            return real_lock(tx, uuids, **options)
 
         def stale(connection: sa.Connection, generations: Any, needed: Any = ()) -> Any:
             sums = old.get(id(connection)) or real_sums(connection, generations, needed)

@@ -213,8 +213,7 @@ def test_a_claim_on_more_providers_than_one_statement_names(books: Books) -> Non
         ids = providers.ids_by_uuid(tx.connection, hosts)
         rootless = "UPDATE resource_providers SET root_provider_id = id WHERE root_provider_id IS NULL"
         tx.connection.execute(sa.text(rootless))
-        for id_ in ids.values():
-            inventories._insert(tx, id_, {0: Inventory(1)})
+        inventories.add_or_overwrite(tx, {id_: {"VCPU": Inventory(1)} for id_ in ids.values()})
         tx.touch(ids.values())
 
     books.service.write(create_all)

@@ -179,6 +179,44 @@ def throughput(
         raise typer.Exit(NO)
 
 
+@app.command()
+@refusing()
+def claims(
+    database: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of an empty database; may be repeated; a temporary SQLite file, if not given."),
+    ] = None,
+    clients: Annotated[
+        list[int] | None, typer.Option(min=1, help="Clients at once; may be repeated; else 1, 4 and 16.")
+    ] = None,
+    hosts: Annotated[int, typer.Option(min=1, help="Providers over which claims are spread.")] = 1000,
+    consumers: Annotated[int, typer.Option(min=0, help="Who hold something of the storage pool already.")] = 100_000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Of each turn of Stead and of the bare program.")] = 3.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each.")] = 3,
+    workers: Workers = 1,
+    threads: Threads = 16,
+    markdown: Markdown = False,
+    out: Out = RESULTS / "claims.json",
+) -> None:
+    """Measure claims beside a program that only commits the same rows, on databases that keep what they commit."""
+    from stead.bench.claims_rate import Bench, ClaimRate
+    from stead.bench.claims_site import ClaimsSite
+    from stead.bench.servers import Serving
+
+    bench = Bench(ClaimsSite(hosts, consumers), Serving(workers, threads), seconds, rounds, report.progress)
+    rates: list[ClaimRate] = []
+    urls: list[str | None] = [*database] if database else [None]
+    for url in urls:
+        for rate in bench.rates(url, clients or (1, 4, 16)):
+            rates.append(rate)
+            results.write(out, "claims", hosts=hosts, consumers=consumers, workers=workers, rates=rates)
+    if options().json:
+        print_json({"rates": [asdict(rate) for rate in rates]})
+    else:
+        report.show(report.claims_table(rates), markdown=markdown)
+        print(f"written to {out}")
+
+
 @app.command("load")
 @refusing()
 def load_site(

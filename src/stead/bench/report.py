@@ -14,6 +14,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from stead.bench.claims_rate import ClaimRate
     from stead.bench.loading import Start
     from stead.bench.results import Cost, Row
     from stead.bench.throughput import Throughput
@@ -144,6 +145,22 @@ def throughput_table(measured: Iterable[Throughput]) -> Table:
             _number(one.database_cpu_ms),
             _number(one.memory_mib, digits=0),
         )
+    return drawn
+
+
+def claims_table(rates: Iterable[ClaimRate]) -> Table:
+    """A line for each way to claim."""
+    drawn = Table(title="claims per second, p50 and p99 in ms; cpu: processor ms of the service per claim")
+    drawn.title_justify = "left"
+    for heading in ("database", "claims"):
+        drawn.add_column(heading, no_wrap=True)
+    for heading in ("clients", "Stead/s", "p50", "p99", "cpu", "bare/s", "p50", "p99", "bare/Stead"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in rates:
+        stead = (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms)
+        bare = (one.bare_per_second, one.bare_p50_ms, one.bare_p99_ms)
+        numbers = map(_number, (*stead, *bare, one.ratio))
+        drawn.add_row(one.database, one.work, str(one.clients), *numbers)
     return drawn
 
 

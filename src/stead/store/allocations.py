@@ -15,6 +15,8 @@ import sqlalchemy as sa
 from stead.domain.claim import Place, Room, require_room
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, ProviderNotFound, UnknownProvider
 from stead.store import consumers, inventories, providers, resource_classes, usages
+from stead.store.bulk import LISTED, Insert, Query
+from stead.store.consumers import Owners
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.claim import Claim
-    from stead.store.consumers import Owners
     from stead.store.transaction import Transaction
 
 _columns = allocations.c
@@ -51,14 +52,16 @@ class Held(NamedTuple):
     used: int
 
 
-def replace(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> None:
+def replace(tx: Transaction, claims: Sequence[Claim]) -> None:
     """Replace all that the consumers of *claims* hold; all of it is written, or an error is raised and nothing is.
 
     Raises:
+        OwnersUnknown
         ConsumerConflict: a client's knowledge of its consumer is old.
         UnknownProvider, UnknownResourceClass
         AllocationRefused: it does not fit.
     """
+    owners = Owners.of(tx.connection, claims)
     present = consumers.lock_claiming(tx, claims)
     consumers.require_expected(claims, present)
     ids = resolve_providers(tx.connection, claims)
@@ -117,9 +120,16 @@ def settle(
     """
     names = dict.fromkeys(name for claim in claims for resources in claim.allocations.values() for name in resources)
     # Not locked: a class of which a locked provider has inventory can not go, and no other ever gets its id.
-    classes = resource_classes.resolve(tx.connection, names)
+    stock = {
+        place: stored
+        for place, stored in inventories.by_class_name(tx.connection, ids.values()).items()
+        if place[1] in names
+    }
+    classes = {name: stored.class_id for (_, name), stored in stock.items()}
+    if len(classes) < len(names):
+        resource_classes.resolve(tx.connection, names)  # which refuses those that nobody knows
     try:
-        require_room(_rooms(tx.connection, ids, classes, held, taken), claims)
+        require_room(_rooms(ids, stock, held, taken), claims)
     except AllocationRefused:
         consumers.require_still_absent(tx, claims, present)
         raise
@@ -136,8 +146,7 @@ def settle(
         for provider, resources in claim.allocations.items()
         for name, amount in resources.items()
     ]
-    if rows:
-        tx.connection.execute(sa.insert(allocations), rows)
+    _TAKE.run(tx.connection, tx.dialect, rows)
     for claim in claims:
         for provider, resources in claim.allocations.items():
             for name, amount in resources.items():
@@ -160,24 +169,21 @@ def _remove(tx: Transaction, held: Sequence[Held], taken: usages.Sums) -> None:
 
 
 def _rooms(
-    connection: Connection,
     ids: Mapping[str, int],
-    classes: Mapping[str, int],
+    stock: Mapping[tuple[int, str], inventories.Stored],
     held: Sequence[Held],
     taken: usages.Sums,
 ) -> dict[Place, Room]:
     """What the books say of each place that the claims could mean, as of after the locks."""
-    stock = inventories.load(connection, ids.values())
     ours: dict[tuple[int, int], int] = defaultdict(int)
     for row in held:
         ours[row.provider_id, row.class_id] += row.used
+    uuids = {id_: uuid for uuid, id_ in ids.items()}
     rooms = {}
-    for provider, provider_id in ids.items():
-        for name, class_id in classes.items():
-            key = (provider_id, class_id)
-            if key in stock:
-                total = taken[provider_id].get(class_id, 0)
-                rooms[Place(provider, name)] = Room(stock[key], used=total - ours[key], before=total)
+    for (provider_id, name), stored in stock.items():
+        total = taken[provider_id].get(stored.class_id, 0)
+        used = total - ours[provider_id, stored.class_id]
+        rooms[Place(uuids[provider_id], name)] = Room(stored.inventory, used, before=total)
     return rooms
 
 
@@ -214,16 +220,16 @@ def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Hel
 
     They must be locked: what a consumer holds that came after the lock was looked for is not to be touched.
     """
-    query = sa.select(
-        _columns.id, _columns.consumer_id, _columns.resource_provider_id, _columns.resource_class_id, _columns.used
-    )
     wanted = set(consumer_uuids)
-    return [
-        Held(*row)
-        for some in in_portions(sorted(wanted))
-        for row in connection.execute(query.where(_columns.consumer_id.in_(some)))
-        if row.consumer_id in wanted
-    ]
+    return [held for row in _HELD.rows(connection, sorted(wanted)) if (held := Held(*row)).consumer in wanted]
+
+
+_HELD = Query(
+    sa.select(
+        _columns.id, _columns.consumer_id, _columns.resource_provider_id, _columns.resource_class_id, _columns.used
+    ).where(_columns.consumer_id.in_([LISTED]))
+)
+_TAKE = Insert(allocations, "resource_provider_id", "consumer_id", "resource_class_id", "used", "created_at")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from stead.store.bulk import LISTED, Insert, Query, Statement, value
 from stead.store.prepared import Prepared
 from stead.store.tables import stead_clock, stead_epoch, stead_provider_change, stead_usage_change
 
@@ -80,18 +81,23 @@ def tick(
     """
     if len(touched) + len(touched_usage) > TOO_MANY:
         touched, touched_usage = (EVERYTHING,), ()
-    ticked = connection.execute(
-        sa.update(stead_clock)
-        .where(stead_clock.c.slot == slot)
-        .values(tick=stead_clock.c.tick + 1, stamp=secrets.randbits(62))
-    )
-    if ticked.rowcount != 1:
+    if _TICK.run(connection, slot=slot, stamp=secrets.randbits(62)) != 1:
         raise LostTick(slot)
-    now = connection.execute(sa.select(stead_clock.c.tick).where(stead_clock.c.slot == slot)).scalar_one()
-    for table, changes in ((stead_provider_change, touched), (stead_usage_change, touched_usage)):
-        rows = [{"provider_id": change, "slot": slot, "tick": now} for change in sorted(changes)]
-        if rows:
-            connection.execute(dialect.upsert(table, ["slot", "tick"]), rows)
+    now = _NOW.rows(connection, [slot])[0][0]
+    for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
+        note.run(connection, dialect, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
+
+
+_TICK = Statement(
+    sa.update(stead_clock)
+    .where(stead_clock.c.slot == value("slot"))
+    .values(tick=stead_clock.c.tick + sa.literal_column("1"), stamp=value("stamp"))
+)
+_NOW = Query(sa.select(stead_clock.c.tick).where(stead_clock.c.slot.in_([LISTED])))
+_NOTE, _NOTE_USAGE = (
+    Insert(table, "provider_id", "slot", "tick", changing=("slot", "tick"))
+    for table in (stead_provider_change, stead_usage_change)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ import sqlalchemy as sa
 from stead.domain.claim import UNCHECKED
 from stead.domain.errors import ConsumerConflict
 from stead.store import names
+from stead.store.bulk import LISTED, Insert, Query, Swap, value
 from stead.store.tables import consumers
-from stead.store.transaction import RaceLost, in_portions
+from stead.store.transaction import RaceLost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -24,24 +25,47 @@ if TYPE_CHECKING:
 _columns = consumers.c
 
 
+class OwnersUnknown(Exception):
+    """A claim names a project, user or consumer type that was never made; nothing was written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Ids of the projects, users and consumer types that claims name; made before the write that needs them."""
+    """Ids of the projects, users and consumer types that claims name. They never go, so they are not locked."""
 
     projects: Mapping[str, int]
     users: Mapping[str, int]
     types: Mapping[str, int]
 
     @classmethod
-    def of(cls, store: Store, claims: Sequence[Claim]) -> Owners:
-        """Those of *claims*; unknown ones are made, whatever becomes of the claims."""
-        return cls(
-            names.project_ids(store, {claim.project for claim in claims}),
-            names.user_ids(store, {claim.user for claim in claims}),
-            names.consumer_type_ids(
-                store, {claim.consumer_type for claim in claims if claim.consumer_type is not None}
-            ),
-        )
+    def of(cls, connection: Connection, claims: Sequence[Claim]) -> Owners:
+        """Those of *claims*.
+
+        Raises:
+            OwnersUnknown: one of them is to be made first, by :func:`make_owners`.
+        """
+        named = [
+            list(dict.fromkeys(claim.project for claim in claims)),
+            list(dict.fromkeys(claim.user for claim in claims)),
+            list(dict.fromkeys(claim.consumer_type for claim in claims if claim.consumer_type is not None)),
+        ]
+        columns = (names.PROJECT, names.USER, names.CONSUMER_TYPE)
+        wanted = [(column, name) for column, some in zip(columns, named, strict=True) for name in some]
+        found = iter(names.find(connection, wanted))
+        ids = [{name: id_ for name, id_ in zip(some, found, strict=False) if id_ is not None} for some in named]
+        if [len(one) for one in ids] != [len(some) for some in named]:
+            raise OwnersUnknown
+        return cls(*ids)
+
+
+def make_owners(store: Store, claims: Sequence[Claim]) -> None:
+    """Make the projects, users and consumer types of *claims* known, each kind in a transaction of its own.
+
+    They stay, whatever becomes of the claims.
+    """
+    names.project_ids(store, {claim.project for claim in claims})
+    names.user_ids(store, {claim.user for claim in claims})
+    names.consumer_type_ids(store, {claim.consumer_type for claim in claims if claim.consumer_type is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +80,44 @@ class Row:
     type: int | None
 
 
-def find(connection: Connection, uuids: Collection[str]) -> dict[str, Row]:
-    """Those of *uuids* that exist, spelled exactly so."""
-    query = sa.select(
+_BY_UUID = Query(
+    sa.select(
         _columns.id,
         _columns.uuid,
         _columns.generation,
         _columns.project_id,
         _columns.user_id,
         _columns.consumer_type_id,
-    )
-    found = {
-        row.uuid: Row(*row)
-        for some in in_portions(sorted(uuids))
-        for row in connection.execute(query.where(_columns.uuid.in_(some)))
-    }
+    ).where(_columns.uuid.in_([LISTED]))
+)
+
+
+def find(connection: Connection, uuids: Collection[str]) -> dict[str, Row]:
+    """Those of *uuids* that exist, spelled exactly so."""
+    return _spelled(uuids, _spelled_anyhow(connection, uuids))
+
+
+def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[Row]:
+    """Those that the database finds under *uuids*; where it ignores case they may be spelled in other ways."""
+    return [Row(*row) for row in _BY_UUID.rows(connection, sorted(uuids))]
+
+
+def _spelled(uuids: Collection[str], rows: Iterable[Row]) -> dict[str, Row]:
+    found = {row.uuid: row for row in rows}
     return {uuid: found[uuid] for uuid in uuids if uuid in found}
 
 
-def lock(tx: Transaction, uuids: Collection[str]) -> dict[str, Row]:
+def lock(tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = False) -> dict[str, Row]:
     """Lock consumers in id order and read them as they are now; those that do not exist are missing.
 
     Raises:
+        ConsumerConflict: they are to have one spelling, and to the database another one is the same consumer.
         RaceLost: one of them came or went meanwhile.
     """
-    before = find(tx.connection, uuids)
+    rows = _spelled_anyhow(tx.connection, uuids)
+    if in_one_spelling and tx.dialect.ignores_case:
+        _require_one_spelling(uuids, rows)
+    before = _spelled(uuids, rows)
     if not before:
         return {}
     tx.lock(consumers, (row.id for row in before.values()))
@@ -97,21 +134,17 @@ def lock_claiming(tx: Transaction, claims: Sequence[Claim]) -> dict[str, Row]:
         ConsumerConflict: to the database, another spelling of one of them is the same consumer.
         RaceLost: one of them came or went meanwhile.
     """
-    uuids = [claim.consumer for claim in claims]
-    if tx.dialect.ignores_case:
-        _require_one_spelling(tx.connection, uuids)
-    return lock(tx, uuids)
+    return lock(tx, [claim.consumer for claim in claims], in_one_spelling=True)
 
 
-def _require_one_spelling(connection: Connection, uuids: Collection[str]) -> None:
+def _require_one_spelling(uuids: Collection[str], rows: Iterable[Row]) -> None:
     spelling = {uuid.lower(): uuid for uuid in uuids}
     for uuid in uuids:
         if spelling[uuid.lower()] != uuid:
             raise ConsumerConflict(uuid, None, 0)
-    for some in in_portions(sorted(uuids)):
-        for row in connection.execute(sa.select(_columns.uuid, _columns.generation).where(_columns.uuid.in_(some))):
-            if spelling.get(row.uuid.lower(), row.uuid) != row.uuid:
-                raise ConsumerConflict(spelling[row.uuid.lower()], None, row.generation)
+    for row in rows:
+        if spelling.get(row.uuid.lower(), row.uuid) != row.uuid:
+            raise ConsumerConflict(spelling[row.uuid.lower()], None, row.generation)
 
 
 def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
@@ -146,27 +179,38 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
     Raises:
         RaceLost: a generation is not what was read.
     """
-    new, changed, gone = [], [], []
+    new, moved, kept, gone = [], [], {}, []
     for claim in claims:
         row = present.get(claim.consumer)
-        values = {
+        type_id = _type_id(claim, row, owners)
+        owned = {
+            "uuid": claim.consumer,
             "project_id": owners.projects[claim.project],
             "user_id": owners.users[claim.user],
-            "consumer_type_id": _type_id(claim, row, owners),
+            "consumer_type_id": type_id,
         }
         if row is None and claim.allocations:
-            new.append({**values, "uuid": claim.consumer, "generation": 1, "created_at": tx.now})
+            new.append({**owned, "generation": 1, "created_at": tx.now})
         elif row is not None and claim.allocations:
-            changed.append(
-                {**values, "generation": row.generation + 1, "updated_at": tx.now, **_expected(row)},
-            )
+            kept[row.id] = row.generation
+            if (row.project, row.user, row.type) != (owned["project_id"], owned["user_id"], type_id):
+                moved.append({**owned, "id": row.id, "generation": row.generation + 1})
         elif row is not None:
             gone.append(row)
-    if new:  # in one order for all writers: whoever makes the same ones waits for the first of them
-        tx.connection.execute(sa.insert(consumers), sorted(new, key=lambda values: str(values["uuid"])))
-    if changed:
-        tx.change(sa.update(consumers).where(_as_read()), changed)
+    # In one order for all writers: whoever makes the same ones waits for the first of them.
+    _MAKE.run(tx.connection, tx.dialect, sorted(new, key=lambda values: str(values["uuid"])))
+    _RAISE.run(tx, kept, updated_at=tx.now)
+    _MOVE.run(tx.connection, tx.dialect, moved)  # which are there, and ours: their generations were just raised
     remove(tx, gone)
+
+
+_OWNED = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
+_MAKE = Insert(consumers, *_OWNED, "created_at")
+_RAISE = Swap(
+    sa.update(consumers).values(generation=_columns.generation + sa.literal_column("1"), updated_at=value("updated_at"))
+)
+_MOVE = Insert(consumers, "id", *_OWNED, changing=("project_id", "user_id", "consumer_type_id"))
+_REMOVE = Swap(sa.delete(consumers))
 
 
 def _type_id(claim: Claim, row: Row | None, owners: Owners) -> int | None:
@@ -181,14 +225,4 @@ def remove(tx: Transaction, rows: Collection[Row]) -> None:
     Raises:
         RaceLost: a generation is not what was read.
     """
-    if rows:
-        tx.change(sa.delete(consumers).where(_as_read()), [_expected(row) for row in rows])
-
-
-def _as_read() -> sa.ColumnElement[bool]:
-    """A consumer's row, if it is what was read: compare-and-swap."""
-    return sa.and_(_columns.id == sa.bindparam("p_id"), _columns.generation == sa.bindparam("p_generation"))
-
-
-def _expected(row: Row) -> dict[str, int]:
-    return {"p_id": row.id, "p_generation": row.generation}
+    _REMOVE.run(tx, {row.id: row.generation for row in rows})

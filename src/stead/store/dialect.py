@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCK_WAIT_SECONDS", "MANY", "Database", "Dialect", "Weakness", "dialect_of", "telling_why"]
 
-MANY = 1000
-"""Values in one ``IN (…)``: below every driver's limit on parameters."""
+MANY = 999
+"""Values in one ``IN (…)``: below every driver's limit on parameters.
+
+MariaDB makes a join of 1,000 and more (``in_predicate_conversion_threshold``), and might lock in another order then.
+"""
 
 _DIALECTS: Mapping[str, Dialect] = {
     "sqlite": Sqlite(),

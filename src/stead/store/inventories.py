@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,11 +17,13 @@ from stead.domain.errors import (
 )
 from stead.domain.inventory import Inventory, require_sane_reserve
 from stead.store import providers, resource_classes
+from stead.store.bulk import LISTED, Insert, Query
 from stead.store.tables import allocations, inventories
+from stead.store.tables import resource_classes as class_table
 from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -41,9 +44,9 @@ def add(
     row = providers.lock_one(tx, provider)
     require_sane_reserve({resource_class: inventory}, may_reserve_all=may_reserve_all)
     class_id = resource_classes.lock_names(tx, [resource_class])[resource_class]
-    if class_id in _class_ids(tx.connection, row.id):
+    if (row.id, resource_class) in by_class_name(tx.connection, [row.id]):
         raise InventoryExists(provider, resource_class)
-    _insert(tx, row.id, {class_id: inventory})
+    _insert(tx, [_record(row.id, class_id, inventory)])
     return _bump(tx, row)
 
 
@@ -73,12 +76,41 @@ def write(tx: Transaction, row: Row, wanted: Mapping[str, Inventory]) -> None:
     Raises:
         UnknownResourceClass, InventoryInUse
     """
-    ids = resource_classes.lock_names(tx, wanted)
-    by_id = {ids[name]: inventory for name, inventory in wanted.items()}
-    present = _class_ids(tx.connection, row.id)
-    _remove(tx, row, present - set(by_id))
-    _overwrite(tx, row.id, {id_: inventory for id_, inventory in by_id.items() if id_ in present})
-    _insert(tx, row.id, {id_: inventory for id_, inventory in by_id.items() if id_ not in present})
+    add_or_overwrite(tx, {row.id: wanted})
+    remove_others(tx, {row.id: row}, {row.id: wanted})
+
+
+def add_or_overwrite(tx: Transaction, wanted: Mapping[int, Mapping[str, Inventory]]) -> None:
+    """Give locked providers (by id) inventories of some classes (by name); what they have of others stays.
+
+    Raises:
+        UnknownResourceClass
+    """
+    ids = resource_classes.lock_names(tx, {name: None for of_one in wanted.values() for name in of_one})
+    present = by_class_name(tx.connection, wanted)
+    new, changed = [], []
+    for provider_id, of_one in wanted.items():
+        for name, inventory in of_one.items():
+            stored = present.get((provider_id, name))
+            if stored is None:
+                new.append(_record(provider_id, ids[name], inventory))
+            else:
+                changed.append({"id": stored.id, **_record(provider_id, ids[name], inventory)})
+    _overwrite(tx, changed)
+    _insert(tx, new)
+
+
+def remove_others(tx: Transaction, rows: Mapping[int, Row], kept: Mapping[int, Collection[str]]) -> None:
+    """Take from locked providers (by id) all inventories but those of some classes (by name).
+
+    Raises:
+        InventoryInUse: naming the first provider, in the order of *kept*, that has some of it taken.
+    """
+    gone: dict[int, list[Stored]] = {provider_id: [] for provider_id in kept}
+    for (provider_id, name), stored in by_class_name(tx.connection, kept).items():
+        if name not in kept[provider_id]:
+            gone[provider_id].append(stored)
+    _remove(tx, rows, gone)
 
 
 def replace_one(
@@ -100,12 +132,12 @@ def replace_one(
     row = providers.lock_one(tx, provider)
     providers.require_generation(row, expected)
     require_sane_reserve({resource_class: inventory}, may_reserve_all=may_reserve_all)
-    class_id = resource_classes.find(tx.connection, resource_class)
-    if class_id is None:
-        raise ResourceClassNotFound(resource_class)
-    if class_id not in _class_ids(tx.connection, row.id):
+    stored = by_class_name(tx.connection, [row.id]).get((row.id, resource_class))
+    if stored is None:
+        if resource_classes.find(tx.connection, resource_class) is None:
+            raise ResourceClassNotFound(resource_class)
         raise NoInventoryRecord(resource_class)
-    _overwrite(tx, row.id, {class_id: inventory})
+    _overwrite(tx, [{"id": stored.id, **_record(row.id, stored.class_id, inventory)}])
     return _bump(tx, row)
 
 
@@ -116,7 +148,7 @@ def delete_all(tx: Transaction, provider: str) -> None:
         ProviderNotFound, InventoryInUse
     """
     row = providers.lock_one(tx, provider)
-    _remove(tx, row, _class_ids(tx.connection, row.id))
+    remove_others(tx, {row.id: row}, {row.id: ()})
     _bump(tx, row)
 
 
@@ -127,77 +159,103 @@ def delete_one(tx: Transaction, provider: str, resource_class: str) -> None:
         ProviderNotFound, InventoryNotFound, InventoryInUse
     """
     row = providers.lock_one(tx, provider)
-    class_id = resource_classes.find(tx.connection, resource_class)
-    if class_id is None or class_id not in _class_ids(tx.connection, row.id):
+    stored = by_class_name(tx.connection, [row.id]).get((row.id, resource_class))
+    if stored is None:
         raise InventoryNotFound(provider, resource_class)
-    _remove(tx, row, {class_id})
+    _remove(tx, {row.id: row}, {row.id: [stored]})
     _bump(tx, row)
 
 
-def load(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], Inventory]:
-    """All inventories of some providers, by (provider id, class id)."""
-    found: dict[tuple[int, int], Inventory] = {}
-    for some in in_portions(sorted(provider_ids)):
-        query = sa.select(
-            _columns.resource_provider_id,
-            _columns.resource_class_id,
-            _columns.total,
-            _columns.reserved,
-            _columns.min_unit,
-            _columns.max_unit,
-            _columns.step_size,
-            _columns.allocation_ratio,
-        ).where(_columns.resource_provider_id.in_(some))
-        for provider_id, class_id, *record in connection.execute(query):
-            found[provider_id, class_id] = Inventory(*record)
-    return found
+class Stored(NamedTuple):
+    """An inventory, and the ids of its row and its class."""
+
+    id: int
+    class_id: int
+    inventory: Inventory
+
+
+def by_class_name(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, str], Stored]:
+    """All inventories of some providers, by provider id and the name of the class, ascending by class id."""
+    return {
+        (provider_id, name): Stored(id_, class_id, Inventory(*record))
+        for id_, provider_id, class_id, name, *record in _BY_PROVIDER.rows(connection, sorted(provider_ids))
+    }
+
+
+_BY_PROVIDER = Query(
+    sa.select(
+        _columns.id,
+        _columns.resource_provider_id,
+        _columns.resource_class_id,
+        class_table.c.name,
+        _columns.total,
+        _columns.reserved,
+        _columns.min_unit,
+        _columns.max_unit,
+        _columns.step_size,
+        _columns.allocation_ratio,
+    )
+    .select_from(inventories)
+    .join(class_table, class_table.c.id == _columns.resource_class_id)
+    .where(_columns.resource_provider_id.in_([LISTED]))
+    .order_by(_columns.resource_class_id)
+)
 
 
 def _bump(tx: Transaction, row: Row) -> int:
     return tx.bump_generations({row.id: row.generation})[row.id]
 
 
-def _class_ids(connection: Connection, provider_id: int) -> set[int]:
-    query = sa.select(_columns.resource_class_id).where(_columns.resource_provider_id == provider_id)
-    return set(connection.scalars(query))
+def _record(provider_id: int, class_id: int, inventory: Inventory) -> dict[str, Any]:
+    return {**asdict(inventory), "resource_provider_id": provider_id, "resource_class_id": class_id}
 
 
-def _insert(tx: Transaction, provider_id: int, wanted: Mapping[int, Inventory]) -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            **asdict(inventory),
-            "resource_provider_id": provider_id,
-            "resource_class_id": class_id,
-            "created_at": tx.now,
-        }
-        for class_id, inventory in wanted.items()
-    ]
-    if rows:
-        tx.connection.execute(sa.insert(inventories), rows)
+def _insert(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
+    _INSERT.run(tx.connection, tx.dialect, [{**record, "created_at": tx.now} for record in records])
 
 
-def _overwrite(tx: Transaction, provider_id: int, wanted: Mapping[int, Inventory]) -> None:
-    statement = sa.update(inventories).where(
-        _columns.resource_provider_id == provider_id, _columns.resource_class_id == sa.bindparam("p_class")
-    )
-    rows = [{**asdict(inventory), "p_class": class_id, "updated_at": tx.now} for class_id, inventory in wanted.items()]
-    tx.change(statement, rows)
+def _overwrite(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
+    """Change rows, with their ids.
+
+    Raises:
+        RaceLost: one of them is gone.
+    """
+    for some in in_portions(records):
+        # First all of them are counted, and ours from then on; so what the upsert meets is there.
+        found = sa.update(inventories).where(_columns.id.in_([record["id"] for record in some]))
+        tx.require_count(tx.connection.execute(found.values(updated_at=tx.now)), len(some))
+    _OVERWRITE.run(tx.connection, tx.dialect, records)
 
 
-def _remove(tx: Transaction, row: Row, class_ids: set[int]) -> None:
-    if not class_ids:
-        return
-    in_use = set(
-        tx.connection.scalars(
-            sa.select(allocations.c.resource_class_id)
-            .where(allocations.c.resource_provider_id == row.id, allocations.c.resource_class_id.in_(class_ids))
-            .distinct()
+_AMOUNTS = tuple(field.name for field in fields(Inventory))
+_KEYS = ("resource_provider_id", "resource_class_id")
+_INSERT = Insert(inventories, *_KEYS, *_AMOUNTS, "created_at")
+_OVERWRITE = Insert(inventories, "id", *_KEYS, *_AMOUNTS, changing=_AMOUNTS)
+
+
+def _remove(tx: Transaction, rows: Mapping[int, Row], gone: Mapping[int, Sequence[Stored]]) -> None:
+    """Remove inventories of locked providers, both by provider id."""
+    ids = [stored.id for of_one in gone.values() for stored in of_one]
+    in_use: dict[int, list[str]] = defaultdict(list)
+    for provider_id, name in _IN_USE.rows(tx.connection, ids):
+        in_use[provider_id].append(name)
+    for provider_id in gone:
+        if provider_id in in_use:
+            raise InventoryInUse(rows[provider_id].uuid, in_use[provider_id])
+    for some in in_portions(ids):
+        tx.require_count(tx.connection.execute(sa.delete(inventories).where(_columns.id.in_(some))), len(some))
+
+
+_IN_USE = Query(
+    sa.select(_columns.resource_provider_id, class_table.c.name)
+    .select_from(inventories)
+    .join(class_table, class_table.c.id == _columns.resource_class_id)
+    .where(_columns.id.in_([LISTED]))
+    .where(
+        sa.exists().where(
+            allocations.c.resource_provider_id == _columns.resource_provider_id,
+            allocations.c.resource_class_id == _columns.resource_class_id,
         )
     )
-    if in_use:
-        names = resource_classes.names_by_id(tx.connection, in_use)
-        raise InventoryInUse(row.uuid, [names[id_] for id_ in sorted(in_use)])
-    gone = tx.connection.execute(
-        sa.delete(inventories).where(_columns.resource_provider_id == row.id, _columns.resource_class_id.in_(class_ids))
-    )
-    tx.require_count(gone, len(class_ids))
+    .order_by(_columns.resource_class_id)
+)

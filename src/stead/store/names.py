@@ -11,34 +11,59 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
+from stead.store import direct
+from stead.store.bulk import Insert, Piece, value
 from stead.store.clock import class_change, trait_change
 from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
 from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from stead.store.transaction import Store, Transaction
 
 
+PROJECT, USER, CONSUMER_TYPE = projects.c.external_id, users.c.external_id, consumer_types.c.name
+AGGREGATE = placement_aggregates.c.uuid
+
+
 def project_ids(store: Store, names: Collection[str]) -> dict[str, int]:
     """Ids of projects by their external id; those unknown so far are made."""
-    return _ensure(store, projects.c.external_id, names)
+    return _ensure(store, PROJECT, names)
 
 
 def user_ids(store: Store, names: Collection[str]) -> dict[str, int]:
     """Ids of users by their external id; those unknown so far are made."""
-    return _ensure(store, users.c.external_id, names)
+    return _ensure(store, USER, names)
 
 
 def consumer_type_ids(store: Store, names: Collection[str]) -> dict[str, int]:
     """Ids of consumer types by name; those unknown so far are made."""
-    return _ensure(store, consumer_types.c.name, names)
+    return _ensure(store, CONSUMER_TYPE, names)
 
 
 def aggregate_ids(store: Store, uuids: Collection[str]) -> dict[str, int]:
     """Ids of aggregates by uuid; those unknown so far are made."""
-    return _ensure(store, placement_aggregates.c.uuid, uuids)
+    return _ensure(store, AGGREGATE, uuids)
+
+
+Wanted = tuple["sa.Column[Any]", str]
+"""A name, and the column where it is to be found."""
+
+
+def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None]:
+    """The ids of names as the database compares them, in the order of *wanted*; None for one that is unknown."""
+    found: list[int | None] = []
+    for some in in_portions(wanted):
+        columns = ", ".join([_ID_OF[column].text(connection) for column, _ in some])
+        found += direct.rows(connection, f"SELECT {columns}", tuple([name for _, name in some]))[0]
+    return found
+
+
+_ID_OF = {
+    column: Piece(sa.select(column.table.c.id).where(column == value("name")).scalar_subquery())
+    for column in (PROJECT, USER, CONSUMER_TYPE)
+}
 
 
 def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
@@ -66,9 +91,14 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
 def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     present = _find(tx.connection, column, names)
     rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
-    if rows:
-        tx.connection.execute(tx.dialect.insert_missing(column.table, column.name), rows)
+    _MAKE[column].run(tx.connection, tx.dialect, rows)
     return _find(tx.connection, column, names)
+
+
+_MAKE = {
+    column: Insert(column.table, column.name, "created_at", unless=column.name)
+    for column in (PROJECT, USER, CONSUMER_TYPE, AGGREGATE)
+}
 
 
 def sync_standard(tx: Transaction) -> None:

@@ -19,6 +19,7 @@ from stead.domain.errors import (
 )
 from stead.domain.provider import Provider
 from stead.store import usages
+from stead.store.bulk import LISTED, Query
 from stead.store.tables import (
     allocations,
     inventories,
@@ -65,17 +66,27 @@ class Row:
         return self.uuid, self.parent, self.root
 
 
+_BY_ID = Query(
+    sa.select(
+        _columns.id,
+        _columns.uuid,
+        _columns.name,
+        _columns.generation,
+        _columns.parent_provider_id,
+        _columns.root_provider_id,
+    ).where(_columns.id.in_([LISTED]))
+)
+_ID_BY_UUID = Query(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_([LISTED])))
+
+
 def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
     """The rows of those of *ids* that exist."""
-    return {row.id: row for some in in_portions(sorted(ids)) for row in _rows(connection, _columns.id.in_(some))}
+    return {row[0]: Row(*row) for row in _BY_ID.rows(connection, sorted(ids))}
 
 
 def ids_by_uuid(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
     """The ids of those of *uuids* that exist, spelled exactly so; nothing is locked."""
-    found: dict[str, int] = {}
-    for some in in_portions(sorted(uuids)):
-        rows = connection.execute(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_(some)))
-        found.update((row.uuid, row.id) for row in rows)
+    found: dict[str, int] = dict(map(tuple, _ID_BY_UUID.rows(connection, sorted(uuids))))
     return {uuid: found[uuid] for uuid in uuids if uuid in found}
 
 
@@ -279,18 +290,6 @@ def delete(tx: Transaction, uuid: str) -> None:
     tx.connection.execute(sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None))
     tx.change(sa.delete(resource_providers).where(_columns.id == sa.bindparam("p_id")), [{"p_id": row.id}])
     tx.touch({row.id, row.root, row.parent or row.id})
-
-
-def _rows(connection: Connection, condition: sa.ColumnElement[bool]) -> list[Row]:
-    query = sa.select(
-        _columns.id,
-        _columns.uuid,
-        _columns.name,
-        _columns.generation,
-        _columns.parent_provider_id,
-        _columns.root_provider_id,
-    )
-    return [Row(*row) for row in connection.execute(query.where(condition))]
 
 
 def _provider(tx: Transaction, id_: int) -> Provider:

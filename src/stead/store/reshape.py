@@ -5,19 +5,18 @@ Source: "POST /reshaper", docs/api.md, with its arithmetic of generations.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stead.domain.errors import UnknownProvider
-from stead.store import allocations, consumers, inventories, providers, resource_classes, usages
+from stead.store import allocations, consumers, inventories, providers, usages
+from stead.store.consumers import Owners
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stead.domain.claim import Claim
     from stead.domain.inventory import Inventory
-    from stead.store.consumers import Owners
     from stead.store.transaction import Transaction
 
 
@@ -29,15 +28,17 @@ class NewInventories:
     inventories: Mapping[str, Inventory]
 
 
-def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Sequence[Claim], owners: Owners) -> None:
+def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
     """Give providers (by uuid) new inventories and consumers new allocations, all at once.
 
     First every provider gets the union of what it had and what it shall have, then the allocations move, then what is
     no longer wanted goes. Reserving more than there is, is not refused here.
 
     Raises:
+        OwnersUnknown
         UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse, AllocationRefused
     """
+    owners = Owners.of(tx.connection, claims)
     known = providers.ids_by_uuid(tx.connection, wanted)
     present = consumers.lock_claiming(tx, claims)
     held = allocations.held_by(tx.connection, present)
@@ -50,12 +51,12 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
     tx.touch(rows)
     tx.touch_usage(rows)  # too: who only releases touches nothing else, and must not pass by the sums read here
 
-    _widen(tx, wanted, known, rows)
+    stock = {known[uuid]: new.inventories for uuid, new in wanted.items()}
+    inventories.add_or_overwrite(tx, stock)
     generations = {id_: row.generation for id_, row in rows.items()}
     sums = usages.of_locked(tx.connection, generations, needed=ids.values())
     allocations.settle(tx, claims, present, ids, held, sums)
-    for uuid, new in wanted.items():
-        inventories.write(tx, rows[known[uuid]], new.inventories)
+    inventories.remove_others(tx, rows, stock)
 
     rises = dict.fromkeys(rows, 0)
     for uuid, new in wanted.items():
@@ -75,20 +76,3 @@ def _require_as_known(
         if row is None or row.uuid != uuid:
             raise UnknownProvider(uuid, among="Inventory")
         providers.require_generation(row, new.expected)
-
-
-def _widen(
-    tx: Transaction,
-    wanted: Mapping[str, NewInventories],
-    known: Mapping[str, int],
-    rows: Mapping[int, providers.Row],
-) -> None:
-    """Give every provider the union of its old and its new inventories; where both exist the new one counts."""
-    stock = inventories.load(tx.connection, known.values())
-    names = resource_classes.names_by_id(tx.connection, {class_id for _, class_id in stock})
-    old: dict[int, dict[str, Inventory]] = defaultdict(dict)
-    for (provider_id, class_id), inventory in stock.items():
-        old[provider_id][names[class_id]] = inventory
-    for uuid, new in wanted.items():
-        id_ = known[uuid]
-        inventories.write(tx, rows[id_], {**old[id_], **new.inventories})

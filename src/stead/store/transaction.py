@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, Unavailable
+from stead.store.bulk import LISTED, Query, Swap, value
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
 from stead.store.tables import resource_providers, stead_usage
@@ -66,9 +69,7 @@ class Transaction:
         """
         if not self.dialect.locks_rows:
             return
-        for some in in_portions(sorted(ids)):
-            statement = sa.select(table.c.id).where(table.c.id.in_(some)).order_by(table.c.id)
-            self.connection.execute(statement.with_for_update(read=shared)).all()
+        _locking(table, shared=shared).rows(self.connection, sorted(ids))
 
     def bump_generations(
         self, generations: Mapping[int, int], *, by: Mapping[int, int] | None = None, writes_sums: bool = False
@@ -85,27 +86,13 @@ class Transaction:
             RaceLost: one of them is not at that generation any more.
         """
         raised = {id_: generation + (by[id_] if by else 1) for id_, generation in generations.items()}
-        providers = resource_providers
-        statement = (
-            sa.update(providers)
-            .where(providers.c.id == sa.bindparam("p_id"), providers.c.generation == sa.bindparam("p_generation"))
-            .values(generation=sa.bindparam("p_next"), updated_at=self.now)
-        )
-        rows = [
-            {"p_id": id_, "p_generation": generation, "p_next": raised[id_]}
-            for id_, generation in sorted(generations.items())
-        ]
-        self.change(statement, rows)
-        if rows and not writes_sums:
-            carried = (
-                sa.update(stead_usage)
-                .where(
-                    stead_usage.c.provider_id == sa.bindparam("p_id"),
-                    stead_usage.c.generation == sa.bindparam("p_generation"),
-                )
-                .values(generation=sa.bindparam("p_next"))
-            )
-            self.connection.execute(carried, rows)
+        by_rise: dict[int, dict[int, int]] = defaultdict(dict)
+        for id_, generation in generations.items():
+            by_rise[raised[id_] - generation][id_] = generation
+        for rise, some in sorted(by_rise.items()):
+            _RAISE.run(self, some, rise=rise, updated_at=self.now)
+            if not writes_sums:
+                _CARRY.run_where_equal(self, some, rise=rise)
         return raised
 
     def change(self, statement: sa.Update | sa.Delete, rows: Sequence[dict[str, Any]]) -> None:
@@ -118,14 +105,30 @@ class Transaction:
             self.require_count(self.connection.execute(statement, list(rows)), len(rows))
 
     @staticmethod
-    def require_count(changed: sa.CursorResult[Any], expected: int) -> None:
+    def require_count(changed: sa.CursorResult[Any] | int, expected: int) -> None:
         """Refuse to go on unless a statement changed as many rows as were read before.
 
         Raises:
             RaceLost: it did not.
         """
-        if changed.rowcount != expected:
-            raise RaceLost(f"{changed.rowcount} rows instead of {expected}")
+        count = changed if isinstance(changed, int) else changed.rowcount
+        if count != expected:
+            raise RaceLost(f"{count} rows instead of {expected}")
+
+
+@cache
+def _locking(table: sa.Table, *, shared: bool) -> Query:
+    return Query(
+        sa.select(table.c.id).where(table.c.id.in_([LISTED])).order_by(table.c.id).with_for_update(read=shared)
+    )
+
+
+_RAISE = Swap(
+    sa.update(resource_providers).values(
+        generation=resource_providers.c.generation + value("rise"), updated_at=value("updated_at")
+    )
+)
+_CARRY = Swap(sa.update(stead_usage).values(generation=stead_usage.c.generation + value("rise")), "provider_id")
 
 
 def in_portions(values: Sequence[R]) -> Iterator[Sequence[R]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from stead.store.bulk import LISTED, Insert, Query
 from stead.store.prepared import IDS, Prepared
 from stead.store.tables import (
     allocations,
@@ -110,15 +111,11 @@ def of_locked(connection: Connection, generations: Mapping[int, int], needed: Co
         generations: provider id → its generation, read under the lock.
         needed: those of them of which the allocations are added up if no sum stands.
     """
-    query = sa.select(stead_usage.c.provider_id, stead_usage.c.class_id, stead_usage.c.used, stead_usage.c.generation)
     standing: Sums = defaultdict(dict)
     stale: Sums = defaultdict(dict)
-    for some in in_portions(sorted(generations)):
-        for provider_id, class_id, used, generation in connection.execute(
-            query.where(stead_usage.c.provider_id.in_(some))
-        ):
-            sums = standing if generation == generations[provider_id] else stale
-            sums[provider_id][class_id] = used
+    for provider_id, class_id, used, generation in _KEPT.rows(connection, sorted(generations)):
+        sums = standing if generation == generations[provider_id] else stale
+        sums[provider_id][class_id] = used
     unkept = set(needed) - standing.keys()
     found = {**standing, **{id_: dict.fromkeys(stale[id_], 0) for id_ in unkept}}
     for (provider_id, class_id), used in added_up(connection, unkept).items():
@@ -138,8 +135,15 @@ def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
         for provider_id, by_class in sorted(sums.items())
         for class_id, used in sorted(by_class.items())
     ]
-    if rows:
-        tx.connection.execute(tx.dialect.upsert(stead_usage, ["used", "generation"]), rows)
+    _KEEP.run(tx.connection, tx.dialect, rows)
+
+
+_KEPT = Query(
+    sa.select(stead_usage.c.provider_id, stead_usage.c.class_id, stead_usage.c.used, stead_usage.c.generation).where(
+        stead_usage.c.provider_id.in_([LISTED])
+    )
+)
+_KEEP = Insert(stead_usage, "provider_id", "class_id", "used", "generation", changing=("used", "generation"))
 
 
 def forget(tx: Transaction, provider_id: int) -> None:

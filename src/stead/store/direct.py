@@ -1,0 +1,69 @@
+"""Statements handed to the driver directly: what SQLAlchemy does for one takes longer than many of them themselves.
+
+Its events are kept, so whoever listens to statements hears of these too; and its errors, so nobody has to know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+
+def run(connection: Connection, text: str, arguments: tuple[Any, ...]) -> Any:
+    """The driver's cursor after it executed *text*, whose values are marked as the driver wants it.
+
+    The connection must be in a transaction.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    cursor: Any = connection.connection.cursor()
+    event = (connection, cursor, text, arguments, None, False)
+    for hear in connection.dispatch.before_cursor_execute:
+        hear(*event)
+    try:
+        cursor.execute(text, arguments)
+    except connection.dialect.loaded_dbapi.Error as error:
+        cursor.close()
+        raise failure(connection, error, text) from error
+    for hear in connection.dispatch.after_cursor_execute:
+        hear(*event)
+    return cursor
+
+
+def rows(connection: Connection, text: str, arguments: tuple[Any, ...]) -> list[Any]:
+    """All rows, as tuples."""
+    cursor = run(connection, text, arguments)
+    try:
+        found: list[Any] = cursor.fetchall()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise failure(connection, error, text) from error
+    finally:
+        cursor.close()
+    return found
+
+
+def count(connection: Connection, text: str, arguments: tuple[Any, ...]) -> int:
+    """How many rows the statement changed."""
+    cursor = run(connection, text, arguments)
+    changed: int = cursor.rowcount
+    cursor.close()
+    return changed
+
+
+def failure(connection: Connection, error: Exception, text: str) -> sa.exc.DBAPIError:
+    """The driver's *error* as SQLAlchemy would raise it. A connection that is lost is given up with all in the pool."""
+    dialect = connection.dialect
+    lost = dialect.is_disconnect(error, connection.connection, None)  # type: ignore[arg-type]  # an error of its driver
+    if lost:
+        connection.invalidate(error)
+        connection.engine.dispose()
+    found = sa.exc.DBAPIError.instance(
+        text, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost, dialect=dialect
+    )
+    assert isinstance(found, sa.exc.DBAPIError)
+    return found
