@@ -9,12 +9,9 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
-
-from stead.store.kept_connection import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,18 +52,10 @@ def recorded() -> Iterator[Recording]:
         if not many and statement.lstrip().upper().startswith(READS):
             recording.statements.append((statement, parameters))
 
-    def executed(snapshot: Snapshot, statement: str, parameters: Any = None) -> Any:
-        before()
-        cursor = past_sqlalchemy(snapshot, statement, parameters)
-        after(None, None, statement, parameters, None, False)
-        return cursor
-
-    past_sqlalchemy = Snapshot.exec_driver_sql
     sa.event.listen(Engine, "before_cursor_execute", before)
     sa.event.listen(Engine, "after_cursor_execute", after)
     try:
-        with patch.object(Snapshot, "exec_driver_sql", executed):
-            yield recording
+        yield recording
     finally:
         sa.event.remove(Engine, "before_cursor_execute", before)
         sa.event.remove(Engine, "after_cursor_execute", after)

@@ -16,7 +16,7 @@ from stead.store.transaction import in_portions
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from stead.store.prepared import Executing
+    from sqlalchemy.engine import Connection
 
 
 class By(Enum):
@@ -50,7 +50,7 @@ class Among:
     by: By
     portions: Sequence[tuple[Collection[int], Mapping[str, int]]]
 
-    def rows(self, connection: Executing, query: Prepared) -> list[Any]:
+    def rows(self, connection: Connection, query: Prepared) -> list[Any]:
         """All rows of *query*, which has the condition."""
         return [row for ids, values in self.portions for row in query.rows(connection, ids, values)]
 
@@ -70,7 +70,7 @@ _ROOT_AHEAD = Prepared(
 )
 
 
-def trees_in_portions(connection: Executing, size: int) -> Iterator[Among]:
+def trees_in_portions(connection: Connection, size: int) -> Iterator[Among]:
     """All providers in portions of whole trees, of *size* providers and the rest of the last tree."""
     first, last = 0, 0
     while last < MAX_INT:

@@ -32,13 +32,13 @@ from stead.store.transaction import in_portions, meaning
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from sqlalchemy.engine import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
     from stead.domain.changes import Moment
     from stead.store.among import Among, By
     from stead.store.clock import Changed
     from stead.store.dialect import Dialect
-    from stead.store.prepared import Executing
     from stead.store.transaction import Store
 
 
@@ -112,7 +112,7 @@ class ChangeSource:
 class _Reading:
     """One snapshot of the database, being read."""
 
-    def __init__(self, connection: Executing, dialect: Dialect) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
         self._dialect = dialect
         self._members = cache(_members)  # a cloud has few kinds of hosts, so few sets

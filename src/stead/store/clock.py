@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.dialect import Dialect
-    from stead.store.prepared import Executing
 
 SLOTS = 64
 
@@ -133,7 +132,7 @@ _CLOCK = Prepared(
 )
 
 
-def read_clock(connection: Executing) -> Clock:
+def read_clock(connection: Connection) -> Clock:
     """The clock; as the first statement of a snapshot transaction, it dates all that is read after it."""
     rows = _CLOCK.rows(connection)
     if len(rows) != SLOTS:
@@ -152,7 +151,7 @@ class Changed:
     """Ids of providers of which only these may have changed: what is used, the generation and ``updated_at``."""
 
 
-def changed_between(connection: Executing, earlier: Clock, now: Clock) -> Changed:
+def changed_between(connection: Connection, earlier: Clock, now: Clock) -> Changed:
     """What the change rows newer than *earlier* say, in the snapshot that showed *now*."""
     moved = [
         (slot, then)

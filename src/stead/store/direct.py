@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-def run(connection: Connection, text: str, arguments: tuple[Any, ...]) -> Any:
+def run(connection: Connection, text: str, arguments: Any) -> Any:
     """The driver's cursor after it executed *text*, whose values are marked as the driver wants it.
 
     The connection must be in a transaction.
@@ -35,7 +35,7 @@ def run(connection: Connection, text: str, arguments: tuple[Any, ...]) -> Any:
     return cursor
 
 
-def rows(connection: Connection, text: str, arguments: tuple[Any, ...]) -> list[Any]:
+def rows(connection: Connection, text: str, arguments: Any) -> list[Any]:
     """All rows, as tuples."""
     cursor = run(connection, text, arguments)
     try:
@@ -47,7 +47,7 @@ def rows(connection: Connection, text: str, arguments: tuple[Any, ...]) -> list[
     return found
 
 
-def count(connection: Connection, text: str, arguments: tuple[Any, ...]) -> int:
+def count(connection: Connection, text: str, arguments: Any) -> int:
     """How many rows the statement changed."""
     cursor = run(connection, text, arguments)
     changed: int = cursor.rowcount

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from stead.store import direct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
 
 _MARK = "/*ids*/"
 
 IDS: sa.ColumnClause[int] = sa.literal_column(_MARK, sa.Integer)
 """Stands in an ``IN`` for the ids that a prepared statement is run with; they are written into it, as numbers."""
-
-
-class Executing(Protocol):
-    """Who runs statements as they are: a connection of SQLAlchemy's, or a `stead.store.kept_connection.Snapshot`."""
-
-    @property
-    def dialect(self) -> sa.engine.Dialect:
-        """How the database is spoken to."""
-        ...
-
-    def exec_driver_sql(self, statement: str, parameters: Any = None, /) -> Any:
-        """Run *statement*; what is returned has ``fetchall()``."""
-        ...
 
 
 class Prepared:
@@ -39,7 +30,7 @@ class Prepared:
         self._compiled: dict[str, sa.Compiled] = {}
 
     def rows(
-        self, connection: Executing, ids: Iterable[int] = (), values: Mapping[str, int] | None = None
+        self, connection: Connection, ids: Iterable[int] = (), values: Mapping[str, int] | None = None
     ) -> Sequence[Any]:
         """All rows of the query, run with these *ids* and the *values* of its other parameters."""
         dialect = connection.dialect
@@ -48,8 +39,7 @@ class Prepared:
             compiled = self._query.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
             self._compiled[dialect.name] = compiled
         text = str(compiled).replace(_MARK, ",".join(map(str, map(int, ids))))
-        rows: Sequence[Any] = connection.exec_driver_sql(text, self._arguments(compiled, values or {})).fetchall()
-        return rows
+        return direct.rows(connection, text, self._arguments(compiled, values or {}))
 
     @staticmethod
     def _arguments(compiled: Any, values: Mapping[str, int]) -> Any:

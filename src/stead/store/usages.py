@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.among import Among, By
-    from stead.store.prepared import Executing
     from stead.store.transaction import Transaction
 
 Sums = dict[int, dict[int, int]]
@@ -45,7 +44,7 @@ UNKNOWN = "unknown"
 """How the type of a consumer that has none is shown."""
 
 
-def current(connection: Executing, *among: Among) -> dict[tuple[int, int], int]:
+def current(connection: Connection, *among: Among) -> dict[tuple[int, int], int]:
     """What is taken of some providers, by (provider id, class id); never 0.
 
     The kept sums are read where they stand, the allocations of the others are added up.
@@ -53,7 +52,7 @@ def current(connection: Executing, *among: Among) -> dict[tuple[int, int], int]:
     return completed(connection, [row for some in among for row in some.rows(connection, _standing(some.by))])
 
 
-def completed(connection: Executing, kept: Iterable[tuple[int, int | None, int | None]]) -> dict[tuple[int, int], int]:
+def completed(connection: Connection, kept: Iterable[tuple[int, int | None, int | None]]) -> dict[tuple[int, int], int]:
     """What is taken of some providers, by (provider id, class id); never 0.
 
     Args:
@@ -86,7 +85,7 @@ def _standing(by: By) -> Prepared:
     return Prepared(with_standing(resource_providers.c.id).where(by.condition))
 
 
-def added_up(connection: Executing, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
+def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
     """What is taken of some providers, by (provider id, class id), from the allocations themselves."""
     return {
         (provider_id, class_id): int(used)
