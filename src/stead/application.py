@@ -124,7 +124,7 @@ def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
 
 def _ready_store(settings: DatabaseSettings) -> Store:
     with ExitStack() as undoing:
-        store = Store(database_of(settings), write_timeout=settings.write_timeout)
+        store = Store(database_of(settings), write_timeout=settings.write_timeout, claim_timeout=settings.claim_timeout)
         undoing.callback(store.close)
         durability.check(store.writer, required=settings.require_durable_commits)
         schema.prepare(store.writer, may_upgrade=settings.sync_on_startup)

@@ -79,6 +79,7 @@ class Service:
 
         Raises:
             Unavailable: the database does not answer, or not in time. Nothing was written.
+            ConcurrentUpdate: other writers were faster until the time was over.
         """
         return self._store.write(body, *args, **kwargs)
 
@@ -87,8 +88,9 @@ class Service:
 
         Raises:
             ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
+            ConcurrentUpdate: other writers were faster until the time for claims was over.
         """
-        self._store.write(allocations.replace, claims, Owners.of(self._store, claims))
+        self._store.claim(allocations.replace, claims, Owners.of(self._store, claims))
 
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
         """Move inventories and allocations between providers; all of it or nothing.
@@ -96,8 +98,9 @@ class Service:
         Raises:
             UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse,
             AllocationRefused, Unavailable
+            ConcurrentUpdate: other writers were faster until the time for claims was over.
         """
-        self._store.write(reshape.reshape, inventories, claims, Owners.of(self._store, claims))
+        self._store.claim(reshape.reshape, inventories, claims, Owners.of(self._store, claims))
 
     def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
         """Make *uuids* all aggregates of a provider; returns its generation. None: unchecked.

@@ -7,22 +7,26 @@ they can not, the node gets everything anew by rsync (SST).
 As the other throw-away servers, nodes do not wait for the disk: what they hold need not survive a power cut.
 """
 
+from __future__ import annotations
+
 import re
 import shutil
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tests.servers import programs
 from tests.servers.programs import Unavailable, find_or_install
 from tests.servers.throwaway import Home
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
 
 PROVIDERS = ("/usr/lib/galera", "/usr/lib/galera-4", "/usr/lib64/galera-4", "/usr/lib64/galera")
 PROVIDER = "libgalera_smm.so"

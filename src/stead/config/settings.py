@@ -38,6 +38,7 @@ class DatabaseSettings:
     connection_debug: int = 0
     connection_trace: bool = False
     write_timeout: float = 10.0  # how long one write may wait and be retried
+    claim_timeout: float = 10.0  # the same for writes of allocations
     require_durable_commits: bool = False
 
 
@@ -235,6 +236,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         connection_debug=group.connection_debug,
         connection_trace=group.connection_trace,
         write_timeout=conf.stead.write_timeout,
+        claim_timeout=conf.stead.claim_timeout,
         require_durable_commits=conf.stead.require_durable_commits,
     )
 
