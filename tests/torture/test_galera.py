@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
+from stead.store import providers
 from tests.databases import required
 from tests.servers.galera import cluster
 from tests.servers.programs import Unavailable
 from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
 from tests.store.interleaving import Case, orders, outcome
 from tests.store.test_interleavings import CASES, ORDERED
-from tests.torture.galera import ClusteredDatabase
+from tests.torture.checker import Unexplained
+from tests.torture.galera import ClusteredDatabase, galera_site
+from tests.torture.run import play
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stead.store.transaction import Store
+    from tests.torture.site import Site
 
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.torture]
 
-SECONDS = 20.0
+SECONDS = 10.0
+ROUNDS = 6
 PATIENCE_SECONDS = 60.0
 
 
@@ -178,8 +183,6 @@ def a_claim_elsewhere_and_a_release(books: Books) -> Case:
 
 def a_deletion_and_a_new_child(books: Books) -> Case:
     parent, child = books.provider(), fresh_uuid()
-    from stead.store import providers
-
     return Case(
         lambda: books.drop(parent),
         lambda: books.service.write(providers.create, child, child, parent) and None,
@@ -216,3 +219,29 @@ def test_what_another_node_writes_is_before_or_after(both: Books, case: Callable
     for _ in range(3):
         assert at_once(both, make()) in allowed, "both were committed at once"
     assert faults(both) == {}
+
+
+@contextmanager
+def a_site(bug: str | None = None) -> Iterator[Site]:
+    with ExitStack() as ends:
+        try:
+            tortured = ends.enter_context(galera_site(bug=bug))
+        except Unavailable as reason:
+            cannot_be_had(reason)
+        yield tortured
+
+
+def test_some_order_explains_what_clients_of_all_nodes_are_told() -> None:
+    with a_site() as tortured:
+        played = play(tortured, seconds=SECONDS, seed=1, faults=False)
+        tortured.database.require_same_books()  # type: ignore[attr-defined]  # it is a clustered one
+    assert played.answers["Claim done"], played.told()
+
+
+def test_without_locks_and_swaps_certification_alone_is_not_enough() -> None:
+    def rounds(tortured: Site) -> None:
+        for seed in range(ROUNDS):
+            play(tortured, seconds=SECONDS, seed=seed, faults=False)
+
+    with a_site("without_locks_and_swaps") as tortured, pytest.raises(Unexplained):
+        rounds(tortured)
