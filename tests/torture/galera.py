@@ -18,16 +18,18 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import sqlalchemy as sa
 
-from tests.servers.galera import HOST, Cluster, NotSynced, cluster
+from tests.servers.galera import HOST, PATIENCE_SECONDS, Cluster, NotSynced, cluster
 from tests.servers.programs import Unavailable
 from tests.store.books import FAULTS
 from tests.torture.checker import Undecided, Unexplained
 from tests.torture.proxy import Proxy
 from tests.torture.run import play
 from tests.torture.site import Site, Stead
+from tests.torture.speech import Caller, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,6 +163,23 @@ def galera_site(*, bug: str | None = None) -> Iterator[Site]:
         yield Site(database, services)  # type: ignore[arg-type]  # it does what a database does
 
 
+def wait_until_answered(tortured: Site) -> None:
+    """Let every service find out that its old connections broke, in writing and in reading.
+
+    Raises:
+        NotSynced: one does not recover.
+    """
+    for url in tortured.urls:
+        caller = Caller(World(), [url], random.Random(0))
+        until = time.monotonic() + PATIENCE_SECONDS
+        for method, path in (("PUT", "/traits/CUSTOM_{}"), ("GET", "/allocations/{}")):
+            while (caller.call(method, path.format(uuid4().hex.upper()))[0] or 500) >= 300:
+                if time.monotonic() > until:
+                    raise NotSynced(f"{url} does not answer")
+                time.sleep(0.1)
+        caller.close()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make torture-galera")
     parser.add_argument("minutes", type=float, nargs="?", default=5.0)
@@ -176,6 +195,7 @@ def main() -> int:
         while time.monotonic() < until:
             say(f"SEED={seed} galera, {len(tortured.services)} × stead serve")
             try:
+                wait_until_answered(tortured)
                 played = play(tortured, seconds=min(ROUND_SECONDS, until - time.monotonic()), seed=seed)
                 requests += len(played.operations)
                 say(f"  {len(played.operations)} requests, {played.most_situations} situations, {played.told()}")
