@@ -13,8 +13,10 @@ import secrets
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 ROUND_SECONDS = 30.0
 SHORTEST_STOP, LONGEST_STOP = 0.5, 8.0  # seconds; from three on, the others go on without the node
+LONGEST_DEATH = 4.0  # seconds
 SCHEMA = "stead"
 
 NOT_OURS = frozenset({"a place is over-committed", "an allocation has no inventory"})
@@ -74,6 +77,7 @@ class ClusteredDatabase:
         self.members = [Member(node) for node in nodes.nodes]
         self._next = itertools.cycle(self.members)
         self._chance = random.Random(0)
+        self._one_at_a_time = threading.Lock()
 
     @property
     def proxy(self) -> ClusteredDatabase:
@@ -84,18 +88,23 @@ class ClusteredDatabase:
         self._chance.choice(self.members).proxy.cut()
 
     def kill(self) -> None:
-        """Kill a node and let it join again, or stop it for a while."""
-        node = self._chance.choice(self._cluster.nodes)
-        if self._chance.random() < 0.6:
-            self._cluster.kill(node)
-            time.sleep(self._chance.uniform(0, 4))
-            self._cluster.rejoin(node)
-            self.done["node killed and joined again"] += 1
-        else:
+        """Let a node stand still for a while; who kills one in the middle of a round is `kill_and_rejoin`."""
+        with self._one_at_a_time:
+            node = self._chance.choice(self._cluster.nodes)
             with node.stopped():
                 time.sleep(self._chance.uniform(SHORTEST_STOP, LONGEST_STOP))
             self._cluster.wait_until_synced(node)
             self.done["node stopped for a while"] += 1
+
+    def kill_and_rejoin(self, after: float) -> None:
+        """Kill a node after so many seconds, and let it join again; two others are always there."""
+        time.sleep(after)
+        with self._one_at_a_time:
+            node = self._chance.choice(self._cluster.nodes)
+            self._cluster.kill(node)
+            time.sleep(self._chance.uniform(0, LONGEST_DEATH))
+            self._cluster.rejoin(node)
+            self.done["node killed and joined again"] += 1
 
     def engine(self) -> sa.Engine:
         """One node after the other; what it reads is as new as the last acknowledged write."""
@@ -196,7 +205,10 @@ def main() -> int:
             say(f"SEED={seed} galera, {len(tortured.services)} × stead serve")
             try:
                 wait_until_answered(tortured)
-                played = play(tortured, seconds=min(ROUND_SECONDS, until - time.monotonic()), seed=seed)
+                with ThreadPoolExecutor(1) as beside:
+                    killing = beside.submit(database.kill_and_rejoin, ROUND_SECONDS / 3)
+                    played = play(tortured, seconds=ROUND_SECONDS, seed=seed)
+                    killing.result()
                 requests += len(played.operations)
                 say(f"  {len(played.operations)} requests, {played.most_situations} situations, {played.told()}")
                 database.require_same_books()
