@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench examples differential torture fuzz clean
+.PHONY: help run test lint format docs bench examples differential torture torture-galera fuzz clean
 
 help:  ## List what can be made
-	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and say what to try
 	@$(BIN)/python scripts/run.py
@@ -40,11 +40,15 @@ differential: $(VENV)/for-development  ## Compare with the released service over
 	$(BIN)/python -m tests.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
 
 torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
-	$(BIN)/pytest -m torture tests/torture
+	$(BIN)/pytest -m torture tests/torture --ignore tests/torture/test_galera.py
 	$(BIN)/python -m tests.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
 	$(BIN)/python -m tests.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+torture-galera: $(VENV)/for-development  ## The same on a Galera cluster of three, all nodes written to, one killed at times
+	$(BIN)/pytest -m torture tests/torture/test_galera.py
+	$(BIN)/python -m tests.torture.galera $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
 	rm -rf $(VENV) .venv-released build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -137,7 +137,11 @@ def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
 def _ready_store(settings: DatabaseSettings) -> Store:
     patient = database_of(settings)
     with ExitStack() as undoing:
-        store = Store(replace(patient, answer_timeout=settings.answer_timeout), write_timeout=settings.write_timeout)
+        store = Store(
+            replace(patient, answer_timeout=settings.answer_timeout),
+            write_timeout=settings.write_timeout,
+            claim_timeout=settings.claim_timeout,
+        )
         undoing.callback(store.close)
         durability.check(store.writer, required=settings.require_durable_commits)
         with closing(Store(patient)) as preparing:  # which may take long

@@ -79,6 +79,7 @@ class Service:
 
         Raises:
             Unavailable: the database does not answer, or not in time. Nothing was written.
+            ConcurrentUpdate: other writers were faster until the time was over.
         """
         return self._store.write(body, *args, **kwargs)
 
@@ -87,6 +88,7 @@ class Service:
 
         Raises:
             ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
+            ConcurrentUpdate: other writers were faster until the time for claims was over.
         """
         self._write_claims(claims, allocations.replace, claims)
 
@@ -96,6 +98,7 @@ class Service:
         Raises:
             UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse,
             AllocationRefused, Unavailable
+            ConcurrentUpdate: other writers were faster until the time for claims was over.
         """
         self._write_claims(claims, reshape.reshape, inventories, claims)
 
@@ -104,10 +107,10 @@ class Service:
     ) -> R:
         """A write that names projects, users and types; those nobody named before are made first."""
         try:
-            return self._store.write(body, *args, **kwargs)
+            return self._store.claim(body, *args, **kwargs)
         except OwnersUnknown:
             make_owners(self._store, claims)
-            return self._store.write(body, *args, **kwargs)
+            return self._store.claim(body, *args, **kwargs)
 
     def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
         """Make *uuids* all aggregates of a provider; returns its generation. None: unchecked.

@@ -39,6 +39,7 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
     assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 0)
     assert settings.database.require_durable_commits is False
+    assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
     assert settings.proxy_headers is False
     assert settings.compress_responses is False
     assert settings.debug is False
@@ -70,6 +71,7 @@ def test_a_file_says_all_that_it_says(conf_file):
         [stead]
         write_timeout = 2.5
         answer_timeout = 3.5
+        claim_timeout = 1.5
         compress_responses = true
         require_durable_commits = true
         max_body_size = 1
@@ -86,6 +88,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert (settings.database.url, settings.database.max_pool_size) == ("sqlite:////srv/p.db", 7)
     assert (settings.database.sync_on_startup, settings.database.write_timeout) == (True, 2.5)
     assert settings.database.answer_timeout == 3.5
+    assert settings.database.claim_timeout == 1.5
     assert settings.candidates.randomize is settings.candidates.breadth_first is True
     assert settings.candidates.maximum == 500
     assert settings.allocations.incomplete_user_id == "nobody"

@@ -43,7 +43,8 @@ class Books:
 
     def __init__(self, url: str, *, write_timeout: float = 60.0, upgrade: bool = True) -> None:
         self.url = url
-        self.store = Store(Database(url, max_pool_size=20, max_overflow=20), write_timeout=write_timeout)
+        database = Database(url, max_pool_size=20, max_overflow=20)
+        self.store = Store(database, write_timeout=write_timeout, claim_timeout=write_timeout)
         self.service = Service(self.store, Enumeration())
         schema.prepare(self.store.writer, may_upgrade=upgrade)
         self.service.start()

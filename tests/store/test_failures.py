@@ -97,6 +97,28 @@ def test_an_error_of_ours_is_none_of_the_database(url: str, code: int | str) -> 
     assert isinstance(means(url, code), sa.exc.OperationalError)
 
 
+LOST = {"mysql://": [1213, 1062, 1020], "postgresql://": ["40001", "40P01", "23505"], "sqlite://": [2067, 1555]}
+WAITED = {"mysql://": [1205, 1047], "postgresql://": ["55P03"], "sqlite://": [5, 6, 5 | 2 << 8]}
+
+
+@pytest.mark.parametrize(("url", "code"), codes(LOST))
+def test_where_another_writer_was_faster_the_write_is_tried_again(url: str, code: int | str) -> None:
+    error, dialect = error_of(sa.exc.OperationalError, code), dialect_of(sa.make_url(url))
+    assert dialect.is_retryable(error)
+    assert dialect.is_lost_race(error)
+
+
+@pytest.mark.parametrize(("url", "code"), codes(WAITED))
+def test_where_the_database_makes_it_wait_it_is_tried_again_and_no_race_is_lost(url: str, code: int | str) -> None:
+    error, dialect = error_of(sa.exc.OperationalError, code), dialect_of(sa.make_url(url))
+    assert dialect.is_retryable(error)
+    assert not dialect.is_lost_race(error)
+
+
+def error_of(kind: type[sa.exc.DBAPIError], code: int | str) -> sa.exc.DBAPIError:
+    return kind("a statement", {}, DriverError(code, sqlstate=code, sqlite_errorcode=code))
+
+
 def test_no_connection_has_no_code() -> None:
     assert isinstance(failing("postgresql://", sa.exc.OperationalError, "refused"), Unavailable)
     assert isinstance(failing("mysql://", sa.exc.InterfaceError, 0, ""), Unavailable)

@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 
 
 class NotSent(Exception):
-    """There was nobody to send the request to, so it did not happen."""
+    """There was nobody to send the request to, or nobody who carried it out, so it did not happen."""
 
 
 @dataclass(frozen=True, slots=True)

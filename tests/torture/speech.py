@@ -189,7 +189,8 @@ class Caller:
         """The answer in the words of the model; UNKNOWN if it broke off or was a 5xx.
 
         Raises:
-            NotSent: nobody listens.
+            NotSent: nobody listens, or the service gave up because others were faster every time. The model knows no
+                such refusal, and if something was written all the same, nothing will explain it.
         """
         sent = words(request, self._world)
         status, body = self.call(sent.method, sent.path, sent.body)
@@ -237,6 +238,8 @@ def _refusal(status: int, body: Any) -> Hashable:
     error = body["errors"][0]
     if status == 404 and "allocations" in error["detail"].lower():
         return NOTHING
+    if status == 409 and "Another thread concurrently updated" in error["detail"]:
+        raise NotSent
     if status == 409 and error["code"] == "placement.concurrent_update":
         return OLD
     if status == 409 and "Unable to allocate inventory" in error["detail"]:

@@ -60,7 +60,6 @@ ANSWERS: Rows = {
     domain.Conflict: Answer(409),
     domain.GenerationConflict: Answer(409, CONCURRENT_UPDATE),
     domain.ConsumerConflict: Answer(409, CONCURRENT_UPDATE),
-    domain.ConcurrentUpdate: Answer(409, CONCURRENT_UPDATE),
     domain.DuplicateProvider: Answer(409, DUPLICATE_NAME),
     domain.ProviderHasChildren: Answer(409, PROVIDER_HAS_CHILDREN),
     domain.ProviderInUse: Answer(409, PROVIDER_IN_USE),
@@ -68,6 +67,12 @@ ANSWERS: Rows = {
     domain.InventoryInUse: Answer(409, INVENTORY_IN_USE),
 }
 """A class that is not listed answers as its base does."""
+
+
+def race(doing: str) -> Rows:
+    """The row of a route on which a write that lost all its races is a conflict, and not 503 as elsewhere."""
+    again = "Another thread concurrently updated the resource provider data. Please retry your update"
+    return {domain.ConcurrentUpdate: Answer(409, CONCURRENT_UPDATE, f"{doing}: {again}")}
 
 
 class MalformedBody(domain.BadRequest):
@@ -128,7 +133,9 @@ def problem_of(error: domain.SteadError, rows: Rows | None = None, names: Mappin
     row = next(own.get(cls) or ANSWERS[cls] for cls in type(error).__mro__ if cls in own or cls in ANSWERS)
     facts = {"error": error, **vars(error), **(names or {})}
     code = row.code if isinstance(row.code, str) else row.code(error)
-    headers = {"retry-after": str(error.retry_after)} if isinstance(error, domain.Unavailable) else {}
+    headers = {}
+    if isinstance(error, domain.Unavailable) and row.status == 503:
+        headers["retry-after"] = str(error.retry_after)
     return Problem(row.status, row.text.format_map(facts), code, headers)
 
 

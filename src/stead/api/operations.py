@@ -199,7 +199,7 @@ NO_CLASS = domain.UnknownResourceClass("CUSTOM_LAMP")
 NO_TRAITS = domain.UnknownTraits(["CUSTOM_MAGIC"])
 NO_RESOURCE_CLASS = domain.ResourceClassNotFound("CUSTOM_LAMP")
 STALE = domain.GenerationConflict(SOME_PROVIDER, expected=3, found=4)
-TOO_SLOW = domain.ConcurrentUpdate("update the provider")
+TOO_SLOW = domain.ConcurrentUpdate("others were faster")
 RESERVED = domain.ReservedTooLarge("VCPU", may_reserve_all=True)
 IN_USE = domain.InventoryInUse(SOME_PROVIDER, ["VCPU", "DISK_GB"])
 NO_PARENT = domain.ParentRefused("parent provider UUID does not exist")
@@ -246,13 +246,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", f"{_PROVIDER}/inventories"): Operation(
         {201: ONE_INVENTORY},
         body=inventories.CREATE.at(NEWEST).schema,
-        errors=(NO_PROVIDER, NO_CLASS, RESERVED, domain.InventoryExists(SOME_PROVIDER, "VCPU")),
+        errors=(NO_PROVIDER, NO_CLASS, RESERVED, domain.InventoryExists(SOME_PROVIDER, "VCPU"), TOO_SLOW),
         located=True,
     ),
     ("PUT", f"{_PROVIDER}/inventories"): Operation(
         {200: SHOWN_INVENTORIES},
         body=inventories.REPLACE_ALL.at(NEWEST).schema,
-        errors=(NO_PROVIDER, STALE, RESERVED, NO_CLASS, IN_USE),
+        errors=(NO_PROVIDER, STALE, RESERVED, NO_CLASS, IN_USE, TOO_SLOW),
     ),
     ("DELETE", f"{_PROVIDER}/inventories"): Operation({204: None}, errors=(NO_PROVIDER, IN_USE, TOO_SLOW)),
     ("GET", _ONE_CLASS): Operation(
@@ -261,10 +261,10 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("PUT", _ONE_CLASS): Operation(
         {200: ONE_INVENTORY},
         body=inventories.REPLACE_ONE.at(NEWEST).schema,
-        errors=(NO_PROVIDER, STALE, RESERVED, NO_RESOURCE_CLASS, domain.NoInventoryRecord("VCPU")),
+        errors=(NO_PROVIDER, STALE, RESERVED, NO_RESOURCE_CLASS, domain.NoInventoryRecord("VCPU"), TOO_SLOW),
     ),
     ("DELETE", _ONE_CLASS): Operation(
-        {204: None}, errors=(NO_PROVIDER, domain.InventoryNotFound(SOME_PROVIDER, "VCPU"), IN_USE)
+        {204: None}, errors=(NO_PROVIDER, domain.InventoryNotFound(SOME_PROVIDER, "VCPU"), IN_USE, TOO_SLOW)
     ),
     ("GET", f"{_PROVIDER}/usages"): Operation({200: PROVIDER_USAGES}, errors=(NO_PROVIDER,)),
     ("GET", f"{_PROVIDER}/aggregates"): Operation({200: AGGREGATES}, errors=(NO_PROVIDER,)),
@@ -274,7 +274,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", f"{_PROVIDER}/allocations"): Operation({200: PROVIDER_ALLOCATIONS}, errors=(NO_PROVIDER,)),
     ("GET", f"{_PROVIDER}/traits"): Operation({200: PROVIDER_TRAITS}, errors=(NO_PROVIDER,)),
     ("PUT", f"{_PROVIDER}/traits"): Operation(
-        {200: PROVIDER_TRAITS}, body=traits.REPLACE.at(NEWEST).schema, errors=(NO_PROVIDER, STALE, NO_TRAITS)
+        {200: PROVIDER_TRAITS}, body=traits.REPLACE.at(NEWEST).schema, errors=(NO_PROVIDER, STALE, NO_TRAITS, TOO_SLOW)
     ),
     ("DELETE", f"{_PROVIDER}/traits"): Operation({204: None}, errors=(NO_PROVIDER, TOO_SLOW)),
     ("GET", "/resource_classes"): Operation({200: shown(["resource_classes"], resource_classes=array(RESOURCE_CLASS))}),

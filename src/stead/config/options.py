@@ -73,7 +73,8 @@ PLACEMENT_OPTS: list[cfg.Opt] = [
     cfg.IntOpt(
         "allocation_conflict_retry_count",
         default=10,
-        help="Attempts to write allocations when other writers get in between.",
+        help="Accepted for compatibility: providers are locked before their generations are read, so that no attempt "
+        "fails for them. Other lost races are tried again until [stead] claim_timeout.",
     ),
     cfg.IntOpt(
         "max_allocation_candidates",
@@ -148,7 +149,15 @@ STEAD_OPTS: list[cfg.Opt] = [
         "write_timeout",
         default=10.0,
         min=0.1,
-        help="Seconds for which one write may wait and be retried before the client gets 503.",
+        help="Seconds for which one write may wait and be retried before the client gets 503, or 409 where the API has "
+        "one for lost races.",
+    ),
+    cfg.FloatOpt(
+        "claim_timeout",
+        default=10.0,
+        min=0.1,
+        help="The same for a write of allocations: the client gets 409 if others were faster every time, as they may "
+        "be where several nodes of a Galera cluster are written to, and 503 if the database does not answer.",
     ),
     cfg.FloatOpt(
         "answer_timeout",

@@ -39,6 +39,7 @@ class DatabaseSettings:
     connection_trace: bool = False
     write_timeout: float = 10.0  # how long one write may wait and be retried
     answer_timeout: float = 30.0  # how long the server may be silent in the middle of a statement
+    claim_timeout: float = 10.0  # the same for writes of allocations
     require_durable_commits: bool = False
 
 
@@ -239,6 +240,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         connection_trace=group.connection_trace,
         write_timeout=conf.stead.write_timeout,
         answer_timeout=conf.stead.answer_timeout,
+        claim_timeout=conf.stead.claim_timeout,
         require_durable_commits=conf.stead.require_durable_commits,
     )
 

@@ -3,6 +3,7 @@
 SteadError
 ├── Forbidden                       a policy rule says no
 ├── Unavailable                     the database could not answer in time; nothing is known to be wrong with the request
+│   └── ConcurrentUpdate            it did, but other writers were faster every time
 ├── BadRequest                      the request can never succeed as it stands
 │   ├── InvalidQuery                ├── InvalidTraitName          ├── ReservedTooLarge
 │   ├── UnknownResourceClass        ├── UnknownTraits             ├── UnknownProvider (named in a body)
@@ -15,7 +16,7 @@ SteadError
     ├── GenerationConflict          ├── ConsumerConflict          ├── DuplicateProvider
     ├── ProviderHasChildren         ├── ProviderInUse             ├── InventoryExists
     ├── InventoryInUse              ├── ResourceClassExists       ├── ResourceClassInUse
-    ├── TraitInUse                  ├── ConcurrentUpdate
+    ├── TraitInUse
     └── AllocationRefused           └── NoSuchInventory, UnitsViolated, CapacityExceeded
 """
 
@@ -53,6 +54,10 @@ class Unavailable(SteadError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class ConcurrentUpdate(Unavailable):
+    """Other writers were faster until the time was over, although nothing the client knows is known to be old."""
 
 
 class BadRequest(SteadError):
@@ -251,16 +256,6 @@ class ConsumerConflict(Conflict):
     def __str__(self) -> str:
         found = "null" if self.found is None else self.found
         return f"consumer generation conflict - expected {found} but got {self.expected}"
-
-
-@dataclass(eq=False)
-class ConcurrentUpdate(Conflict):
-    """Another writer was faster too often, although nothing the client knows is known to be old."""
-
-    doing: str
-
-    def __str__(self) -> str:
-        return f"{self.doing} Another thread concurrently updated the resource provider data. Please retry your update"
 
 
 @dataclass(eq=False)

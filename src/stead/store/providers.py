@@ -147,7 +147,7 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
         root_of_itself = {"root_provider_id": id_, "updated_at": tx.now}
         tx.connection.execute(sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself))
     usages.forget(tx, id_)  # another service may have deleted a provider of this id, which some databases give again
-    tx.touch([id_, *([above.id, above.root] if above else [])])
+    tx.touch([id_])
     return _provider(tx, id_)
 
 
@@ -171,6 +171,7 @@ def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
         raise ParentRefused(refusal + "parent provider UUID does not exist.")
     before = rows_by_id(tx.connection, [id_]).get(id_)
     locked = lock(tx, [id_, before.root] if before else [id_])
+    tx.touch(locked)
     above = locked.get(id_)
     if above is None or before is None or above.root != before.root or above.uuid != parent or above.root not in locked:
         raise RaceLost("resource_providers")
@@ -203,7 +204,7 @@ def update(tx: Transaction, uuid: str, name: str, parent: str | Keep | None, *, 
     if tx.connection.execute(other).first():
         raise DuplicateProvider(name)
     renamed = sa.update(resource_providers).where(_columns.id == before.id).values(name=name, updated_at=tx.now)
-    tx.connection.execute(renamed)
+    tx.require_count(tx.connection.execute(renamed), 1)
     return _provider(tx, before.id)
 
 
@@ -231,19 +232,20 @@ def _move(tx: Transaction, before: Row, above: int | None) -> None:
     around = {before.root, before.parent, above, target.root if target else None} - {None}
     involved = subtree | {id_ for id_ in around if id_ is not None}
     now = lock(tx, involved)
+    tx.touch(involved)
     # Whoever changes a tree locks its root, so from here on both trees stand still; did they change before?
     if len(now) != len(involved) or any(now[row.id].place != row.place for row in (before, target) if row):
         raise RaceLost("resource_providers")
     if _subtree(tx.connection, before) != subtree:
         raise RaceLost("resource_providers")
     root = target.root if target else before.id
-    parent = sa.update(resource_providers).where(_columns.id == before.id)
-    tx.connection.execute(parent.values(parent_provider_id=above))
+    as_read = _columns.parent_provider_id.is_not_distinct_from(before.parent)
+    parent = sa.update(resource_providers).where(_columns.id == before.id, as_read)
+    tx.require_count(tx.connection.execute(parent.values(parent_provider_id=above)), 1)
     for some in in_portions(sorted(subtree)):
-        moved = sa.update(resource_providers).where(_columns.id.in_(some))
+        moved = sa.update(resource_providers).where(_columns.id.in_(some), _columns.root_provider_id == before.root)
         values = moved.values(root_provider_id=root, updated_at=tx.now)
         tx.require_count(tx.connection.execute(values), len(some))
-    tx.touch(involved)
 
 
 def _subtree(connection: Connection, top: Row) -> set[int]:
@@ -278,6 +280,7 @@ def delete(tx: Transaction, uuid: str) -> None:
     row = lock(tx, {before.id, before.root, before.parent or before.id}).get(before.id)
     if row is None or row.place != before.place:
         raise RaceLost("resource_providers")
+    tx.touch({row.id, row.root, row.parent or row.id})
     if tx.connection.execute(sa.select(_columns.id).where(_columns.parent_provider_id == row.id).limit(1)).first():
         raise ProviderHasChildren(uuid)
     holds = sa.select(allocations.c.id).where(allocations.c.resource_provider_id == row.id).limit(1)
@@ -288,8 +291,9 @@ def delete(tx: Transaction, uuid: str) -> None:
     usages.forget(tx, row.id)
     # A root refers to itself, which some databases hold against deleting it.
     tx.connection.execute(sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None))
-    tx.change(sa.delete(resource_providers).where(_columns.id == sa.bindparam("p_id")), [{"p_id": row.id}])
-    tx.touch({row.id, row.root, row.parent or row.id})
+    as_read = _columns.generation == row.generation  # whoever took from it since raised that
+    gone = tx.connection.execute(sa.delete(resource_providers).where(_columns.id == row.id, as_read))
+    tx.require_count(gone, 1)
 
 
 def _provider(tx: Transaction, id_: int) -> Provider:

@@ -119,7 +119,8 @@ def rename(tx: Transaction, old: str, new: str) -> None:
     other = sa.select(_columns.id).where(_columns.name == new, _columns.id != id_)
     if tx.connection.execute(other).first():
         raise ResourceClassExists(new)
-    tx.connection.execute(sa.update(resource_classes).where(_columns.id == id_).values(name=new, updated_at=tx.now))
+    named = sa.update(resource_classes).where(_columns.id == id_, _columns.name == old)
+    tx.require_count(tx.connection.execute(named.values(name=new, updated_at=tx.now)), 1)
 
 
 def delete(tx: Transaction, name: str) -> None:

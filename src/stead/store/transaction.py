@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from stead.domain.errors import BadRequest, Unavailable
+from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
 from stead.store.bulk import LISTED, Query, Swap, value
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
-from stead.store.tables import resource_providers, stead_usage
+from stead.store.tables import resource_providers, stead_provider_change, stead_usage, stead_usage_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,15 +51,34 @@ class Transaction:
     touched_usage: set[int] = field(default_factory=set)
 
     def touch(self, changes: Iterable[int]) -> None:
-        """Say that these providers or names changed, or that the decision rested on their not changing."""
-        self.touched.update(changes)
+        """Say that these providers or names changed, or that the decision rests on their not changing.
+
+        What it rests on is to be read afterwards, see `_hold`.
+        """
+        new = set(changes) - self.touched
+        self._hold(stead_provider_change, new)
+        self.touched |= new
 
     def touch_usage(self, provider_ids: Iterable[int]) -> None:
         """Say that of these providers what is used changed, with the generation and ``updated_at``, or was rested on.
 
         It does not stand for `touch`: who changes more says both.
         """
-        self.touched_usage.update(provider_ids)
+        new = set(provider_ids) - self.touched_usage
+        self._hold(stead_usage_change, new)
+        self.touched_usage |= new
+
+    def _hold(self, table: sa.Table, changes: Iterable[int]) -> None:
+        """On a Galera cluster, lock the change rows that `tick` will write, and make those that are missing.
+
+        A write of another node waits for none of our locks. Either it comes while ours is on its way, and certification
+        compares what both wrote; or it comes between our statements, and ends us if we hold a lock on a row that it
+        writes. Writes that collide in nothing but a change row would pass each other if that was written last.
+        """
+        if self.dialect.certifies(self.connection):
+            rows = [{"provider_id": change, "slot": 0, "tick": 0} for change in sorted(changes)]
+            if rows:
+                self.connection.execute(self.dialect.insert_missing(table, "provider_id"), rows)
 
     def lock(self, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
         """Lock rows by primary key, in id order, until the end; those that are gone are passed over.
@@ -140,11 +159,12 @@ def in_portions(values: Sequence[R]) -> Iterator[Sequence[R]]:
 class Store:
     """The truth: one database, and the two ways to speak with it."""
 
-    def __init__(self, database: Database, *, write_timeout: float = 10.0) -> None:
+    def __init__(self, database: Database, *, write_timeout: float = 10.0, claim_timeout: float = 10.0) -> None:
         """Nothing is connected yet.
 
         Args:
             write_timeout: seconds for which a write that loses races is tried again.
+            claim_timeout: the same for writes of allocations, see `claim`.
         """
         url = sa.make_url(database.url)
         self.dialect = dialect_of(url)
@@ -155,6 +175,7 @@ class Store:
         self.connection_seconds = database.connection_recycle_time
         """How old a connection may get that is not of the pool."""
         self._write_timeout = write_timeout
+        self._claim_timeout = claim_timeout
         self._slots = OwnSlots()
 
     def close(self) -> None:
@@ -168,23 +189,35 @@ class Store:
         Any error rolls the whole attempt back. Lost races are tried again from the start, with growing random pauses.
 
         Raises:
-            Unavailable: races were lost until the time was over, or the database does not answer.
+            ConcurrentUpdate: races were lost until the time was over.
+            Unavailable: the database does not answer, or not in time.
         """
-        deadline = time.monotonic() + self._write_timeout
+        return self._write(self._write_timeout, body, *args, **kwargs)
+
+    def claim(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """`write`, with the patience that the operator has with claims."""
+        return self._write(self._claim_timeout, body, *args, **kwargs)
+
+    def _write(
+        self, seconds: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        deadline = time.monotonic() + seconds
         pause = _FIRST_PAUSE
         while True:
             try:
                 return self._attempt(body, *args, **kwargs)
             except RaceLost as lost:
-                reason = f"lost a race for {lost}"
+                reason, others_won = f"lost a race for {lost}", True
             except sa.exc.DBAPIError as error:
                 if not self.dialect.is_retryable(error):
                     raise meaning(error, self.dialect) from error
-                reason = type(error.orig).__name__
+                reason, others_won = type(error.orig).__name__, self.dialect.is_lost_race(error)
             except (sa.exc.TimeoutError, LostTick) as error:
                 raise Unavailable("The database is not able to take the write now.") from error
             if time.monotonic() + pause > deadline:
-                raise Unavailable("The database was too busy to take the write in time.")
+                raise (ConcurrentUpdate if others_won else Unavailable)(
+                    "The database was too busy to take the write in time."
+                )
             _log.debug("write %s is tried again: %s", getattr(body, "__name__", body), reason)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)

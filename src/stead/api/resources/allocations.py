@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api import uuids
 from stead.api.bodies import Body, read_body
-from stead.api.errors import Answer, Refused, answering
+from stead.api.errors import Answer, Refused, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker
 from stead.api.shapes import ALLOCATIONS, CONSUMER_CHANGES, Wanted, build_wanted, consumer, consumers
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from stead.api.shapes import Owner
     from stead.service import Service
     from stead.store.allocations import HeldAllocations
+
+CHANGED = race("Inventory and/or allocations changed while attempting to allocate")
 
 NO_TYPE = "unknown"
 """How a consumer without type is shown."""
@@ -82,6 +84,7 @@ class Allocations:
         {
             UnknownResourceClass: Answer(400, text="Unable to allocate inventory: {error}"),
             AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
+            **CHANGED,
         }
     )
     def on_post(self, req: Request, resp: Response) -> None:
@@ -119,6 +122,7 @@ class AllocationsOfConsumer:
                 400, text="Unable to allocate inventory for consumer {consumer_uuid}: {error}"
             ),
             AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
+            **CHANGED,
         }
     )
     def on_put(self, req: Request, resp: Response, consumer_uuid: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import ONE_LINE, Body, read_body, strict_object
-from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
+from stead.api.errors import CONCURRENT_UPDATE, Answer, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.lookup import find_provider
 from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
@@ -120,7 +120,7 @@ class Inventories:
 
     @json_body
     @allowed("placement:resource_providers:inventories:create")
-    @answering({ReservedTooLarge: NOT_CREATED, UnknownResourceClass: NOT_CREATED})
+    @answering({ReservedTooLarge: NOT_CREATED, UnknownResourceClass: NOT_CREATED, **race("Update conflict")})
     def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         """Add one class."""
         find_provider(self._service.snapshot(), uuid)
@@ -139,6 +139,7 @@ class Inventories:
             UnknownResourceClass: Answer(
                 400, text="Unknown resource class in inventory for resource provider {uuid}: {error}"
             ),
+            **race("update conflict"),
         }
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
@@ -157,6 +158,7 @@ class Inventories:
 
     @since(V.DELETE_INVENTORIES, otherwise=405)
     @allowed("placement:resource_providers:inventories:delete")
+    @answering(race("Unable to delete inventory"))
     def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
         """Remove all."""
         self._service.write(inventories.delete_all, uuid)
@@ -182,7 +184,7 @@ class OneClass:
 
     @json_body
     @allowed("placement:resource_providers:inventories:update")
-    @answering({ReservedTooLarge: NOT_UPDATED})
+    @answering({ReservedTooLarge: NOT_UPDATED, **race("update conflict")})
     def on_put(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
         """Change it."""
         find_provider(self._service.snapshot(), uuid)
@@ -204,6 +206,7 @@ class OneClass:
             InventoryInUse: Answer(
                 409, CONCURRENT_UPDATE, text="Unable to delete inventory of class {resource_class}: {error}"
             ),
+            **race("Unable to delete inventory"),
         }
     )
     def on_delete(self, _req: Request, resp: Response, uuid: str, resource_class: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import Body, Schema, mapping, read_body, strict_object
-from stead.api.errors import INVENTORY_IN_USE, Answer, answering
+from stead.api.errors import INVENTORY_IN_USE, Answer, answering, race
 from stead.api.gates import allowed, json_body, since
 from stead.api.representations import answer_nothing
 from stead.api.shapes import (
@@ -77,6 +77,7 @@ class Reshaper:
         {
             InventoryInUse: Answer(409, INVENTORY_IN_USE, "update conflict: {error}"),
             AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
+            **race("update conflict"),
         }
     )
     def on_post(self, req: Request, resp: Response) -> None:

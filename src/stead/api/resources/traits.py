@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import STORABLE, Body, Validator, read_body, strict_object
-from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
+from stead.api.errors import CONCURRENT_UPDATE, Answer, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.lookup import find_provider
 from stead.api.query.pairs import Pairs
@@ -180,7 +180,8 @@ class ProviderTraits:
                 409,
                 CONCURRENT_UPDATE,
                 "Resource provider's generation already changed. Please update the generation and try again.",
-            )
+            ),
+            **race("Unable to update traits"),
         }
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
@@ -192,6 +193,7 @@ class ProviderTraits:
 
     @since(V.TRAITS)
     @allowed("placement:resource_providers:traits:delete")
+    @answering(race("Unable to remove traits"))
     def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
         """Remove all."""
         self._service.write(traits.clear, uuid)

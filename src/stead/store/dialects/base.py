@@ -82,6 +82,12 @@ class Dialect(Hashable, Protocol):
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
 
+    def certifies(self, connection: Connection) -> bool:
+        """Whether writes may come from other nodes, which see none of our locks and end a transaction that holds one on
+        what they write.
+        """
+        ...
+
     def commits_seen(self, connection: DBAPIConnection) -> int:
         """A number that changes when another connection commits; *connection* never writes and is in no transaction."""
         ...
@@ -126,6 +132,10 @@ class Dialect(Hashable, Protocol):
         """
         ...
 
+    def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether it is retryable because another writer was faster, not because the database made us wait."""
+        ...
+
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         """Whether the database failed, and the statement did nothing wrong: it may succeed when that is over.
 
@@ -154,6 +164,9 @@ class Server:
     locks_rows = True
     ignores_case = False
     counts_commits = False
+
+    def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - only Galera does
+        return False
 
     def commits_seen(self, connection: DBAPIConnection) -> int:
         raise TypeError(f"{connection} does not count commits")

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 _LONG_SECONDS = 3600
+_GALERA = "stead_galera"
 
 
 class Mysql(Server):
     """MySQL and MariaDB, Galera included."""
 
     ignores_case = True
-    _RETRYABLE = frozenset({1213, 1205, 1062, 1020, 1047})  # deadlock, lock wait, duplicate, changed, node not ready
+    _LOST = frozenset({1213, 1062, 1020})  # deadlock (on Galera: certification failed), duplicate key, changed
+    _RETRYABLE = _LOST | {1205, 1047}  # lock wait, Galera node not ready
     _REFUSED = frozenset({1264, 1265, 1292, 1366, 1406})  # range, truncated, truncated, no such characters, too long
     _UNAVAILABLE = frozenset(
         {
@@ -62,11 +65,11 @@ class Mysql(Server):
             bounds |= {"read_timeout": seconds, "write_timeout": seconds}
         given = {name: value for name, value in bounds.items() if name not in url.query}
         engine = create_engine(url, database, isolation_level=isolation_level, connect_args=given)
-        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        sa.event.listen(engine, "connect", lambda connection, record: self._on_connect(connection, record, database))
         return engine
 
     @staticmethod
-    def _on_connect(connection: Any, database: Database) -> None:
+    def _on_connect(connection: Any, record: ConnectionPoolEntry, database: Database) -> None:
         # VCPU has id 0, which MySQL would otherwise replace by the next free number.
         mode = ",".join(filter(None, (database.mysql_sql_mode, "NO_AUTO_VALUE_ON_ZERO")))
         with connection.cursor() as cursor:
@@ -77,6 +80,10 @@ class Mysql(Server):
             # On a Galera node a snapshot waits for what other nodes have acknowledged before it.
             if cursor.execute("SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
                 cursor.execute("SET SESSION wsrep_sync_wait = 1")
+                record.info[_GALERA] = True
+
+    def certifies(self, connection: Connection) -> bool:
+        return _GALERA in connection.info
 
     @contextmanager
     def alone(self, engine: Engine) -> Iterator[None]:
@@ -101,6 +108,9 @@ class Mysql(Server):
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._RETRYABLE
+
+    def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) in self._LOST
 
     def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._REFUSED

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Postgresql(Server):
     """PostgreSQL through psycopg 3."""
 
-    _RETRYABLE = frozenset({"40001", "40P01", "55P03", "23505"})  # serialisation, deadlock, lock, unique
+    _LOST = frozenset({"40001", "40P01", "23505"})  # serialisation, deadlock, unique
+    _RETRYABLE = _LOST | {"55P03"}  # lock wait
     # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
     # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among
     # them a disk quota that is used up).
@@ -95,6 +96,9 @@ class Postgresql(Server):
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in self._RETRYABLE
+
+    def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in self._LOST
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         state = getattr(error.orig, "sqlstate", None)

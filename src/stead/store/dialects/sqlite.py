@@ -38,6 +38,9 @@ class Sqlite:
     _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
     _FULL = 2
 
+    def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
+        return False
+
     def commits_seen(self, connection: DBAPIConnection) -> int:
         cursor = connection.cursor()
         cursor.execute("PRAGMA data_version")
@@ -105,10 +108,11 @@ class Sqlite:
         code = getattr(error.orig, "sqlite_errorcode", None)
         if code is None:
             return False
-        return code & 0xFF in (self._BUSY, self._LOCKED) or code in (
-            self._CONSTRAINT_UNIQUE,
-            self._CONSTRAINT_PRIMARY_KEY,
-        )
+        return code & 0xFF in (self._BUSY, self._LOCKED) or self.is_lost_race(error)
+
+    def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code in (self._CONSTRAINT_UNIQUE, self._CONSTRAINT_PRIMARY_KEY)
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
