@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from stead.domain.errors import BadRequest, Unavailable
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
+from stead.store.grouping import Grouping
 from stead.store.tables import resource_providers, stead_usage
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Store:
         self.writer = self.dialect.writer(database, url)
         self.reader = self.dialect.reader(database, url)
         self._write_timeout = write_timeout
+        self._grouping = None if self.dialect.locks_rows else Grouping(self.writer.begin, patience=write_timeout)
         self._slots = OwnSlots()
 
     def close(self) -> None:
@@ -183,12 +185,17 @@ class Store:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _attempt(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.writer.begin() as connection:
+        def work(connection: Connection) -> R:
             tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
             result = body(tx, *args, **kwargs)
             if tx.touched or tx.touched_usage:
                 tick(connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage)
             return result
+
+        if self._grouping is not None:
+            return self._grouping.run(work)
+        with self.writer.begin() as connection:
+            return work(connection)
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run *body* on one fresh snapshot of the database, which it must not change.
