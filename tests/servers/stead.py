@@ -33,13 +33,13 @@ class Serving:
 
 
 @contextmanager
-def started(configuration: Path, *, workers: int = 2, command: tuple[str, ...] = STEAD) -> Iterator[Serving]:
+def started(configuration: Path, *, workers: int = 2) -> Iterator[Serving]:
     """A server on a free port; it has ended when the block has."""
     arguments = ["--json", "serve", "--port", "0", "--workers", str(workers), "--config-file", str(configuration)]
-    errors = configuration.with_name("stead.log")
+    errors = configuration.with_suffix(".log")
     with errors.open("wb") as log:
         server = subprocess.Popen(
-            [*command, *arguments],
+            [*STEAD, *arguments],
             cwd=configuration.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
