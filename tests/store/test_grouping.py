@@ -129,7 +129,7 @@ def test_a_member_that_is_refused_leaves_nothing_and_the_others_stand(books: Boo
     told = crowd.writes(before, lambda: books.service.write(fail_late), after)
     assert told == [None, BadRequest.__name__, None]
     assert crowd.commits == 1
-    assert not books.knows(half_made)
+    assert books.scalar("SELECT COUNT(*) FROM resource_providers WHERE uuid = :uuid", uuid=half_made) == 0
     assert books.used(host) == 3
     assert books.scalar("SELECT SUM(tick) FROM stead_clock") == ticks + 2
 
@@ -153,7 +153,7 @@ def test_the_first_of_a_group_may_fail_without_harm_to_those_who_wait(books: Boo
 
     assert crowd.writes(*claims(books, host, [1, 2]), first=fail) == [None, None]
     assert crowd.commits == 1
-    assert not books.knows(half_made)
+    assert books.scalar("SELECT COUNT(*) FROM resource_providers WHERE uuid = :uuid", uuid=half_made) == 0
     assert books.used(host) == 3
 
 
@@ -237,6 +237,40 @@ def test_who_waits_for_too_long_leaves_the_queue(books: Books) -> None:
     claim()
     assert impatient.used(host) == 1
     impatient.close()
+
+
+def test_who_is_being_run_when_his_patience_ends_is_told_what_became_of_it() -> None:
+    """On a machine so busy that the patience ends before, it is not run at all."""
+    patience, ran = 0.2, []
+
+    class Connection:
+        def begin_nested(self) -> Connection:
+            return self
+
+        def commit(self) -> None: ...
+
+    @contextmanager
+    def begin() -> Iterator[Any]:
+        yield Connection()
+
+    queue = Grouping(begin, patience=patience)
+    begun, waits = threading.Event(), threading.Event()
+
+    def lead(_connection: object) -> None:
+        begun.set()
+        wait_until(lambda: bool(queue._waiting) or waits.is_set())
+
+    def run(_connection: object) -> None:
+        ran.append(True)
+        time.sleep(2 * patience)
+
+    with ThreadPoolExecutor(1) as pool:
+        leader = pool.submit(queue.run, lead)
+        assert begun.wait(PATIENCE_SECONDS)
+        told = outcome(lambda: queue.run(run))
+        waits.set()
+        leader.result(PATIENCE_SECONDS)
+    assert told == (None if ran else Unavailable.__name__)
 
 
 def test_a_begin_that_fails_is_told_to_all_who_waited_for_it() -> None:

@@ -22,7 +22,7 @@ WRITES = 12
 
 
 def stale_answers(one: Api, other: Api) -> list[str]:
-    """What clients read through *other* that was old: each writes to a host of its own through *one*, and looks at once.
+    """What was old when clients read it through *other*: each writes to its own host through *one*, and looks at once.
 
     What the clients do at the same time keeps the other service refreshing, which is when it could go wrong.
     """

@@ -34,7 +34,7 @@ R = TypeVar("R")
 MOST_MEMBERS = 64
 
 LONGEST_SECONDS = 0.05
-"""Nobody joins a group that began so long ago: its first member waits for all of them."""
+"""Nobody joins a group any more when those after the first have taken so long: all wait for the last of them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -97,9 +97,9 @@ class Grouping:
     def run(self, work: Callable[[Connection], R]) -> R:
         """What *work* returns, called perhaps by another thread, once all that it wrote is committed.
 
-        Of a work that raises an error nothing is left, and what others wrote in the same transaction stands. The error
-        is raised after the COMMIT like all else, for it may rest on what they wrote: "nothing is left" is true only
-        if the claim before it is. An error of the transaction itself is raised to all of its members.
+        A *work* that raises an error leaves nothing behind, and what others wrote in the same transaction stands. Its
+        error is raised after the COMMIT too, for it may rest on what they wrote: a claim is not refused for want of
+        what another takes that comes to nothing. An error of the transaction itself is raised to all of its members.
 
         Raises:
             Unavailable: its turn did not come in time.
