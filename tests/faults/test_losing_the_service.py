@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import socket
 import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import sqlalchemy as sa
@@ -21,7 +24,6 @@ from tests.servers.stead import STEAD, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.servers.stead import Serving
 
@@ -95,6 +97,11 @@ class Load:
         answer = self._api.put(path, holding(*amounts.items())) if amounts else self._api.delete(path)
         return answer.status
 
+    def known(self) -> dict[str, Amounts]:
+        """What consumers hold, by what was answered."""
+        with self._noting:
+            return {consumer: amounts for consumer, amounts in self.held.items() if amounts}
+
     def wait_for(self, number: int) -> None:
         """Return once so many requests were answered."""
         wait_until(lambda: self.answered >= number or bool(self.refusals))
@@ -144,15 +151,58 @@ def hosts_of(server: Serving) -> list[Provider]:
     return [api.create_provider(inventories={"VCPU": 100_000, "MEMORY_MB": 200_000}) for _ in range(4)]
 
 
+@contextmanager
+def nobody_can_write(url: str) -> Iterator[None]:
+    """All writes of the service wait meanwhile."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            driver: Any = connection.connection.dbapi_connection
+            driver.isolation_level = None
+            driver.execute("PRAGMA busy_timeout = 60000").fetchall()
+            driver.execute("BEGIN IMMEDIATE")
+        else:
+            rows = sa.select(resource_providers.c.id).order_by(resource_providers.c.id).with_for_update()
+            connection.execute(rows).all()
+        yield
+        connection.connection.rollback()
+
+
+def requests_read(url: str) -> int:
+    """How many connections to *url* were accepted and have nothing in them that was not read. Source: proc_net(5)."""
+    port, established, read = f":{urlsplit(url).port:04X}", "01", 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        ours = fields[1].endswith(port) and fields[3] == established
+        read += ours and fields[4].endswith(":00000000") and fields[9] != "0"
+    return read
+
+
+def refuses(url: str) -> bool:
+    at = urlsplit(url)
+    try:
+        socket.create_connection((at.hostname, at.port), timeout=PATIENCE_SECONDS).close()
+    except OSError:
+        return True
+    return False
+
+
 def test_a_service_that_is_stopped_finishes_what_it_has_begun(configuration: Path, database_url: str) -> None:
     with started(configuration) as server:
         load = Load(server.url, hosts_of(server), seed=1)
         with load.running():
-            load.wait_for(50)
-            assert server.stop() == 0
-    assert load.refusals == []
-    # What was not answered was not begun, so there is nothing to find out for anybody.
-    assert in_the_database(database_url) == {consumer: held for consumer, held in load.held.items() if held}
+            load.wait_for(20)
+            with nobody_can_write(database_url):
+                # Who was done has his answer, so all others wait, and have said what they want.
+                wait_until(lambda: in_the_database(database_url) == load.known())
+                wait_until(lambda: requests_read(server.url) == CLIENTS)
+                answered = load.answered
+                server.process.terminate()
+                wait_until(lambda: refuses(server.url))
+            assert server.process.wait(PATIENCE_SECONDS) == 0
+    assert (load.refusals, load.unanswered) == ([], [])
+    assert load.answered == answered + CLIENTS
+    assert in_the_database(database_url) == load.known()
 
 
 def test_a_service_that_is_killed_leaves_books_that_need_no_repair(configuration: Path, database_url: str) -> None:

@@ -20,11 +20,6 @@ class Serving:
     url: str
     process: subprocess.Popen[bytes]
 
-    def stop(self) -> int:
-        """SIGTERM to the main process, as an operator's; the exit code."""
-        self.process.terminate()
-        return self.process.wait(timeout=60)
-
     def kill(self) -> None:
         """SIGKILL to the main process and all workers at once."""
         with suppress(ProcessLookupError):
