@@ -20,6 +20,7 @@ from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
 from stead.store.bulk import LISTED, Query, Swap, value
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
+from stead.store.grouping import Grouping
 from stead.store.tables import resource_providers, stead_provider_change, stead_usage, stead_usage_change
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class Store:
         """How old a connection may get that is not of the pool."""
         self._write_timeout = write_timeout
         self._claim_timeout = claim_timeout
+        self._grouping = None if self.dialect.locks_rows else Grouping(self.writer.begin, patience=write_timeout)
         self._slots = OwnSlots()
 
     def close(self) -> None:
@@ -223,12 +225,17 @@ class Store:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _attempt(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.writer.begin() as connection:
+        def work(connection: Connection) -> R:
             tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
             result = body(tx, *args, **kwargs)
             if tx.touched or tx.touched_usage:
                 tick(connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage)
             return result
+
+        if self._grouping is not None:
+            return self._grouping.run(work)
+        with self.writer.begin() as connection:
+            return work(connection)
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run *body* on one fresh snapshot of the database, which it must not change.

@@ -37,6 +37,7 @@ class Sqlite:
     # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
     _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
     _FULL = 2
+    _LOOKS_MILLISECONDS = 10
 
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
         return False
@@ -47,20 +48,47 @@ class Sqlite:
         return int(cursor.fetchall()[0][0])
 
     def writer(self, database: Database, url: URL) -> Engine:
-        return self._engine(database, url, begin="BEGIN IMMEDIATE")
+        engine = self._engine(database, url)
+        sa.event.listen(engine, "connect", self._bound_looks)
+        sa.event.listen(engine, "begin", self._begin_writing)
+        return engine
 
     def reader(self, database: Database, url: URL) -> Engine:
-        return self._engine(database, url, begin="BEGIN")
+        engine = self._engine(database, url)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
 
-    def _engine(self, database: Database, url: URL, *, begin: str) -> Engine:
+    def _engine(self, database: Database, url: URL) -> Engine:
+        """The driver's own idea of when a transaction starts is too late for a lock; who uses it begins explicitly."""
         engine = create_engine(url, database)
         sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
-        # The driver's own idea of when a transaction starts is too late for a lock; we begin explicitly.
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
 
     def begin(self, connection: DBAPIConnection) -> None:
         connection.cursor().execute("BEGIN")
+
+    @staticmethod
+    def _bound_looks(connection: Any, _record: object) -> None:
+        connection.execute(f"PRAGMA busy_timeout={Sqlite._LOOKS_MILLISECONDS}").fetchall()
+
+    @staticmethod
+    def _begin_writing(connection: Connection) -> None:
+        """Look for the lock every few milliseconds until it has been waited for long enough.
+
+        SQLite looks often at first, and after some milliseconds ten times a second only: too seldom to meet the moment
+        in which a process that writes all the time does not hold it. So it is let begin anew.
+        """
+        driver: Any = connection.connection.dbapi_connection
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while time.monotonic() < until:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != Sqlite._BUSY:
+                    break
+            else:
+                return
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # the error, in the words of all others
 
     def alone(self, engine: Engine) -> AbstractContextManager[None]:  # noqa: ARG002 - every writer is alone
         return nullcontext()
