@@ -3,7 +3,7 @@
 A write adds one to the tick of one slot, its own, and notes slot and tick beside each thing it touched. A reader that
 knows the ticks of some moment finds everything newer by them. Writers with different slots do not queue for each other.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 1, 5, 6, 9 and 12).
+Source: "The write and refresh protocol", docs/architecture.md (rules 1, 5, 6, 8, 9 and 12).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from stead.store.prepared import Prepared
-from stead.store.tables import stead_clock, stead_epoch, stead_provider_change, stead_usage_change
+from stead.store.tables import KEPT_STAMPS, stead_clock, stead_epoch, stead_provider_change, stead_usage_change
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -65,9 +65,18 @@ class OwnSlots:
         return slot
 
 
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one transaction wrote in the clock; the stamp is its own, so nobody else ever writes the same."""
+
+    slot: int
+    tick: int
+    stamp: int
+
+
 def tick(
     connection: Connection, dialect: Dialect, slot: int, touched: Collection[int], touched_usage: Collection[int]
-) -> None:
+) -> Ticked:
     """Note what this transaction touched; the last thing before its COMMIT.
 
     Args:
@@ -79,18 +88,38 @@ def tick(
     """
     if len(touched) + len(touched_usage) > TOO_MANY:
         touched, touched_usage = (EVERYTHING,), ()
-    ticked = connection.execute(
-        sa.update(stead_clock)
-        .where(stead_clock.c.slot == slot)
-        .values(tick=stead_clock.c.tick + 1, stamp=secrets.randbits(62))
-    )
-    if ticked.rowcount != 1:
+    stamp = secrets.randbits(62)
+    values = {"p_slot": slot, "p_stamp": stamp}
+    now = dialect.count_up(connection, _ticking(dialect), stead_clock.c.tick, values)
+    if now is None:
         raise LostTick(slot)
-    now = connection.execute(sa.select(stead_clock.c.tick).where(stead_clock.c.slot == slot)).scalar_one()
     for table, changes in ((stead_provider_change, touched), (stead_usage_change, touched_usage)):
         rows = [{"provider_id": change, "slot": slot, "tick": now} for change in sorted(changes)]
         if rows:
             connection.execute(dialect.upsert(table, ["slot", "tick"]), rows)
+    return Ticked(slot, now, stamp)
+
+
+@cache
+def _ticking(dialect: Dialect) -> sa.Update:
+    clock = stead_clock.c
+    before = sa.cast(clock.tick, sa.String(20)) + ":" + sa.cast(clock.stamp, sa.String(20)) + "," + clock.earlier
+    return (
+        sa.update(stead_clock)
+        .where(clock.slot == sa.bindparam("p_slot"))
+        .ordered_values(  # MySQL assigns one after the other: the old values are to be read first
+            (clock.earlier, sa.func.substr(before, 1, KEPT_STAMPS)),
+            (clock.tick, dialect.one_more(clock.tick)),
+            (clock.stamp, sa.bindparam("p_stamp")),
+        )
+    )
+
+
+def earlier_stamps(connection: Connection, slot: int) -> dict[int, int]:
+    """The stamps of the last ticks of a slot before its present one, by tick: some sixteen of them."""
+    text = connection.execute(sa.select(stead_clock.c.earlier).where(stead_clock.c.slot == slot)).scalar_one()
+    pairs = (pair.split(":") for pair in text.split(",")[:-1])  # what stands after the last comma was cut off
+    return {int(then): int(stamp) for then, stamp in pairs}
 
 
 @dataclass(frozen=True, slots=True)

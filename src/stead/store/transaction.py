@@ -1,6 +1,6 @@
 """Transactions: begin, retry, tick, commit. What is written in them is the nouns' business.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 2, 6 and 7).
+Source: "The write and refresh protocol", docs/architecture.md (rules 2 and 6 to 8).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from stead.domain.errors import BadRequest, Unavailable
 from stead.store.clock import LostTick, OwnSlots, tick
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
+from stead.store.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.tables import resource_providers, stead_usage
 
 if TYPE_CHECKING:
@@ -159,15 +160,18 @@ class Store:
         """Run *body* in one transaction and commit what it did, together with a tick for what it touched.
 
         Any error rolls the whole attempt back. Lost races are tried again from the start, with growing random pauses.
+        So is an attempt of which the commit may have failed, unless it is found to have happened; a *body* that touches
+        nothing leaves nothing to find, and must be one that may run twice.
 
         Raises:
-            Unavailable: races were lost until the time was over, or the database does not answer.
+            Unavailable: races were lost until the time was over, or the database does not answer; or it went away
+                during the commit, and could not tell in time what became of it.
         """
         deadline = time.monotonic() + self._write_timeout
         pause = _FIRST_PAUSE
         while True:
             try:
-                return self._attempt(body, *args, **kwargs)
+                return self._attempt(deadline, body, *args, **kwargs)
             except RaceLost as lost:
                 reason = f"lost a race for {lost}"
             except sa.exc.DBAPIError as error:
@@ -182,13 +186,21 @@ class Store:
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _attempt(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.writer.begin() as connection:
-            tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
-            result = body(tx, *args, **kwargs)
-            if tx.touched or tx.touched_usage:
-                tick(connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage)
-            return result
+    def _attempt(
+        self, deadline: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        try:
+            with self.writer.connect() as connection, connection.begin() as transaction:
+                tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
+                result = body(tx, *args, **kwargs)
+                ticked = None
+                if tx.touched or tx.touched_usage:
+                    ticked = tick(connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage)
+                commit(transaction, self.dialect, ticked)
+        except OutcomeUnknown as unknown:
+            if not has_happened(self.writer, self.dialect, unknown.ticked, deadline):
+                raise RaceLost("a commit that the database did not answer") from unknown
+        return result
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run *body* on one fresh snapshot of the database, which it must not change.

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import sqlalchemy as sa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import PoolProxiedConnection
 
 LOCK_WAIT_SECONDS = 5
 """A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
@@ -73,8 +74,15 @@ class Dialect(Hashable, Protocol):
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
 
-    def commits_seen(self, connection: DBAPIConnection) -> int:
-        """A number that changes when another connection commits; *connection* never writes and is in no transaction."""
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
+        """What changes when another connection commits; *connection* never writes and is in no transaction."""
+        ...
+
+    def identity(self, connection: DBAPIConnection) -> Hashable:
+        """Which server, or file, a new connection has reached, and since when that runs if it can be told.
+
+        The nodes of a Galera cluster are one.
+        """
         ...
 
     def writer(self, database: Database, url: URL) -> Engine:
@@ -97,6 +105,16 @@ class Dialect(Hashable, Protocol):
         """INSERT that passes over a row whose value in the column *unique* exists; what does not fit is an error."""
         ...
 
+    def one_more(self, column: sa.Column[int]) -> sa.ColumnElement[int]:
+        """``column + 1``, for an UPDATE of one row that is run by :meth:`count_up`."""
+        ...
+
+    def count_up(
+        self, connection: Connection, statement: sa.Update, column: sa.Column[int], values: Mapping[str, int]
+    ) -> int | None:
+        """Run *statement*, which sets *column* to one more; returns the new number, None if there is no such row."""
+        ...
+
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         """Whole seconds since 1970 of a naive UTC time; NULL for NULL."""
         ...
@@ -111,6 +129,10 @@ class Dialect(Hashable, Protocol):
         Deadlocks, lost serialisation races, busy databases, and duplicate keys: the next attempt sees the row that
         this one collided with.
         """
+        ...
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether an error of a COMMIT says for sure that the transaction was rolled back."""
         ...
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
@@ -142,5 +164,5 @@ class Server:
     ignores_case = False
     counts_commits = False
 
-    def commits_seen(self, connection: DBAPIConnection) -> int:
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         raise TypeError(f"{connection} does not count commits")

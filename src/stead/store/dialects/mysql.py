@@ -11,7 +11,7 @@ from sqlalchemy.dialects import mysql
 from stead.store.dialects.base import LOCK_WAIT_SECONDS, LOSES_ACKNOWLEDGED, Database, Server, Weakness, create_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
 
@@ -22,7 +22,9 @@ class Mysql(Server):
     """MySQL and MariaDB, Galera included."""
 
     ignores_case = True
-    _RETRYABLE = frozenset({1213, 1205, 1062, 1020, 1047})  # deadlock, lock wait, duplicate, changed, node not ready
+    _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
+    _DEADLOCK = 1213
+    _RETRYABLE = frozenset({_DEADLOCK, 1205, 1062, 1020, 1047})  # lock wait, duplicate, changed, node not ready
     _REFUSED = frozenset({1264, 1265, 1292, 1366, 1406})  # range, truncated, truncated, no such characters, too long
     _UNAVAILABLE = frozenset(
         {
@@ -81,11 +83,34 @@ class Mysql(Server):
         # Not INSERT IGNORE, which cuts what is too long.
         return mysql.insert(table).on_duplicate_key_update({key.name: key for key in table.primary_key})
 
+    def identity(self, connection: Any) -> Hashable:
+        names = ", ".join(f"'{name}'" for name in self._IDENTITY)
+        with connection.cursor() as cursor:
+            if not cursor.execute("SHOW STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid' AND Value <> ''"):
+                cursor.execute(f"SHOW VARIABLES WHERE Variable_name IN ({names})")
+            return tuple(cursor.fetchall())
+
+    def one_more(self, column: sa.Column[int]) -> sa.ColumnElement[int]:
+        return sa.func.last_insert_id(column + 1)  # which the answer to the statement brings back
+
+    def count_up(
+        self,
+        connection: Connection,
+        statement: sa.Update,
+        column: sa.Column[int],  # noqa: ARG002 - the statement has it in one_more()
+        values: Mapping[str, int],
+    ) -> int | None:
+        counted = connection.execute(statement, values)
+        return counted.lastrowid if counted.rowcount else None
+
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.func.timestampdiff(sa.text("SECOND"), sa.text("'1970-01-01'"), moment, type_=sa.Integer)
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._RETRYABLE
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) == self._DEADLOCK  # on Galera, what did not pass certification
 
     def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._REFUSED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import nullcontext
@@ -20,11 +21,12 @@ from stead.store.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import PoolProxiedConnection
 
 
 class Sqlite:
@@ -33,15 +35,43 @@ class Sqlite:
     locks_rows = False
     ignores_case = False
     counts_commits = True
-    _BUSY, _LOCKED, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 2067, 1555
+    _PATH, _FILE = "path of the database", "file of the database"
+    _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555
     # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
     _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
     _FULL = 2
 
-    def commits_seen(self, connection: DBAPIConnection) -> int:
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         cursor = connection.cursor()
         cursor.execute("PRAGMA data_version")
-        return int(cursor.fetchall()[0][0])
+        return self._file(connection.info[self._PATH]), cursor.fetchall()[0][0]
+
+    def identity(self, connection: DBAPIConnection) -> Hashable:
+        return self._file(self._path(connection))
+
+    @staticmethod
+    def _path(connection: Any) -> str:
+        """Of the database's file; empty if it is in memory."""
+        return str(next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main"))
+
+    @staticmethod
+    def _file(path: str) -> tuple[int, int] | None:
+        """Which file stands at *path*."""
+        try:
+            found = os.stat(path)  # noqa: PTH116 - at every checkout; a Path costs more than the call itself
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _require_same_file(self, _connection: object, record: Any, _proxy: object) -> None:
+        """Let nobody go on with a file that was replaced, as by a restore: the pool connects anew."""
+        now = self._file(record.info[self._PATH])
+        if now is not None and now != record.info[self._FILE]:
+            raise sa.exc.DisconnectionError("the file of the database is another one")
+
+    def _note_file(self, connection: Any, record: Any) -> None:
+        path = record.info[self._PATH] = self._path(connection)
+        record.info[self._FILE] = self._file(path)
 
     def writer(self, database: Database, url: URL) -> Engine:
         return self._engine(database, url, begin="BEGIN IMMEDIATE")
@@ -52,6 +82,8 @@ class Sqlite:
     def _engine(self, database: Database, url: URL, *, begin: str) -> Engine:
         engine = create_engine(url, database)
         sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        sa.event.listen(engine, "connect", self._note_file)
+        sa.event.listen(engine, "checkout", self._require_same_file)
         # The driver's own idea of when a transaction starts is too late for a lock; we begin explicitly.
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
@@ -92,6 +124,14 @@ class Sqlite:
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
         return sqlite.insert(table).on_conflict_do_nothing(index_elements=[unique])
 
+    def one_more(self, column: sa.Column[int]) -> sa.ColumnElement[int]:
+        return column + 1
+
+    def count_up(
+        self, connection: Connection, statement: sa.Update, column: sa.Column[int], values: Mapping[str, int]
+    ) -> int | None:
+        return connection.execute(statement.returning(column), values).scalar_one_or_none()
+
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.cast(sa.func.strftime("%s", moment), sa.Integer)
 
@@ -106,6 +146,10 @@ class Sqlite:
             self._CONSTRAINT_UNIQUE,
             self._CONSTRAINT_PRIMARY_KEY,
         )
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in (self._BUSY, self._LOCKED, self._CONSTRAINT)
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
