@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, Unavailable
 from stead.store.clock import LostTick, OwnSlots, tick
+from stead.store.connections import Connections
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
 from stead.store.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.tables import resource_providers, stead_usage
@@ -148,6 +149,7 @@ class Store:
         self.dialect = dialect_of(url)
         self.writer = self.dialect.writer(database, url)
         self.reader = self.dialect.reader(database, url)
+        self.connections = Connections(self.dialect, self.reader, self.writer)
         self._write_timeout = write_timeout
         self._slots = OwnSlots()
 
