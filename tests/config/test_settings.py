@@ -39,6 +39,7 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
     assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 0)
     assert settings.database.require_durable_commits is False
+    assert settings.database.reconcile_interval == 0.0
     assert settings.proxy_headers is False
     assert settings.compress_responses is False
     assert settings.debug is False
@@ -71,6 +72,7 @@ def test_a_file_says_all_that_it_says(conf_file):
         write_timeout = 2.5
         compress_responses = true
         require_durable_commits = true
+        reconcile_interval = 30
         max_body_size = 1
         max_query_length = 2
         max_request_groups = 3
@@ -91,6 +93,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.cors.allow_credentials is False
     assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6)
     assert settings.database.require_durable_commits is True
+    assert settings.database.reconcile_interval == 30.0
     assert settings.proxy_headers is True
     assert settings.compress_responses is True
     assert settings.config_files == (path,)

@@ -39,6 +39,7 @@ class DatabaseSettings:
     connection_trace: bool = False
     write_timeout: float = 10.0  # how long one write may wait and be retried
     require_durable_commits: bool = False
+    reconcile_interval: float = 0.0  # between two passes that find what another service wrote; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         connection_trace=group.connection_trace,
         write_timeout=conf.stead.write_timeout,
         require_durable_commits=conf.stead.require_durable_commits,
+        reconcile_interval=conf.stead.reconcile_interval,
     )
 
 
