@@ -85,7 +85,12 @@ class Elsewhere:
         )
 
     def delete_a_provider(self) -> None:
-        execute(self.books, "DELETE FROM resource_providers WHERE uuid = :uuid", uuid=self.doomed)
+        execute(
+            self.books,
+            "UPDATE resource_providers SET root_provider_id = NULL WHERE uuid = :uuid",  # or InnoDB keeps its own root
+            "DELETE FROM resource_providers WHERE uuid = :uuid",
+            uuid=self.doomed,
+        )
 
     def rename(self) -> None:
         execute(self.books, "UPDATE resource_providers SET name = :name WHERE id = :id", name=fresh_uuid(), id=self.id)
