@@ -161,6 +161,7 @@ def _started_service(settings: Settings) -> Service:
         service = Service(_ready_store(settings.database), enumeration)
         undoing.callback(service.close)
         service.start()
+        service.keep_up(settings.database.reconcile_interval)
         undoing.pop_all()
         return service
 

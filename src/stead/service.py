@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from stead.background import Background
 from stead.candidates import engine
+from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
 from stead.store import aggregates, allocations, names, reshape
 from stead.store.changes import ChangeSource
 from stead.store.consumers import OwnersUnknown, make_owners
+from stead.store.reconcile import Reconciling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +43,7 @@ class Service:
         self._source = ChangeSource(store)
         self._catalog = Catalog(self._source)
         self._enumeration = enumeration
+        self._background: list[Background] = []
 
     def start(self) -> None:
         """Make the standard names known to the database, whose schema is ready, and load it.
@@ -49,6 +53,22 @@ class Service:
         """
         self._store.write(names.sync_standard)
         self._catalog.fresh()
+
+    def keep_up(self, reconcile_interval: float = 0.0) -> None:
+        """From now on look for changes also while nobody asks, until the service is closed.
+
+        Args:
+            reconcile_interval: seconds between two passes that find what another service wrote to the same database;
+                0: there is none.
+        """
+        self._in_background(Background("look", self._catalog.look, catalog.IDLE_SECONDS))
+        if reconcile_interval:
+            reconciling = Reconciling(self._store, self._catalog, reconcile_interval)
+            self._in_background(Background("reconcile", reconciling.step, 0.0))
+
+    def _in_background(self, work: Background) -> None:
+        self._background.append(work)
+        work.start()
 
     def snapshot(self) -> Snapshot:
         """All providers, with everything in it that was acknowledged before the call.
@@ -78,7 +98,8 @@ class Service:
         """Change the truth in one transaction; it is durable when this returns.
 
         Raises:
-            Unavailable: the database does not answer, or not in time. Nothing was written.
+            Unavailable: the database does not answer, or not in time. Nothing was written, unless the error says that
+                this is not known.
             ConcurrentUpdate: other writers were faster until the time was over.
         """
         return self._store.write(body, *args, **kwargs)
@@ -122,6 +143,8 @@ class Service:
         return self._store.write(aggregates.replace, provider, list(ids.values()), expected)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and do nothing any more."""
+        while self._background:
+            self._background.pop().stop()
         self._source.close()
         self._store.close()

@@ -40,6 +40,7 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 0)
     assert settings.database.require_durable_commits is False
     assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
+    assert settings.database.reconcile_interval == 0.0
     assert settings.proxy_headers is False
     assert settings.compress_responses is False
     assert settings.debug is False
@@ -74,6 +75,7 @@ def test_a_file_says_all_that_it_says(conf_file):
         claim_timeout = 1.5
         compress_responses = true
         require_durable_commits = true
+        reconcile_interval = 30
         max_body_size = 1
         max_query_length = 2
         max_request_groups = 3
@@ -96,6 +98,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.cors.allow_credentials is False
     assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6)
     assert settings.database.require_durable_commits is True
+    assert settings.database.reconcile_interval == 30.0
     assert settings.proxy_headers is True
     assert settings.compress_responses is True
     assert settings.config_files == (path,)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Write = Callable[[], Any]
 
-STUCK_SECONDS = 0.02
+STUCK_SECONDS = 0.1
 """Without a step for so long, the second is taken to wait for a lock; longer never finds what is not there."""
 
 ENOUGH_WAITS = 2
@@ -70,7 +70,7 @@ def interleavings(books: Books, make: Callable[[], Case]) -> Iterator[tuple[int,
         if result is None:
             return
         yield statement, result.end
-        waited = waited + 1 if result.waited else 0
+        waited = waited + 1 if result.waited else 0  # who need not wait now did not have to before: he was only slow
 
 
 @dataclass(frozen=True)

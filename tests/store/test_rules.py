@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
-from stead.store import allocations, changes, consumers, dialect, tables, transaction, usages
+from stead.store import allocations, changes, clock, consumers, dialect, epoch, reconcile, tables, transaction, usages
+from stead.store.among import with_ids
 from stead.store.changes import ChangeSource
 from stead.store.transaction import Transaction
 from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
@@ -32,6 +33,8 @@ from tests.store.test_interleavings import (
     two_moves_that_would_close_a_loop,
     two_next_claims_of_one_consumer,
 )
+from tests.store.test_outcomes import elsewhere, one_commit
+from tests.store.test_reconcile import pass_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -220,6 +223,115 @@ class TestWhatIsNotNotedIsNotSeen:
         monkeypatch.setattr(transaction, "tick", lambda *_: None)
         books.provider()
         assert picture(second.service.snapshot()) != reloaded(books)
+
+
+class TestACommitThatIsNotAnswered:
+    """Rule 8. That it is found out, test_outcomes says."""
+
+    def test_repeated_at_once_it_is_refused_to_the_client_who_made_it(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host, consumer = books.provider(VCPU=4), fresh_uuid()
+        books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+        monkeypatch.setattr(transaction, "has_happened", lambda *_: False)
+        with one_commit(books, reaches=True):
+            assert outcome(lambda: books.claim(consumer, {host: {"VCPU": 1}}, None)) == "ConsumerConflict"
+        assert books.held(consumer) == {host: {"VCPU": 1}}
+
+    def test_taken_for_done_it_is_lost(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        host, consumer = books.provider(VCPU=4), fresh_uuid()
+        books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+        monkeypatch.setattr(transaction, "has_happened", lambda *_: True)
+        with one_commit(books, reaches=False):
+            assert outcome(lambda: books.claim(consumer, {host: {"VCPU": 1}}, None)) is None
+        assert books.held(consumer) == {}
+
+    def test_by_the_last_stamp_alone_it_is_not_found(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Others tick the same slot."""
+
+        def by_the_last(writer: sa.Engine, dialect: Any, ticked: clock.Ticked, until: float) -> bool:
+            with writer.begin() as connection:
+                query = sa.text("SELECT stamp FROM stead_clock WHERE slot = :slot")
+                return bool(connection.scalar(query, {"slot": ticked.slot}) == ticked.stamp)
+
+        def told(others: int) -> Any:
+            with one_commit(books, reaches=True, then=elsewhere(books, times=others)):
+                return outcome(lambda: books.claim(fresh_uuid(), {host: {"VCPU": 1}}, None))
+
+        host = books.provider(VCPU=9)
+        books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+        assert told(1) is None
+        monkeypatch.setattr(transaction, "has_happened", by_the_last)
+        assert (told(0), told(1)) == (None, "ConsumerConflict")
+
+    @pytest.mark.usefixtures("row_locks")
+    def test_without_the_slots_lock_it_happens_after_all(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The connection is lost, the transaction lives on: who only looks sees nothing yet, and does it twice."""
+
+        def by_looking(writer: sa.Engine, dialect: Any, ticked: clock.Ticked, until: float) -> bool:
+            with writer.begin() as connection:
+                query = sa.text("SELECT stamp FROM stead_clock WHERE slot = :slot")
+                return bool(connection.scalar(query, {"slot": ticked.slot}) == ticked.stamp)
+
+        real = transaction.has_happened
+        assert zombie_found(books, real)
+        assert not zombie_found(books, by_looking)
+
+
+def zombie_found(books: Books, has_happened: Callable[..., bool]) -> bool:
+    """Whether a transaction that commits while somebody finds out about it is found."""
+    with ThreadPoolExecutor(1) as pool, books.store.writer.connect() as connection:
+        ending = connection.begin()
+        ticked = clock.tick(connection, books.store.dialect, 5, (), ())
+        answer = pool.submit(has_happened, books.store.writer, books.store.dialect, ticked, time.monotonic() + 60)
+        with suppress(TimeoutError):
+            answer.result(0.5)
+        ending.commit()
+        return answer.result(60)
+
+
+class TestWhatAnotherServiceWrote:
+    """Rule 15. That a pass finds it, test_reconcile says."""
+
+    @pytest.fixture
+    def host(self, books: Books) -> str:
+        """A provider of which another service let go of 2 units of 3."""
+        host, consumer = books.provider(VCPU=3), fresh_uuid()
+        books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+        books.claim(consumer, {host: {"VCPU": 2}})
+        books.service.snapshot()
+        books.release_elsewhere(consumer)
+        return host
+
+    def test_found(self, books: Books, host: str) -> None:
+        pass_over(books)
+        assert books.used(host) == 1
+        books.claim(fresh_uuid(), {host: {"VCPU": 2}})
+
+    def test_by_the_kept_sums_it_is_not_found(self, books: Books, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(usages, "added_up", lambda connection, ids: usages.current(connection, with_ids(ids)))
+        pass_over(books)
+        assert books.used(host) == 3
+
+    def test_with_the_kept_sums_left_it_is_refused_for_ever(
+        self, books: Books, host: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reconcile, "_touch", lambda tx, ids: tx.touch(ids))
+        pass_over(books)
+        assert books.used(host) == 3
+        assert outcome(lambda: books.claim(fresh_uuid(), {host: {"VCPU": 2}})) == "CapacityExceeded"
+
+    def test_with_the_same_epoch_a_restore_is_not_noticed(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        same = books.scalar("SELECT epoch FROM stead_epoch")
+        host = books.provider()
+        books.service.snapshot()
+        books.execute("UPDATE resource_providers SET name = 'restored' WHERE uuid = :uuid", uuid=host)
+        monkeypatch.setattr(epoch, "uuid4", lambda: same)
+        books.service.write(epoch.renew)
+        assert books.service.snapshot().find_named("restored") is None
+        monkeypatch.undo()
+        books.service.write(epoch.renew)
+        assert books.service.snapshot().find_named("restored") is not None
 
 
 def moving_one_unit(books: Books) -> tuple[Callable[[], None], Callable[[Snapshot], bool]]:

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from stead.catalog.comparison import differing
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.domain.errors import Unavailable
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stead.catalog.source import Source
-    from stead.domain.changes import Changes, Moment
+    from stead.domain.changes import Changes, Differences, Moment
 
 MANY = 10_000
 """From so many providers on, what a load makes is worth keeping out of the collector's sight."""
 
 SECONDS_BETWEEN_LINES = 1.0
 """How often the log hears of a load that is on its way."""
+
+IDLE_SECONDS = 1.0
+"""So long after the last refresh a process looks by itself."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +47,7 @@ class Catalog:
         self._order = itertools.count(1)
         self._began = 0
         self._failure: Unavailable | None = None
+        self._looked = time.monotonic()
         self._moment: Moment | None = None
         self._snapshot = Snapshot.empty()
 
@@ -69,6 +74,34 @@ class Catalog:
                 raise replace(self._failure)
             return self._snapshot
 
+    def look(self) -> float:
+        """Refresh, if nobody did for a second; returns for how many seconds nobody needs to look again.
+
+        Raises:
+            Unavailable: the source does not answer.
+        """
+        idle = time.monotonic() - self._looked
+        if idle < IDLE_SECONDS:
+            return IDLE_SECONDS - idle
+        self.fresh()
+        return IDLE_SECONDS
+
+    def ids_between(self, after: int, last: int) -> list[int]:
+        """Ids of the known providers, from the one next to *after* to *last*."""
+        ids = self.fresh().identities.ids.whole
+        found: list[int] = ids[(ids > after) & (ids <= last)].tolist()
+        return found
+
+    def differing(self, state: Changes) -> Differences:
+        """Of what *state* tells all of, that which is known otherwise, even after a refresh.
+
+        Raises:
+            Unavailable: the source does not answer.
+        """
+        self.fresh()
+        with self._refreshing:  # for snapshots share what a comparison adds to, as a refresh does
+            return differing(self._snapshot, state)
+
     def _refresh(self) -> None:
         since, self._moment = self._moment, None  # if this fails, the next refresh trusts nothing
         portions = self._source.changes(since)
@@ -78,6 +111,7 @@ class Catalog:
             if changes.everything:
                 snapshot = _loaded(snapshot, portions, changes.providers_in_all)
         self._snapshot, self._moment = snapshot, moment
+        self._looked = time.monotonic()
 
 
 def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Snapshot:

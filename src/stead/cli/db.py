@@ -66,6 +66,19 @@ def check(config_file: ConfigFile = None) -> None:
         print("the database is ready")
 
 
+@app.command()
+def new_epoch(config_file: ConfigFile = None) -> None:
+    """After a restore: have every running service load everything anew, and add up allocations again."""
+    from stead.store import epoch
+
+    with open_store(config_file) as store:
+        begun = store.write(epoch.renew)
+    if options().json:
+        print_json({"epoch": begun})
+    else:
+        print(f"epoch {begun} has begun; every running service loads everything anew")
+
+
 @contextmanager
 def open_store(config_file: list[Path] | None) -> Iterator[Store]:
     """The database that the configuration names, as it is.

@@ -170,6 +170,13 @@ STEAD_OPTS: list[cfg.Opt] = [
         default=False,
         help="Refuse to start on a database whose settings may lose what was acknowledged; else they give a warning.",
     ),
+    cfg.FloatOpt(
+        "reconcile_interval",
+        default=0.0,
+        min=0.0,
+        help="Seconds after which each worker compares what it knows with the database, to see what another service "
+        "wrote there. Needed while one does, as during a rolling switch, and to be switched off afterwards. 0: never.",
+    ),
     cfg.IntOpt("max_body_size", default=64 * 1024 * 1024, min=1, help="Bytes of a request's body; more is 413."),
     cfg.IntOpt("max_query_length", default=64_000, min=1, help="Bytes of a request's query; more is 414."),
     cfg.IntOpt("max_request_groups", default=3000, min=1, help="Groups in a query for candidates; more is 400."),

@@ -41,6 +41,7 @@ class DatabaseSettings:
     answer_timeout: float = 30.0  # how long the server may be silent in the middle of a statement
     claim_timeout: float = 10.0  # the same for writes of allocations
     require_durable_commits: bool = False
+    reconcile_interval: float = 0.0  # between two passes that find what another service wrote; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         answer_timeout=conf.stead.answer_timeout,
         claim_timeout=conf.stead.claim_timeout,
         require_durable_commits=conf.stead.require_durable_commits,
+        reconcile_interval=conf.stead.reconcile_interval,
     )
 
 

@@ -80,3 +80,12 @@ class Changes:
     aggregate_uuids: Mapping[int, str] = field(default_factory=dict)
     traits: Sequence[NameRow] | None = None
     resource_classes: Sequence[NameRow] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Ids of what is known otherwise than it is."""
+
+    providers: frozenset[int] = frozenset()
+    traits: frozenset[int] = frozenset()
+    resource_classes: frozenset[int] = frozenset()

@@ -5,7 +5,7 @@ Source: "The write and refresh protocol", docs/architecture.md (rules 9 and 11 t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from stead.domain.changes import Changes, NameRow
 from stead.domain.errors import Unavailable
 from stead.store import usages
 from stead.store.among import trees_in_portions, with_ids
-from stead.store.clock import EVERYTHING, Clock, LostTick, changed_between, read_clock
+from stead.store.clock import EVERYTHING, Changed, Clock, LostTick, changed_between, read_clock
 from stead.store.kept_connection import KeptConnection
 from stead.store.prepared import IDS, Prepared
 from stead.store.tables import (
@@ -30,14 +30,13 @@ from stead.store.tables import (
 from stead.store.transaction import in_portions, meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Hashable, Iterator
 
     from sqlalchemy.engine import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
     from stead.domain.changes import Moment
     from stead.store.among import Among, By
-    from stead.store.clock import Changed
     from stead.store.dialect import Dialect
     from stead.store.transaction import Store
 
@@ -51,7 +50,7 @@ class _Moment:
     """The clock, and the count of commits as it stood before the clock was read."""
 
     clock: Clock
-    commits: tuple[int, int] | None
+    commits: tuple[int, Hashable] | None
     """Which watching connection counted them, and how many; two connections count differently."""
 
 
@@ -64,6 +63,7 @@ class ChangeSource:
         self._reader = KeptConnection(store)
         self._watch: PoolProxiedConnection | None = None
         self._watches = 0
+        self._server: Hashable = None  # that of the last refresh, and how many connections had broken before
 
     def changes(self, since: Moment | None) -> Iterator[Changes]:
         """What changed after *since*: nothing, one difference, or, if it can not be told or is None, everything.
@@ -78,7 +78,12 @@ class ChangeSource:
             commits = self._commits_seen()
             if earlier is not None and commits is not None and commits == earlier.commits:
                 return
+            broken = self._store.connections.broken
             with self._reader.snapshot() as connection:
+                server = self._store.connections.server_of(connection), broken
+                if server != self._server:
+                    earlier, self._server = None, server
+                    self._watch_anew()
                 reading = _Reading(connection, self._store.dialect)
                 yield from reading.changes(earlier.clock if earlier else None, commits)
         except sa.exc.DBAPIError as error:
@@ -88,7 +93,7 @@ class ChangeSource:
             self._stop_watching()
             raise Unavailable("The database is not able to answer now.") from error
 
-    def _commits_seen(self) -> tuple[int, int] | None:
+    def _commits_seen(self) -> tuple[int, Hashable] | None:
         if not self._store.dialect.counts_commits:
             return None
         if self._watch is None:
@@ -101,12 +106,15 @@ class ChangeSource:
             self._watch.invalidate()
             self._watch = None
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._reader.close()
+    def _watch_anew(self) -> None:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._reader.close()
+        self._watch_anew()
 
 
 class _Reading:
@@ -117,7 +125,7 @@ class _Reading:
         self._dialect = dialect
         self._members = cache(_members)  # a cloud has few kinds of hosts, so few sets
 
-    def changes(self, earlier: Clock | None, commits: tuple[int, int] | None) -> Iterator[Changes]:
+    def changes(self, earlier: Clock | None, commits: tuple[int, Hashable] | None) -> Iterator[Changes]:
         now = read_clock(self._connection)  # first: it dates all that follows
         moment = _Moment(now, commits)
         if earlier is not None and now.can_follow(earlier):
@@ -184,6 +192,18 @@ class _Reading:
 
     def _names(self, table: sa.Table) -> list[NameRow]:
         return [NameRow(*row) for row in _all_names(table, self._dialect).rows(self._connection)]
+
+
+def state_of(connection: Connection, dialect: Dialect, provider_ids: Collection[int]) -> Changes:
+    """All there is to know of some providers, as of no moment in particular, with their allocations added up."""
+    found = _Reading(connection, dialect)._difference(None, Changed(frozenset(provider_ids), frozenset()))  # noqa: SLF001 - of this module
+    return replace(found, used=usages.added_up(connection, provider_ids))
+
+
+def names_of(connection: Connection, dialect: Dialect) -> Changes:
+    """All traits and resource classes, as of no moment in particular."""
+    reading = _Reading(connection, dialect)
+    return Changes(None, traits=reading._names(traits), resource_classes=reading._names(resource_classes))  # noqa: SLF001 - of this module
 
 
 def _members(text: str) -> tuple[int, ...]:

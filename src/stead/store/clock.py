@@ -3,7 +3,7 @@
 A write adds one to the tick of one slot, its own, and notes slot and tick beside each thing it touched. A reader that
 knows the ticks of some moment finds everything newer by them. Writers with different slots do not queue for each other.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 1, 5, 6, 9 and 12).
+Source: "The write and refresh protocol", docs/architecture.md (rules 1, 5, 6, 8, 9 and 12).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from stead.store.bulk import LISTED, Insert, Query, Statement, value
 from stead.store.prepared import Prepared
-from stead.store.tables import stead_clock, stead_epoch, stead_provider_change, stead_usage_change
+from stead.store.tables import KEPT_STAMPS, stead_clock, stead_epoch, stead_provider_change, stead_usage_change
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -66,9 +66,18 @@ class OwnSlots:
         return slot
 
 
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one transaction wrote in the clock; the stamp is its own, so nobody else ever writes the same."""
+
+    slot: int
+    tick: int
+    stamp: int
+
+
 def tick(
     connection: Connection, dialect: Dialect, slot: int, touched: Collection[int], touched_usage: Collection[int]
-) -> None:
+) -> Ticked:
     """Note what this transaction touched; the last thing before its COMMIT.
 
     Args:
@@ -80,23 +89,45 @@ def tick(
     """
     if len(touched) + len(touched_usage) > TOO_MANY:
         touched, touched_usage = (EVERYTHING,), ()
-    if _TICK.run(connection, slot=slot, stamp=secrets.randbits(62)) != 1:
+    stamp = secrets.randbits(62)
+    if _TICK.run(connection, slot=slot, stamp=stamp) != 1:
         raise LostTick(slot)
     now = _NOW.rows(connection, [slot])[0][0]
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
         note.run(connection, dialect, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
+    return Ticked(slot, now, stamp)
 
 
+def _text(number: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
+    return sa.cast(number, sa.String(20))
+
+
+def _sign(sign: str) -> sa.ColumnClause[str]:
+    return sa.literal_column(f"'{sign}'", sa.String)
+
+
+_before = _text(stead_clock.c.tick) + _sign(":") + _text(stead_clock.c.stamp) + _sign(",") + stead_clock.c.earlier
 _TICK = Statement(
     sa.update(stead_clock)
     .where(stead_clock.c.slot == value("slot"))
-    .values(tick=stead_clock.c.tick + sa.literal_column("1"), stamp=value("stamp"))
+    .ordered_values(  # MySQL assigns one after the other: the old values are to be read first
+        (stead_clock.c.earlier, sa.func.substr(_before, sa.literal_column("1"), sa.literal_column(str(KEPT_STAMPS)))),
+        (stead_clock.c.tick, stead_clock.c.tick + sa.literal_column("1")),
+        (stead_clock.c.stamp, value("stamp")),
+    )
 )
 _NOW = Query(sa.select(stead_clock.c.tick).where(stead_clock.c.slot.in_([LISTED])))
 _NOTE, _NOTE_USAGE = (
     Insert(table, "provider_id", "slot", "tick", changing=("slot", "tick"))
     for table in (stead_provider_change, stead_usage_change)
 )
+
+
+def earlier_stamps(connection: Connection, slot: int) -> dict[int, int]:
+    """The stamps of the last ticks of a slot before its present one, by tick: some sixteen of them."""
+    text = connection.execute(sa.select(stead_clock.c.earlier).where(stead_clock.c.slot == slot)).scalar_one()
+    pairs = (pair.split(":") for pair in text.split(",")[:-1])  # what stands after the last comma was cut off
+    return {int(then): int(stamp) for then, stamp in pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,9 @@ class KeptConnection:
             raise
 
     def _working(self) -> Connection:
-        if time.monotonic() > self._old_at:
+        if self._connection is not None and (
+            time.monotonic() > self._old_at or self._store.dialect.leads_elsewhere(self._connection.connection)
+        ):
             self.close()
         if self._connection is None:
             self._connection = self._store.refresher.connect()

@@ -107,6 +107,9 @@ resource_provider_aggregates = _table(
     Column("aggregate_id", Integer, primary_key=True),
 )
 
+KEPT_STAMPS = 480
+"""Characters for the ticks that a slot had before, with their stamps: some sixteen of them."""
+
 stead_clock = Table(
     "stead_clock",
     metadata,
@@ -114,6 +117,7 @@ stead_clock = Table(
     Column("tick", _BigInteger, nullable=False),
     Column("stamp", _BigInteger, nullable=False),
     Column("floor", _BigInteger, nullable=False),
+    Column("earlier", String(KEPT_STAMPS), nullable=False, server_default=""),  # "tick:stamp," … newest first
 )
 
 stead_provider_change = Table(

@@ -1,6 +1,6 @@
 """Transactions: begin, retry, tick, commit. What is written in them is the nouns' business.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 2, 6 and 7).
+Source: "The write and refresh protocol", docs/architecture.md (rules 2 and 6 to 8).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 import random
 import time
 from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -18,13 +19,16 @@ import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
 from stead.store.bulk import LISTED, Query, Swap, value
-from stead.store.clock import LostTick, OwnSlots, tick
+from stead.store.clock import LostTick, OwnSlots, Ticked, tick
+from stead.store.connections import Connections
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
 from stead.store.grouping import Grouping
+from stead.store.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.tables import resource_providers, stead_provider_change, stead_usage, stead_usage_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import Connection
 
@@ -175,10 +179,13 @@ class Store:
         """As the reader, for whoever keeps a connection to himself: it is not of the pool."""
         self.connection_seconds = database.connection_recycle_time
         """How old a connection may get that is not of the pool."""
+        self.connections = Connections(self.dialect, self.refresher, (self.reader, self.writer))
         self._write_timeout = write_timeout
         self._claim_timeout = claim_timeout
-        self._grouping = None if self.dialect.locks_rows else Grouping(self.writer.begin, patience=write_timeout)
+        self._grouping = None if self.dialect.locks_rows else Grouping(self._begun_in_time, patience=write_timeout)
         self._slots = OwnSlots()
+        self._ticked: dict[Connection, Ticked] = {}
+        """By open transaction the last tick in it, which stands or falls with all of it."""
 
     def close(self) -> None:
         """Close all pooled connections; the store may be used again, and opens new ones."""
@@ -189,10 +196,13 @@ class Store:
         """Run *body* in one transaction and commit what it did, together with a tick for what it touched.
 
         Any error rolls the whole attempt back. Lost races are tried again from the start, with growing random pauses.
+        So is an attempt of which the commit may have failed, unless it is found to have happened; a *body* that touches
+        nothing leaves nothing to find, and must be one that may run twice.
 
         Raises:
             ConcurrentUpdate: races were lost until the time was over.
-            Unavailable: the database does not answer, or not in time.
+            Unavailable: the database does not answer, or not in time; or it went away during the commit, and could not
+                tell in time what became of it.
         """
         return self._write(self._write_timeout, body, *args, **kwargs)
 
@@ -207,7 +217,7 @@ class Store:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return self._attempt(body, *args, **kwargs)
+                return self._attempt(deadline, body, *args, **kwargs)
             except RaceLost as lost:
                 reason, others_won = f"lost a race for {lost}", True
             except sa.exc.DBAPIError as error:
@@ -224,18 +234,44 @@ class Store:
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _attempt(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _attempt(
+        self, deadline: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
         def work(connection: Connection) -> R:
             tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
             result = body(tx, *args, **kwargs)
             if tx.touched or tx.touched_usage:
-                tick(connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage)
+                self._ticked[connection] = tick(
+                    connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage
+                )
             return result
 
         if self._grouping is not None:
             return self._grouping.run(work)
-        with self.writer.begin() as connection:
+        with self._begun(deadline) as connection:
             return work(connection)
+
+    def _begun_in_time(self) -> AbstractContextManager[Connection]:
+        return self._begun(time.monotonic() + self._write_timeout)
+
+    @contextmanager
+    def _begun(self, deadline: float) -> Iterator[Connection]:
+        """A transaction that is committed in the end; if the COMMIT is not answered, that it happened is found out.
+
+        Raises:
+            RaceLost: it did not.
+            Unavailable: that could not be found out, not until the *deadline* at least.
+        """
+        try:
+            with self.writer.connect() as connection, connection.begin() as transaction:
+                try:
+                    yield connection
+                finally:
+                    ticked = self._ticked.pop(connection, None)
+                commit(transaction, self.dialect, ticked)
+        except OutcomeUnknown as unknown:
+            if not has_happened(self.writer, self.dialect, unknown.ticked, deadline):
+                raise RaceLost("a commit that the database did not answer") from unknown
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run *body* on one fresh snapshot of the database, which it must not change.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import PoolProxiedConnection
 
 CONNECT_SECONDS = 10
 """A server that does not let in for so long has failed."""
@@ -88,8 +89,19 @@ class Dialect(Hashable, Protocol):
         """
         ...
 
-    def commits_seen(self, connection: DBAPIConnection) -> int:
-        """A number that changes when another connection commits; *connection* never writes and is in no transaction."""
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
+        """What changes when another connection commits; *connection* never writes and is in no transaction."""
+        ...
+
+    def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:
+        """Whether who connects now reaches another database, as far as that can be told without asking."""
+        ...
+
+    def identity(self, connection: DBAPIConnection) -> Hashable:
+        """Which server, or file, a new connection has reached, and since when that runs if it can be told.
+
+        The nodes of a Galera cluster are one.
+        """
         ...
 
     def writer(self, database: Database, url: URL) -> Engine:
@@ -136,6 +148,10 @@ class Dialect(Hashable, Protocol):
         """Whether it is retryable because another writer was faster, not because the database made us wait."""
         ...
 
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether an error of a COMMIT says for sure that the transaction was rolled back."""
+        ...
+
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         """Whether the database failed, and the statement did nothing wrong: it may succeed when that is over.
 
@@ -168,8 +184,11 @@ class Server:
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - only Galera does
         return False
 
-    def commits_seen(self, connection: DBAPIConnection) -> int:
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         raise TypeError(f"{connection} does not count commits")
 
     def begin(self, connection: DBAPIConnection) -> None:
         pass
+
+    def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:  # noqa: ARG002 - nobody but the server knows
+        return False

@@ -20,7 +20,7 @@ from stead.store.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.pool import ConnectionPoolEntry
@@ -33,7 +33,9 @@ class Mysql(Server):
     """MySQL and MariaDB, Galera included."""
 
     ignores_case = True
-    _LOST = frozenset({1213, 1062, 1020})  # deadlock (on Galera: certification failed), duplicate key, changed
+    _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
+    _DEADLOCK = 1213
+    _LOST = frozenset({_DEADLOCK, 1062, 1020})  # on Galera also: certification failed; duplicate key, changed
     _RETRYABLE = _LOST | {1205, 1047}  # lock wait, Galera node not ready
     _REFUSED = frozenset({1264, 1265, 1292, 1366, 1406})  # range, truncated, truncated, no such characters, too long
     _UNAVAILABLE = frozenset(
@@ -103,6 +105,13 @@ class Mysql(Server):
         # Not INSERT IGNORE, which cuts what is too long.
         return mysql.insert(table).on_duplicate_key_update({key.name: key for key in table.primary_key})
 
+    def identity(self, connection: Any) -> Hashable:
+        names = ", ".join(f"'{name}'" for name in self._IDENTITY)
+        with connection.cursor() as cursor:
+            if not cursor.execute("SHOW STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid' AND Value <> ''"):
+                cursor.execute(f"SHOW VARIABLES WHERE Variable_name IN ({names})")
+            return tuple(cursor.fetchall())
+
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.func.timestampdiff(sa.text("SECOND"), sa.text("'1970-01-01'"), moment, type_=sa.Integer)
 
@@ -111,6 +120,9 @@ class Mysql(Server):
 
     def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._LOST
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        return self._number(error) == self._DEADLOCK  # on Galera, what did not pass certification
 
     def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._REFUSED

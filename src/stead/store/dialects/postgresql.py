@@ -20,7 +20,7 @@ from stead.store.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
 
@@ -30,6 +30,13 @@ class Postgresql(Server):
 
     _LOST = frozenset({"40001", "40P01", "23505"})  # serialisation, deadlock, unique
     _RETRYABLE = _LOST | {"55P03"}  # lock wait
+    _IDENTITY_FOR_ALL = "SELECT pg_postmaster_start_time()"
+    # Not the timeline of the last checkpoint: that is the old one for a while after a replica was promoted.
+    _IDENTITY = """
+        SELECT pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
+               CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
+    _UNDONE_CLASSES = frozenset({"23", "40"})  # a constraint that is checked at COMMIT, rollback by the server
+    _COMPLETION_UNKNOWN = "40003"
     # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
     # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among
     # them a disk quota that is used up).
@@ -88,6 +95,16 @@ class Postgresql(Server):
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
         return postgresql.insert(table).on_conflict_do_nothing(index_elements=[unique])
 
+    def identity(self, connection: Any) -> Hashable:
+        for statement in (self._IDENTITY, self._IDENTITY_FOR_ALL):
+            try:
+                return tuple(connection.execute(statement).fetchone())
+            except (connection.ProgrammingError, connection.NotSupportedError):
+                continue  # what an ordinary user may call is up to the operator
+            finally:
+                connection.rollback()
+        return None
+
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.cast(sa.func.floor(sa.extract("epoch", moment)), sa.BigInteger)
 
@@ -99,6 +116,10 @@ class Postgresql(Server):
 
     def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in self._LOST
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        return state[:2] in self._UNDONE_CLASSES and state != self._COMPLETION_UNKNOWN
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         state = getattr(error.orig, "sqlstate", None)

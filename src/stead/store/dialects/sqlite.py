@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import nullcontext
@@ -20,11 +21,12 @@ from stead.store.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import PoolProxiedConnection
 
 
 class Sqlite:
@@ -33,7 +35,8 @@ class Sqlite:
     locks_rows = False
     ignores_case = False
     counts_commits = True
-    _BUSY, _LOCKED, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 2067, 1555
+    _PATH, _FILE = "path of the database", "file of the database"
+    _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555
     # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
     _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
     _FULL = 2
@@ -42,10 +45,40 @@ class Sqlite:
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
         return False
 
-    def commits_seen(self, connection: DBAPIConnection) -> int:
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         cursor = connection.cursor()
         cursor.execute("PRAGMA data_version")
-        return int(cursor.fetchall()[0][0])
+        return self._file(connection.info[self._PATH]), cursor.fetchall()[0][0]
+
+    def identity(self, connection: DBAPIConnection) -> Hashable:
+        return self._file(self._path(connection))
+
+    @staticmethod
+    def _path(connection: Any) -> str:
+        """Of the database's file; empty if it is in memory."""
+        return str(next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main"))
+
+    @staticmethod
+    def _file(path: str) -> tuple[int, int] | None:
+        """Which file stands at *path*."""
+        try:
+            found = os.stat(path)  # noqa: PTH116 - at every checkout; a Path costs more than the call itself
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def leads_elsewhere(self, connection: Any) -> bool:
+        now = self._file(connection.info[self._PATH])
+        return now is not None and now != connection.info[self._FILE]
+
+    def _require_same_file(self, _connection: object, record: Any, _proxy: object) -> None:
+        """Let nobody go on with a file that was replaced, as by a restore: the pool connects anew."""
+        if self.leads_elsewhere(record):
+            raise sa.exc.DisconnectionError("the file of the database is another one")
+
+    def _note_file(self, connection: Any, record: Any) -> None:
+        path = record.info[self._PATH] = self._path(connection)
+        record.info[self._FILE] = self._file(path)
 
     def writer(self, database: Database, url: URL) -> Engine:
         engine = self._engine(database, url)
@@ -62,6 +95,8 @@ class Sqlite:
         """The driver's own idea of when a transaction starts is too late for a lock; who uses it begins explicitly."""
         engine = create_engine(url, database)
         sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        sa.event.listen(engine, "connect", self._note_file)
+        sa.event.listen(engine, "checkout", self._require_same_file)
         return engine
 
     def begin(self, connection: DBAPIConnection) -> None:
@@ -141,6 +176,10 @@ class Sqlite:
     def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
         return code in (self._CONSTRAINT_UNIQUE, self._CONSTRAINT_PRIMARY_KEY)
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in (self._BUSY, self._LOCKED, self._CONSTRAINT)
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)

@@ -1,0 +1,48 @@
+"""Where a snapshot differs from the truth: what a refresh would change if somebody had noted it."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from stead.catalog.refresh import refreshed
+from stead.domain.changes import Differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stead.catalog.names import Names
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import Changes, NameRow
+
+
+def differing(snapshot: Snapshot, state: Changes) -> Differences:
+    """Of what *state* tells all of, that which *snapshot* shows otherwise."""
+    after = refreshed(snapshot, state)
+    same = all(old is new for old, new in zip_longest(_parts(snapshot), _parts(after)))
+    providers = () if same else (id_ for id_ in state.provider_ids if _shown(snapshot, id_) != _shown(after, id_))
+    return Differences(
+        frozenset(providers),
+        _differing_names(snapshot.trait_names, state.traits),
+        _differing_names(snapshot.class_names, state.resource_classes),
+    )
+
+
+def _parts(snapshot: Snapshot) -> Iterator[object]:
+    """What is shared by snapshots that show the same of all providers."""
+    yield from (snapshot.identities, snapshot.generations, snapshot.modified, snapshot.forest)
+    yield from (snapshot.trait_sets, snapshot.aggregate_sets)
+    for _, columns in sorted(snapshot.inventory.items()):
+        yield from (columns.kind, columns.room, columns.modified)
+
+
+def _shown(snapshot: Snapshot, provider_id: int) -> Any:
+    slot = snapshot.identities.slot_of_id.get(provider_id)
+    if slot is None:
+        return None
+    held = {class_id: found for class_id, columns in snapshot.inventory.items() if (found := columns.at(slot))}
+    return snapshot.provider(slot), held, snapshot.trait_sets.of(slot), snapshot.aggregate_sets.of(slot)
+
+
+def _differing_names(known: Names, rows: Sequence[NameRow] | None) -> frozenset[int]:
+    return frozenset() if rows is None else frozenset(row.id for row in {*known.rows} ^ {*rows})

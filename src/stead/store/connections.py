@@ -1,0 +1,48 @@
+"""What connections tell about the server behind them: whether it is still the one that was read before.
+
+An address may lead to another server, by a failover or a restore, whose clock may look as if it had only gone on. Which
+server it is, is read once for each connection, since it can not change within one; and a connection that broke is a
+hint that something did, wherever it broke.
+
+Source: "The write and refresh protocol", docs/architecture.md (rule 12).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from sqlalchemy.engine import Connection, Engine
+
+    from stead.store.dialect import Dialect
+
+_IDENTITY = "stead identity"
+
+
+class Connections:
+    """Watches the connections of a store."""
+
+    def __init__(self, dialect: Dialect, refresher: Engine, others: Iterable[Engine]) -> None:
+        """From now on."""
+        self.broken = 0
+        """How many broke so far."""
+        self._dialect = dialect
+        sa.event.listen(refresher, "connect", self._identify)
+        for engine in (refresher, *others):
+            sa.event.listen(engine, "invalidate", self._count)
+
+    @staticmethod
+    def server_of(connection: Connection) -> Hashable:
+        """Which server a connection of the refresher reached: equal for equal ones."""
+        found: Hashable = connection.info[_IDENTITY]
+        return found
+
+    def _identify(self, connection: Any, record: Any) -> None:
+        record.info[_IDENTITY] = self._dialect.identity(connection)
+
+    def _count(self, *_: object) -> None:
+        self.broken += 1
