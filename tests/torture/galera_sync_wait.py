@@ -6,6 +6,7 @@ while another node is written to.
 
 from __future__ import annotations
 
+import signal
 import statistics
 import sys
 import tempfile
@@ -29,6 +30,7 @@ TIMES = 2000
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started ends, too
     with tempfile.TemporaryDirectory(prefix="stead-sync-wait-") as place, cluster(Path(place) / "lock") as nodes:
         database = ClusteredDatabase(nodes)
         near, far = Books(database.members[0].own_url), Books(database.members[1].own_url, upgrade=False)
