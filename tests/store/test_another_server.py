@@ -49,7 +49,7 @@ def test_another_server_behind_new_connections(
     assert renamed()
 
 
-@pytest.mark.parametrize("which", ["reader", "writer"])
+@pytest.mark.parametrize("which", ["refresher", "reader", "writer"])
 def test_a_connection_that_broke_anywhere(books: Books, second: Books, renamed: Callable[[], bool], which: str) -> None:
     with getattr(second.store, which).connect() as connection:
         connection.invalidate()
@@ -70,7 +70,7 @@ def test_it_is_read_with_new_connections_alone(books: Books, second: Books, monk
 
 
 def test_it_is_the_same_on_every_connection(books: Books) -> None:
-    with books.store.reader.connect() as one, books.store.reader.connect() as other:
+    with books.store.refresher.connect() as one, books.store.refresher.connect() as other:
         found = [Connections.server_of(connection) for connection in (one, other)]
     assert found[0] == found[1] is not None
 

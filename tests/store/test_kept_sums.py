@@ -37,7 +37,9 @@ def added_up(*all_books: Books) -> Iterator[list[str]]:
         if "sum(" in statement.lower() and "allocations" in statement:
             seen.append(statement)
 
-    engines = [engine for books in all_books for engine in (books.store.writer, books.store.reader)]
+    engines = [
+        engine for books in all_books for engine in (books.store.writer, books.store.reader, books.store.refresher)
+    ]
     for engine in engines:
         sa.event.listen(engine, "before_cursor_execute", note)
     try:

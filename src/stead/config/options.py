@@ -44,7 +44,7 @@ DATABASE_OPTS: list[cfg.Opt] = [
     cfg.StrOpt("slave_connection", secret=True, help="URL of a replica. Accepted for compatibility; not read from."),
     cfg.StrOpt("mysql_sql_mode", default="TRADITIONAL", help="SQL mode of MySQL sessions; empty: the server's own."),
     cfg.IntOpt("connection_recycle_time", default=3600, help="Seconds after which a pooled connection is replaced."),
-    cfg.IntOpt("max_pool_size", help="Connections kept open by each process."),
+    cfg.IntOpt("max_pool_size", help="Connections kept open by each process, for reads and for writes; 10 if not set."),
     cfg.IntOpt("max_overflow", help="Connections opened beyond max_pool_size when all are in use."),
     cfg.IntOpt("pool_timeout", help="Seconds to wait for a connection of the pool."),
     cfg.IntOpt("max_retries", default=10, help="Attempts to connect at start; -1: for ever."),

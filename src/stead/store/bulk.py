@@ -80,19 +80,19 @@ class Piece:
 class Statement:
     """An UPDATE that is run again and again with other numbers."""
 
-    def __init__(self, statement: sa.Update) -> None:
+    def __init__(self, statement: sa.ClauseElement) -> None:
         """Nothing is compiled yet; its values are all left open."""
         self._statement = statement
         self._texts: dict[str, tuple[str, list[str]]] = {}
 
-    def run(self, connection: Connection, **values: int) -> int:
-        """Run it with these values; returns how many rows it changed."""
+    def cursor(self, connection: Connection, **values: int) -> Any:
+        """The driver's cursor after it was run with these values."""
         name = connection.dialect.name
         if name not in self._texts:
             text = _Text(self._statement, connection)
             self._texts[name] = _MARK.sub(text.marker, text.whole), _MARK.findall(text.whole)
         whole, names = self._texts[name]
-        return direct.count(connection, whole, tuple([values[one] for one in names]))
+        return direct.run(connection, whole, tuple([values[one] for one in names]))
 
 
 class Query:

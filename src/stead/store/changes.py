@@ -82,8 +82,9 @@ class ChangeSource:
             with self._reader.snapshot() as connection:
                 server = self._store.connections.server_of(connection), broken
                 if server != self._server:
+                    if self._server is not None:
+                        self._watch_anew()
                     earlier, self._server = None, server
-                    self._watch_anew()
                 reading = _Reading(connection, self._store.dialect)
                 yield from reading.changes(earlier.clock if earlier else None, commits)
         except sa.exc.DBAPIError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store.bulk import LISTED, Insert, Query, Statement, value
+from stead.store.bulk import Insert, Statement, value
 from stead.store.prepared import Prepared
 from stead.store.tables import KEPT_STAMPS, stead_clock, stead_epoch, stead_provider_change, stead_usage_change
 
@@ -90,9 +90,9 @@ def tick(
     if len(touched) + len(touched_usage) > TOO_MANY:
         touched, touched_usage = (EVERYTHING,), ()
     stamp = secrets.randbits(62)
-    if _TICK.run(connection, slot=slot, stamp=stamp) != 1:
+    now = _counted_up(connection, dialect, slot, stamp)
+    if now is None:
         raise LostTick(slot)
-    now = _NOW.rows(connection, [slot])[0][0]
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
         note.run(connection, dialect, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
     return Ticked(slot, now, stamp)
@@ -106,17 +106,39 @@ def _sign(sign: str) -> sa.ColumnClause[str]:
     return sa.literal_column(f"'{sign}'", sa.String)
 
 
+def _counted_up(connection: Connection, dialect: Dialect, slot: int, stamp: int) -> int | None:
+    """Tick a slot; returns its tick then, None if there is no such slot."""
+    cursor = _ticking(dialect.returns_updated).cursor(connection, slot=slot, stamp=stamp)
+    if dialect.returns_updated:
+        row = cursor.fetchone()
+        now: int | None = row and row[0]
+    else:
+        now = cursor.lastrowid if cursor.rowcount else None
+    cursor.close()
+    return now
+
+
 _before = _text(stead_clock.c.tick) + _sign(":") + _text(stead_clock.c.stamp) + _sign(",") + stead_clock.c.earlier
-_TICK = Statement(
-    sa.update(stead_clock)
-    .where(stead_clock.c.slot == value("slot"))
-    .ordered_values(  # MySQL assigns one after the other: the old values are to be read first
-        (stead_clock.c.earlier, sa.func.substr(_before, sa.literal_column("1"), sa.literal_column(str(KEPT_STAMPS)))),
-        (stead_clock.c.tick, stead_clock.c.tick + sa.literal_column("1")),
-        (stead_clock.c.stamp, value("stamp")),
+_kept = sa.func.substr(_before, sa.literal_column("1"), sa.literal_column(str(KEPT_STAMPS)))
+
+
+@cache
+def _ticking(returns_updated: bool) -> Statement:
+    """The new tick comes back with the answer: as a row, or as the id of what was inserted, as MySQL would say."""
+    clock = stead_clock.c
+    next_tick: sa.ColumnElement[int] = clock.tick + sa.literal_column("1")
+    statement = (
+        sa.update(stead_clock)
+        .where(clock.slot == value("slot"))
+        .ordered_values(  # MySQL assigns one after the other: the old values are to be read first
+            (clock.earlier, _kept),
+            (clock.tick, next_tick if returns_updated else sa.func.last_insert_id(next_tick)),
+            (clock.stamp, value("stamp")),
+        )
     )
-)
-_NOW = Query(sa.select(stead_clock.c.tick).where(stead_clock.c.slot.in_([LISTED])))
+    return Statement(statement.returning(clock.tick) if returns_updated else statement)
+
+
 _NOTE, _NOTE_USAGE = (
     Insert(table, "provider_id", "slot", "tick", changing=("slot", "tick"))
     for table in (stead_provider_change, stead_usage_change)

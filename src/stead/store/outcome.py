@@ -52,6 +52,7 @@ def commit(transaction: Transaction, dialect: Dialect, ticked: Ticked | None) ->
     try:
         transaction.commit()
     except sa.exc.DBAPIError as error:
+        transaction.rollback()  # else SQLAlchemy takes it for ended, and the next user of the connection finds it open
         if dialect.is_undone(error):
             raise
         _log.warning("the database failed during a commit: %s", error.orig)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10
 """A server that does not let in for so long has failed."""
 
+POOL_SIZE = 10
+"""Connections that are kept if the operator does not say how many: some more than ``stead serve`` has threads. What is
+beyond them is closed after each use, and opening one takes longer than a claim.
+"""
+
 LOCK_WAIT_SECONDS = 5
 """A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
 
@@ -63,7 +68,7 @@ class Database:
         if not self.pooled:
             return {"poolclass": sa.NullPool, "echo": self.echo}
         sizes = {
-            "pool_size": self.max_pool_size,
+            "pool_size": POOL_SIZE if self.max_pool_size is None else self.max_pool_size,
             "max_overflow": self.max_overflow,
             "pool_timeout": self.pool_timeout,
         }
@@ -79,6 +84,9 @@ class Dialect(Hashable, Protocol):
 
     ignores_case: bool
     """Names and uuids that differ in case only are the same to the database's own comparisons and unique keys."""
+
+    returns_updated: bool
+    """An UPDATE can have a RETURNING; otherwise an id that ``LAST_INSERT_ID()`` made comes back with the answer."""
 
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
@@ -179,6 +187,7 @@ class Server:
 
     locks_rows = True
     ignores_case = False
+    returns_updated = True
     counts_commits = False
 
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - only Galera does

@@ -33,6 +33,7 @@ class Mysql(Server):
     """MySQL and MariaDB, Galera included."""
 
     ignores_case = True
+    returns_updated = False
     _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
     _DEADLOCK = 1213
     _LOST = frozenset({_DEADLOCK, 1062, 1020})  # on Galera also: certification failed; duplicate key, changed

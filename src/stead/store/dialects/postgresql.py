@@ -35,7 +35,7 @@ class Postgresql(Server):
     _IDENTITY = """
         SELECT pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
                CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
-    _UNDONE_CLASSES = frozenset({"23", "40"})  # a constraint that is checked at COMMIT, rollback by the server
+    _UNDONE_CLASSES = frozenset({"23", "40", "53"})  # a constraint that is checked at COMMIT, rollback, a full disk
     _COMPLETION_UNKNOWN = "40003"
     # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
     # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among

@@ -34,11 +34,13 @@ class Sqlite:
 
     locks_rows = False
     ignores_case = False
+    returns_updated = True
     counts_commits = True
     _PATH, _FILE = "path of the database", "file of the database"
     _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555
     # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
     _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
+    _UNDONE = frozenset({_BUSY, _LOCKED, _CONSTRAINT, 8, 13})  # read-only, disk full: the commit was never written
     _FULL = 2
     _LOOKS_MILLISECONDS = 10
 
@@ -179,7 +181,7 @@ class Sqlite:
 
     def is_undone(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
-        return code is not None and code & 0xFF in (self._BUSY, self._LOCKED, self._CONSTRAINT)
+        return code is not None and code & 0xFF in self._UNDONE
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
