@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.dialect import Dialect
-    from stead.store.transaction import Transaction
 
 _MARK = re.compile(r"/\*:(\w*)\*/")
 _VALUES = " VALUES ("
@@ -185,31 +184,22 @@ class Swap:
         self._statement = statement.where(listed, sa.literal_column(f"({id_}, generation) IN (/*:pairs*/)", sa.Boolean))
         self._texts: dict[str, _Text] = {}
 
-    def run(self, tx: Transaction, generations: Mapping[int, int], **values: Any) -> None:
-        """Change the rows with these ids, each of which must be at its generation.
+    def run(self, connection: Connection, generations: Mapping[int, int], **values: Any) -> int:
+        """Change those of the rows with these ids that are at their generation; returns how many these are.
 
         Args:
             generations: by id.
             values: what the statement leaves open, alike for all rows.
-
-        Raises:
-            RaceLost: one is not.
         """
-        for changed, expected in self._portions(tx, generations, values):
-            tx.require_count(changed, expected)
-
-    def run_where_equal(self, tx: Transaction, generations: Mapping[int, int], **values: Any) -> None:
-        """Change those of the rows with these ids that are at their generation, and pass over the others."""
-        for _ in self._portions(tx, generations, values):
-            pass
+        return sum(self._portions(connection, generations, values))
 
     def _portions(
-        self, tx: Transaction, generations: Mapping[int, int], values: Mapping[str, Any]
-    ) -> Iterator[tuple[int, int]]:
-        dialect = tx.connection.dialect
+        self, connection: Connection, generations: Mapping[int, int], values: Mapping[str, Any]
+    ) -> Iterator[int]:
+        dialect = connection.dialect
         text = self._texts.get(dialect.name)
         if text is None:
-            text = self._texts[dialect.name] = _Text(self._statement, tx.connection, self._table.columns)
+            text = self._texts[dialect.name] = _Text(self._statement, connection, self._table.columns)
         pair = f"({text.marker}, {text.marker})"
         for some in _portions(sorted(generations.items())):
             pairs = ", ".join([pair] * len(some))
@@ -226,7 +216,7 @@ class Swap:
             names = _MARK.findall(text.whole)
             whole = _MARK.sub(lambda mark, filled=filled: filled[mark[1]][0], text.whole)  # type: ignore[misc]  # a default binds it
             arguments = tuple([argument for name in names for argument in filled[name][1]])
-            yield direct.count(tx.connection, whole, arguments), len(some)
+            yield direct.count(connection, whole, arguments)
 
 
 def _portions(values: Collection[Any]) -> Iterator[tuple[Any, ...]]:

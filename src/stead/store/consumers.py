@@ -199,7 +199,7 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
             gone.append(row)
     # In one order for all writers: whoever makes the same ones waits for the first of them.
     _MAKE.run(tx.connection, tx.dialect, sorted(new, key=lambda values: str(values["uuid"])))
-    _RAISE.run(tx, kept, updated_at=tx.now)
+    tx.swap(_RAISE, kept, updated_at=tx.now)
     _MOVE.run(tx.connection, tx.dialect, moved)  # which are there, and ours: their generations were just raised
     remove(tx, gone)
 
@@ -225,4 +225,4 @@ def remove(tx: Transaction, rows: Collection[Row]) -> None:
     Raises:
         RaceLost: a generation is not what was read.
     """
-    _REMOVE.run(tx, {row.id: row.generation for row in rows})
+    tx.swap(_REMOVE, {row.id: row.generation for row in rows})

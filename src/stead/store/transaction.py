@@ -114,10 +114,18 @@ class Transaction:
         for id_, generation in generations.items():
             by_rise[raised[id_] - generation][id_] = generation
         for rise, some in sorted(by_rise.items()):
-            _RAISE.run(self, some, rise=rise, updated_at=self.now)
+            self.swap(_RAISE, some, rise=rise, updated_at=self.now)
             if not writes_sums:
-                _CARRY.run_where_equal(self, some, rise=rise)
+                _CARRY.run(self.connection, some, rise=rise)
         return raised
+
+    def swap(self, swap: Swap, generations: Mapping[int, int], **values: Any) -> None:
+        """Run a compare-and-swap of rows by their ids, every one of which must be at its generation.
+
+        Raises:
+            RaceLost: one is not.
+        """
+        self.require_count(swap.run(self.connection, generations, **values), len(generations))
 
     def change(self, statement: sa.Update | sa.Delete, rows: Sequence[dict[str, Any]]) -> None:
         """Run a compare-and-swap for each of *rows*, every one of which must hit exactly one row.
