@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.cors.allowed_origins == ()
     assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
-    assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 0)
+    assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 5_000_000, 0)
     assert settings.database.require_durable_commits is False
     assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
     assert settings.database.reconcile_interval == 0.0
@@ -81,7 +81,8 @@ def test_a_file_says_all_that_it_says(conf_file):
         max_request_groups = 3
         max_suffix_length = 4
         max_allocations = 5
-        max_concurrent_requests = 6
+        max_candidate_work = 6
+        max_concurrent_requests = 7
         """.replace("\n        ", "\n")
     )
     settings = load([path])
@@ -96,7 +97,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.allocations.incomplete_user_id == "nobody"
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
-    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6)
+    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6, 7)
     assert settings.database.require_durable_commits is True
     assert settings.database.reconcile_interval == 30.0
     assert settings.proxy_headers is True

@@ -34,6 +34,7 @@ def sees_what_changed_behind_the_back(victim: Victim, books: Books) -> bool:
     host, name = books.provider(), fresh_uuid()
     books.service.snapshot()
     books.execute("UPDATE resource_providers SET name = :name WHERE uuid = :uuid", name=name, uuid=host)
+    books.service._source.close()
     books.store.close()  # no connection is left to break
     victim.crash()
     if victim.kind == "mariadb":
@@ -47,6 +48,7 @@ def test_it_is_noticed_by_its_identity(victim: Victim, books: Books, monkeypatch
     assert sees_what_changed_behind_the_back(victim, books)
     victim.crash()
     victim.start_again()
+    books.service._source.close()
     books.store.close()
     monkeypatch.setattr(Connections, "server_of", lambda *_: "some server")
     books.service.snapshot()

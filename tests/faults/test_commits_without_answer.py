@@ -151,7 +151,7 @@ def test_without_the_rule_the_client_is_told_something_else(
 def recover(books: Books) -> None:
     """Each pool finds out for itself that its connections are gone."""
     until = time.monotonic() + PATIENCE_SECONDS
-    for speak in (books.service.snapshot, lambda: books.release(fresh_uuid())):
+    for speak in (books.service.snapshot, lambda: books.held(fresh_uuid()), lambda: books.release(fresh_uuid())):
         while outcome(speak) == "Unavailable":
             assert time.monotonic() < until, "it does not recover"
 
@@ -166,7 +166,7 @@ def test_a_database_that_is_gone_afterwards(
     host = api.create_provider(inventories={"VCPU": 8})
     api.claim((host, {"VCPU": 1}))
     consumer = fresh_uuid()
-    monkeypatch.setattr(books.store, "_write_timeout", 1.0)
+    monkeypatch.setattr(books.store, "_claim_timeout", 1.0)
     with one_write(books, cutter, cut, then=victim.crash):
         answer = api.put(f"/allocations/{consumer}", holding((host, {"VCPU": 2})))
     assert answer.refused(503)

@@ -74,7 +74,11 @@ class Home:
                 stdout=log,
                 stderr=log,
                 cwd=self.path,
-                env={"PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin", "HOME": str(self.path)},
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin",
+                    "HOME": str(self.path),
+                    "TMPDIR": str(self.path),  # where others start, MariaDB removes what it takes for left by itself
+                },
                 start_new_session=True,  # Ctrl-C is for the tests; who started it stops it
                 user=self.user,
                 group=None if self.user is None else pwd.getpwnam(self.user).pw_gid,

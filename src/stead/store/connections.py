@@ -31,8 +31,9 @@ class Connections:
         self.broken = 0
         """How many broke so far."""
         self._dialect = dialect
+        self._pooled = tuple(others)
         sa.event.listen(refresher, "connect", self._identify)
-        for engine in (refresher, *others):
+        for engine in (refresher, *self._pooled):
             sa.event.listen(engine, "invalidate", self._count)
 
     @staticmethod
@@ -45,4 +46,7 @@ class Connections:
         record.info[_IDENTITY] = self._dialect.identity(connection)
 
     def _count(self, *_: object) -> None:
+        """One that broke is seldom alone: none of the others is tried, so that one request finds out, not each."""
         self.broken += 1
+        for engine in self._pooled:
+            engine.dispose()

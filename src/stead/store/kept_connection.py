@@ -24,6 +24,7 @@ class KeptConnection:
         self._store = store
         self._connection: Connection | None = None
         self._old_at = 0.0
+        self._broken = 0
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -42,14 +43,21 @@ class KeptConnection:
             raise
 
     def _working(self) -> Connection:
-        if self._connection is not None and (
-            time.monotonic() > self._old_at or self._store.dialect.leads_elsewhere(self._connection.connection)
-        ):
+        if self._connection is not None and self._is_doubtful(self._connection):
             self.close()
         if self._connection is None:
             self._connection = self._store.refresher.connect()
             self._old_at = time.monotonic() + self._store.connection_seconds
+            self._broken = self._store.connections.broken
         return self._connection
+
+    def _is_doubtful(self, connection: Connection) -> bool:
+        """Whether it is old, another one broke, or its address leads elsewhere."""
+        return (
+            time.monotonic() > self._old_at
+            or self._store.connections.broken != self._broken
+            or self._store.dialect.leads_elsewhere(connection.connection)
+        )
 
     def _begin(self, connection: Connection) -> None:
         try:

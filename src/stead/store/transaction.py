@@ -227,7 +227,7 @@ class Store:
             try:
                 return self._attempt(deadline, body, *args, **kwargs)
             except RaceLost as lost:
-                reason, others_won = f"lost a race for {lost}", True
+                reason, others_won = f"lost a race for {lost}", not isinstance(lost.__cause__, OutcomeUnknown)
             except sa.exc.DBAPIError as error:
                 if not self.dialect.is_retryable(error):
                     raise meaning(error, self.dialect) from error
