@@ -137,7 +137,7 @@ class Cluster:
         self._wait(lambda: first.is_synced(1), first)
         for size, node in enumerate(others, start=2):
             node.start(self._server, self._members)
-            self._wait(lambda node=node, size=size: node.is_synced(size), node)  # type: ignore[misc]
+            self._wait(lambda node=node, size=size: node.is_synced(size), node)  # type: ignore[misc]  # defaults bind them
 
     def kill(self, node: Node) -> None:
         """SIGKILL a node; returns at once, while the others still wait for it."""
@@ -156,7 +156,7 @@ class Cluster:
             NotSynced
         """
         for node in nodes or self.nodes:
-            self._wait(lambda node=node: node.is_synced(len(self.nodes)), node)  # type: ignore[misc]
+            self._wait(lambda node=node: node.is_synced(len(self.nodes)), node)  # type: ignore[misc]  # defaults bind them
 
     def _wait(self, condition: Callable[[], bool], node: Node) -> None:
         until = time.monotonic() + PATIENCE_SECONDS

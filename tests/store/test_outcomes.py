@@ -49,7 +49,7 @@ def one_commit(books: Books, *, reaches: bool, then: Callable[[], Any] = lambda:
     try:
         yield seen
     finally:
-        dialect.do_commit = real  # type: ignore[method-assign]
+        dialect.do_commit = real  # type: ignore[method-assign]  # as it was
     assert seen
 
 

@@ -24,7 +24,7 @@ TRIED = 10
 CANDIDATE = 10
 """What it costs to judge a candidate, or to give one; that costs one more for each choice it is made of.
 
-One unit of work is about a microsecond.
+One unit took 0.4 µs in a search that finds nothing, 5 µs where large candidates are written.
 """
 
 

@@ -193,7 +193,7 @@ STEAD_OPTS: list[cfg.Opt] = [
         "max_candidate_work",
         default=5_000_000,
         min=0,
-        help="Work for one query for candidates, in units of about a microsecond; what was found until then is "
+        help="Work for one query for candidates, in units as docs/api.md has them; what was found until then is "
         "returned with the header Stead-Incomplete. 0: no limit.",
     ),
     cfg.IntOpt(
