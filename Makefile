@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench examples differential torture torture-galera fuzz clean
+.PHONY: help run test lint format docs bench examples differential torture torture-galera releases fuzz clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,8 +27,9 @@ format: $(VENV)/for-development  ## Bring the code into the house style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(VENV)/for-development  ## Make anew what docs/ has from the code: tables and openapi.json
+docs: $(VENV)/for-development  ## Make anew what docs/ has from the code, and build/site of all of it
 	$(BIN)/python -m scripts.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/for-development  ## Measure candidates over big sites; ARGS= are those of `stead bench candidates`
 	$(BIN)/stead bench candidates $(ARGS)
@@ -40,8 +41,11 @@ differential: $(VENV)/for-development  ## Compare with the released service over
 	$(BIN)/python -m tests.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
 
 torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
-	$(BIN)/pytest -m torture tests/torture --ignore tests/torture/test_galera.py
+	$(BIN)/pytest -m torture tests/cli/test_serving.py
 	$(BIN)/python -m tests.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+releases: $(VENV)/for-development  ## Adopt databases that every release of the OpenStack service makes, each installed here
+	$(BIN)/pytest -m releases tests/adoption $(ARGS)
 
 fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
 	$(BIN)/python -m tests.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -51,7 +55,7 @@ torture-galera: $(VENV)/for-development  ## The same on a Galera cluster of thre
 	$(BIN)/python -m tests.torture.galera $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
-	rm -rf $(VENV) .venv-released build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/for-use: pyproject.toml
@@ -59,5 +63,5 @@ $(VENV)/for-use: pyproject.toml
 	@touch $@
 
 $(VENV)/for-development: pyproject.toml
-	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,postgresql,mysql]"
+	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,postgresql,mysql]"
 	@touch $@ $(VENV)/for-use

@@ -7,18 +7,30 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts import reference
 from stead.api.app import NOBODY, routes
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
 from stead.api.limits import Limits
 from stead.api.openapi import document
-from stead.api.routing import Router
+from stead.api.routing import Router, stead_since
 from stead.api.shapes import Owner
-from stead.api.versions import Microversion, SteadVersion, Step
+from stead.api.versions import Microversion, SteadVersion, Step, name_of
+from stead.auth.rules import BASE_RULES, list_rules
+from stead.config import list_opts
+from stead.observe.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oslo_config import cfg
+    from oslo_policy.policy import RuleDefault
+
 DOCS = Path(__file__).parent.parent / "docs"
+
+PAGES = ("api.md", "authentication.md", "configuration.md", "operations.md")
+"""Those that have parts."""
+
+KINDS = {"StrOpt": "text", "BoolOpt": "yes or no", "IntOpt": "integer", "FloatOpt": "number", "ListOpt": "list"}
 
 CHECKS = {Since: "version", JsonAnswer: "accept", JsonBody: "content-type", Allowed: "policy"}
 
@@ -51,19 +63,84 @@ def _route_rows() -> Iterator[str]:
 
 
 def _first(resource: object, gates: tuple[object, ...]) -> str:
-    own = getattr(resource, "stead_since", None)
+    own = stead_since(resource)
     if own is not None:
-        return f"stead {own}"
+        return name_of(own)
     since = next((gate for gate in gates if isinstance(gate, Since)), None)
     if since is None:
         return "1.0"
     return f"{since.first}" if since.otherwise == 404 else f"{since.first} ({since.otherwise})"
 
 
+def rules_tables() -> str:
+    """The base rules with their old defaults, then for each default the rules of the routes that have it."""
+    base = "".join(
+        f"| `{rule.name}` | `{rule.check_str}` | {_old_default(rule)} | {rule.description} |\n" for rule in BASE_RULES
+    )
+    of_routes = "".join(
+        f"| `{rule.name}` | `{rule.check_str}` | {'<br>'.join(_route(route) for route in rule.operations)} |\n"
+        for rule in list_rules()
+        if rule not in BASE_RULES
+    )
+    return (
+        f"| base rule | default | old default | meaning |\n|---|---|---|---|\n{base}\n"
+        f"| rule | default | routes |\n|---|---|---|\n{of_routes}"
+    )
+
+
+def _old_default(rule: RuleDefault) -> str:
+    return f"`{rule.deprecated_rule.check_str}`" if rule.deprecated_rule else ""
+
+
+def _route(operation: dict[str, str]) -> str:
+    return f"{operation['method']} `{operation['path']}`"
+
+
+def options_tables() -> str:
+    """For each group its options: name, type, default, meaning."""
+    return "\n".join(
+        f"### [{group}]\n\n| option | type | default | meaning |\n|---|---|---|---|\n{''.join(map(_option_row, opts))}"
+        for group, opts in list_opts()
+    )
+
+
+def _option_row(option: cfg.Opt) -> str:
+    bounds = [f"{name} {value}" for name in ("min", "max") if (value := getattr(option.type, name, None)) is not None]
+    default = option.sample_default if option.sample_default is not None else option.default
+    old = "".join(f" Also read from `[{one.group}]`, which is deprecated." for one in option.deprecated_opts)
+    cells = [f"`{option.name}`", ", ".join([KINDS[type(option).__name__], *bounds])]
+    cells += [_default(default), f"{option.help}{_choices(option)}{old}"]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _default(default: object) -> str:
+    if default is None or default == "":
+        return ""
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return f"`{','.join(shown) if isinstance(shown, list) else shown}`"
+
+
+def _choices(option: cfg.Opt) -> str:
+    found = getattr(option.type, "choices", None) or {}
+    return "".join(f"<br>`{name}`: {meaning}" for name, meaning in found.items())
+
+
+def metrics_table() -> str:
+    """A row for each metric."""
+    rows = "".join(
+        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.help} |\n"
+        for metric in METRICS
+    )
+    return f"| metric | kind | labels | what it says |\n|---|---|---|---|\n{rows}"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "microversions": lambda: versions_table(Microversion, "microversion"),
     "stead versions": lambda: versions_table(SteadVersion, "`stead`"),
     "routes": routes_table,
+    "options": options_tables,
+    "metrics": metrics_table,
+    "policy rules": rules_tables,
 }
 """What stands between ``<!-- NAME: made by … -->`` and ``<!-- end -->``, by name."""
 
@@ -79,9 +156,10 @@ def with_parts(text: str) -> str:
 
 def files() -> dict[Path, str]:
     """Every file that has such parts, or is made whole, and what shall be in it."""
-    reference = DOCS / "api.md"
-    machines = json.dumps(document(the_routes()), indent=1, ensure_ascii=False) + "\n"
-    return {reference: with_parts(reference.read_text()), DOCS / "openapi.json": machines}
+    described = json.loads(json.dumps(document(the_routes())))
+    machines = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
+    pages = {page: with_parts(page.read_text()) for page in (DOCS / name for name in PAGES)}
+    return {**pages, DOCS / "openapi.json": machines, DOCS / "reference.md": reference.page(described)}
 
 
 if __name__ == "__main__":

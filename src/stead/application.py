@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 import logging
-import sys
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from stead import turns
 from stead.api.app import create_app
 from stead.api.limits import Limits
-from stead.api.middleware import Compression, Concurrency, Cors, ProxyHeaders, RequestLog
+from stead.api.middleware import Compression, Concurrency, Cors, Health, Prefix, ProxyHeaders, RequestLog
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
+from stead.config import load
 from stead.domain.errors import Unavailable
-from stead.memory import keep_freed
+from stead.memory import keep_for_good, keep_freed
+from stead.observation import Observation
+from stead.observe.health import Readiness
 from stead.service import Service
 from stead.store import durability, schema
 from stead.store.dialect import Database
@@ -32,9 +35,15 @@ _log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-TURN_SECONDS = 0.001
-"""How long a thread may keep the interpreter from the others: with Python's own 5 ms, who answers from memory waits so
-long, and once more after each wait for a socket, while another thread refreshes many providers."""
+
+def init_application() -> WSGIApplication:
+    """The application as the configuration of this machine has it, for WSGI files that make it themselves.
+
+    Raises:
+        ConfigError: the configuration can not be used.
+        NotWritable, NotDurable, SchemaOutdated, SchemaTooNew, Unavailable: as :func:`build_application`.
+    """
+    return build_application(load())
 
 
 def build_application(settings: Settings) -> WSGIApplication:
@@ -46,24 +55,30 @@ def build_application(settings: Settings) -> WSGIApplication:
         SchemaOutdated: it lacks tables, and is not to be changed at start.
         Unavailable: the database does not answer.
     """
+    observation = Observation(settings)
+    observation.log()
     prepare_process()
-    return assemble(build_service(settings), settings)
+    service = build_service(settings, observation)
+    observation.start(service)
+    app = assemble(service, settings, observation)
+    keep_for_good()
+    return app
 
 
 def prepare_process() -> None:
     """Set what holds for the whole process: nobody is kept waiting for its memory or for the interpreter."""
     keep_freed()
-    sys.setswitchinterval(TURN_SECONDS)
+    turns.share()
 
 
-def assemble(service: Service, settings: Settings) -> WSGIApplication:
-    """The application over a service that has started.
+def assemble(service: Service, settings: Settings, observation: Observation | None = None) -> WSGIApplication:
+    """The application over a service that has started; *observation* is told of its requests.
 
     Raises:
         ConfigError: the settings can not work.
     """
     most = settings.limits
-    app = create_app(
+    api = create_app(
         service,
         Policy(settings.conf),
         incomplete_project=settings.allocations.incomplete_project_id,
@@ -74,9 +89,15 @@ def assemble(service: Service, settings: Settings) -> WSGIApplication:
             groups=most.request_groups,
             suffix=most.suffix_length,
             allocations=most.allocations,
+            claims=most.claims,
         ),
     )
-    return _surrounded(authenticate(app, settings), settings)
+    watchers = observation.watchers if observation else ()
+    app: WSGIApplication = RequestLog(_surrounded(authenticate(api, settings), settings), watchers)
+    app = Health(app, Readiness(lambda: service.lag, service.snapshot).problem)
+    if settings.proxy_headers:
+        app = ProxyHeaders(app)
+    return Prefix(app, settings.path_prefix) if settings.path_prefix else app
 
 
 def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
@@ -94,19 +115,19 @@ def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
             allow_methods=cors.allow_methods,
             allow_headers=cors.allow_headers,
         )
-    if settings.compress_responses:
-        app = Compression(app)
-    app = RequestLog(app)
-    return ProxyHeaders(app) if settings.proxy_headers else app
+    return Compression(app) if settings.compress_responses else app
 
 
-def build_service(settings: Settings) -> Service:
+def build_service(settings: Settings, observation: Observation | None = None) -> Service:
     """The service on its database, checked and loaded; a database that does not answer is waited for.
+
+    Args:
+        observation: is told what happens in it.
 
     Raises:
         NotWritable, NotDurable, SchemaOutdated, Unavailable
     """
-    return _patiently(settings.database, lambda: _started_service(settings))
+    return _patiently(settings.database, lambda: _started_service(settings, observation))
 
 
 def open_store(settings: DatabaseSettings) -> Store:
@@ -134,13 +155,14 @@ def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
     raise AssertionError("counting does not end")
 
 
-def _ready_store(settings: DatabaseSettings) -> Store:
+def _ready_store(settings: DatabaseSettings, observation: Observation | None = None) -> Store:
     patient = database_of(settings)
     with ExitStack() as undoing:
         store = Store(
             replace(patient, answer_timeout=settings.answer_timeout),
             write_timeout=settings.write_timeout,
             claim_timeout=settings.claim_timeout,
+            on_retry=observation.retried if observation else None,
         )
         undoing.callback(store.close)
         durability.check(store.writer, required=settings.require_durable_commits)
@@ -150,7 +172,7 @@ def _ready_store(settings: DatabaseSettings) -> Store:
         return store
 
 
-def _started_service(settings: Settings) -> Service:
+def _started_service(settings: Settings, observation: Observation | None) -> Service:
     with ExitStack() as undoing:
         enumeration = Enumeration(
             breadth_first=settings.candidates.breadth_first,
@@ -158,10 +180,12 @@ def _started_service(settings: Settings) -> Service:
             maximum=settings.candidates.maximum,
             work=settings.limits.candidate_work,
         )
-        service = Service(_ready_store(settings.database), enumeration)
+        store = _ready_store(settings.database, observation)
+        on_refresh = observation.refreshed if observation else None
+        service = Service(store, enumeration, on_refresh, watchers=settings.limits.watchers)
         undoing.callback(service.close)
         service.start()
-        service.keep_up(settings.database.reconcile_interval)
+        service.keep_up(settings.database.reconcile_interval, settings.database.kept_changes)
         undoing.pop_all()
         return service
 
@@ -176,5 +200,4 @@ def database_of(settings: DatabaseSettings) -> Database:
         connection_recycle_time=settings.connection_recycle_time,
         sqlite_synchronous=settings.sqlite_synchronous,
         mysql_sql_mode=settings.mysql_sql_mode,
-        echo=settings.connection_debug >= 50,
     )

@@ -16,6 +16,9 @@ LONGEST_PAUSE_SECONDS = 30.0
 
 _STOP_SECONDS = 5.0
 
+STOPPING = threading.Event()
+"""Set when the process is about to end: a request that only waits for something to happen waits no longer."""
+
 _log = logging.getLogger(__name__)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,14 +41,42 @@ def keep_freed() -> None:
 
 
 @contextmanager
-def much_to_stay() -> Iterator[None]:
-    """Make many objects that will stay: the collector neither runs meanwhile nor ever looks at them again.
-
-    Looking at all that a large site is made of, it would stop everybody for a good part of a second.
-    """
+def collector_paused() -> Iterator[None]:
+    """Make many objects, in no cycles: the collector would look at them all, and keep every thread waiting for that."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         gc.enable()
+
+
+def keep_for_good() -> None:
+    """Let the collector never again look at what there is now.
+
+    Looking at all that a service is made of, it would stop everybody for a tenth of a second, and at a large site for a
+    good part of one.
+    """
+    gc.freeze()
+
+
+def let_go(last: list[Any]) -> None:
+    """Free what only *last* holds, which is empty afterwards: piece by piece, so that other threads have turns between.
+
+    Whatever is freed together is freed in one turn, and for all that a large site is made of that takes long.
+    """
+    pieces = deque(last)
+    last.clear()
+    waiting, seen = list(pieces), set(map(id, pieces))
+    while waiting:
+        for inner in gc.get_referents(waiting.pop()):
+            if id(inner) not in seen and not isinstance(inner, _LIGHT):
+                seen.add(id(inner))
+                pieces.append(inner)
+                if gc.is_tracked(inner):
+                    waiting.append(inner)
+    while pieces:
+        pieces.popleft()
+
+
+_LIGHT = (str, int, float, bool, bytes, type(None), type, ModuleType, FunctionType)
+"""What holds nothing, or is held by others anyway."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from stead.background import Background
 from stead.candidates import engine
+from stead.candidates.explain import explain
+from stead.candidates.phases import UNTIMED
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
-from stead.store import aggregates, allocations, names, reshape
+from stead.claiming import Claiming
+from stead.store import aggregates, allocations, names, pruning, reshape
 from stead.store.changes import ChangeSource
 from stead.store.consumers import OwnersUnknown, make_owners
+from stead.store.pruning import Pruning
 from stead.store.reconcile import Reconciling
+from stead.store.watching import Watchers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,30 +24,58 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.candidates.engine import Answer, Enumeration
+    from stead.candidates.explain import Explanation
+    from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.claim import Claim
+    from stead.domain.placing import Outcome, Wish
     from stead.domain.request import CandidateRequest
+    from stead.store.clock import Clock
+    from stead.store.connections import PoolState
     from stead.store.reshape import NewInventories
     from stead.store.transaction import Store, Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+KEPT_CHANGES = 1_000_000
+"""Writes of which the change log is kept, if nobody says otherwise."""
+
+
+class Vitals(NamedTuple):
+    """Numbers that change all the time; ``lag`` is the seconds since the memory was known to be the truth."""
+
+    providers: int
+    lag: float
+    pools: Mapping[str, PoolState]
+    broken_connections: int
+
 
 class Service:
     """What a Placement service can do, without HTTP."""
 
-    def __init__(self, store: Store, enumeration: Enumeration) -> None:
+    def __init__(
+        self,
+        store: Store,
+        enumeration: Enumeration,
+        on_refresh: Callable[[str, float], None] | None = None,
+        *,
+        watchers: int = 0,
+    ) -> None:
         """Nothing is connected yet; see :meth:`start`.
 
         Args:
             enumeration: in which order candidates are found, and how many at most.
+            on_refresh: is told of every refresh of the memory, see `Catalog`.
+            watchers: how many requests at a time may wait for something to happen.
         """
+        self.watchers = Watchers(store, watchers)
         self._store = store
         self._source = ChangeSource(store)
-        self._catalog = Catalog(self._source)
+        self._catalog = Catalog(self._source, on_refresh)
         self._enumeration = enumeration
+        self._claiming = Claiming(store, self._catalog, self._claim_found, enumeration)
         self._background: list[Background] = []
 
     def start(self) -> None:
@@ -54,14 +87,16 @@ class Service:
         self._store.write(names.sync_standard)
         self._catalog.fresh()
 
-    def keep_up(self, reconcile_interval: float = 0.0) -> None:
-        """From now on look for changes also while nobody asks, until the service is closed.
+    def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:
+        """From now on look for changes also while nobody asks, and prune, until the service is closed.
 
         Args:
             reconcile_interval: seconds between two passes that find what another service wrote to the same database;
                 0: there is none.
+            kept_changes: writes of which it can be told later what they changed.
         """
         self._in_background(Background("look", self._catalog.look, catalog.IDLE_SECONDS))
+        self._in_background(Background("prune", Pruning(self._store, kept_changes).step, pruning.PAUSE_SECONDS))
         if reconcile_interval:
             reconciling = Reconciling(self._store, self._catalog, reconcile_interval)
             self._in_background(Background("reconcile", reconciling.step, 0.0))
@@ -78,13 +113,38 @@ class Service:
         """
         return self._catalog.fresh()
 
-    def candidates(self, request: CandidateRequest, form: Form) -> Answer:
-        """The answer to a candidate request.
+    @property
+    def lag(self) -> float:
+        """Seconds since the memory was known to be the truth."""
+        return self._catalog.lag
+
+    def vitals(self) -> Vitals:
+        """How the service is, without asking anybody."""
+        return Vitals(
+            providers=self._catalog.providers,
+            lag=self._catalog.lag,
+            pools=self._store.pools(),
+            broken_connections=self._store.connections.broken,
+        )
+
+    def candidates(self, request: CandidateRequest, form: Form, phases: Phases = UNTIMED) -> Answer:
+        """The answer to a candidate request; *phases* is told when a phase ends.
 
         Raises:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
-        return engine.answer(self.snapshot(), request, self._enumeration, form)
+        snapshot = self.snapshot()
+        phases.mark("refresh")
+        return engine.answer(snapshot, request, self._enumeration, form, phases)
+
+    def explain(self, request: CandidateRequest) -> tuple[Snapshot, Explanation]:
+        """Why *request* finds what it finds, and the snapshot in which that is so.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, Unavailable
+        """
+        snapshot = self.snapshot()
+        return snapshot, explain(snapshot, request, self._enumeration.work)
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Read what only SQL knows, from one fresh snapshot of the database.
@@ -113,6 +173,22 @@ class Service:
         """
         self._write_claims(claims, allocations.replace, claims)
 
+    def claim_by_query(self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool) -> Outcome:
+        """Find a place for what consumers want, and claim it; for all of them, or for none.
+
+        Args:
+            distinct_roots: no two of them under the same root.
+            explained: if nothing fits, why.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
+            ConcurrentUpdate: others were faster until the time for claims was over.
+        """
+        return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained)
+
+    def _claim_found(self, claims: Sequence[Claim], since: Clock | None) -> None:
+        self._write_claims(claims, allocations.replace, claims, since)
+
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
         """Move inventories and allocations between providers; all of it or nothing.
 
@@ -139,11 +215,13 @@ class Service:
         Raises:
             ProviderNotFound, GenerationConflict, Unavailable
         """
+        self._store.read(aggregates.require, provider, expected)
         ids = names.aggregate_ids(self._store, uuids)
         return self._store.write(aggregates.replace, provider, list(ids.values()), expected)
 
     def close(self) -> None:
         """Close all connections, and do nothing any more."""
+        self.watchers.close()
         while self._background:
             self._background.pop().stop()
         self._source.close()

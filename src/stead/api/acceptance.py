@@ -106,6 +106,7 @@ _TYPES: dict[str, Accepts] = {
     "string": lambda value: isinstance(value, str),
     "integer": _is_integer,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
 }
 

@@ -13,6 +13,10 @@ from stead.api.request import Request, Response
 from stead.api.resources.aggregates import ProviderAggregates
 from stead.api.resources.allocation_candidates import AllocationCandidates
 from stead.api.resources.allocations import Allocations, AllocationsOfConsumer, AllocationsOfProvider
+from stead.api.resources.changes import Changes
+from stead.api.resources.claims import Claims
+from stead.api.resources.consumers import Consumers
+from stead.api.resources.explanations import Explanations
 from stead.api.resources.inventories import Inventories, OneClass
 from stead.api.resources.openapi import OpenApi
 from stead.api.resources.reshaper import Reshaper
@@ -94,8 +98,12 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/allocations": Allocations(service, incomplete, limits),
         "/allocations/{consumer_uuid}": AllocationsOfConsumer(service, incomplete, limits),
         "/allocation_candidates": AllocationCandidates(service, limits),
+        "/allocation_candidates/explain": Explanations(service, limits),
         "/usages": Usages(service),
         "/reshaper": Reshaper(service, incomplete, limits),
+        "/consumers": Consumers(service),
+        "/claims": Claims(service, limits),
+        "/changes": Changes(service),
     }
     found["/openapi.json"] = OpenApi(found)
     return found

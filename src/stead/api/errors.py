@@ -6,7 +6,7 @@ A route that words or codes an error in its own way says so in rows beside its h
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -30,6 +30,8 @@ DUPLICATE_NAME = "placement.duplicate_name"
 PROVIDER_IN_USE = "placement.resource_provider.inuse"
 PROVIDER_HAS_CHILDREN = "placement.resource_provider.cannot_delete_parent"
 PROVIDER_NOT_FOUND = "placement.resource_provider.not_found"
+NOTHING_FITS = "stead.nothing_fits"
+START_OVER = "stead.start_over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Answer:
     status: int
     code: str | Callable[[Any], str] = UNDEFINED
     text: str = "{error}"
+    more: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
+    """Further fields of the JSON error object, and what makes them of the error."""
 
 
 def _code_of_unknown_provider(error: domain.UnknownProvider) -> str:
@@ -65,6 +69,8 @@ ANSWERS: Rows = {
     domain.ProviderInUse: Answer(409, PROVIDER_IN_USE),
     domain.InventoryExists: Answer(409, CONCURRENT_UPDATE),
     domain.InventoryInUse: Answer(409, INVENTORY_IN_USE),
+    domain.NothingFits: Answer(409, NOTHING_FITS),
+    domain.StartOver: Answer(410, START_OVER),
 }
 """A class that is not listed answers as its base does."""
 
@@ -136,7 +142,8 @@ def problem_of(error: domain.SteadError, rows: Rows | None = None, names: Mappin
     headers = {}
     if isinstance(error, domain.Unavailable) and row.status == 503:
         headers["retry-after"] = str(error.retry_after)
-    return Problem(row.status, row.text.format_map(facts), code, headers)
+    more = {name: make(error) for name, make in row.more.items()}
+    return Problem(row.status, row.text.format_map(facts), code, headers, more)
 
 
 def install(app: falcon.App[Request, Response]) -> None:
@@ -157,6 +164,7 @@ def _worded(req: Request, resp: Response, error: Worded, _params: object) -> Non
 
 
 def _tell(req: Request, resp: Response, error: domain.SteadError, problem: Problem) -> None:
+    req.note(error=type(error).__name__)
     if problem.status >= 500:
         LOG.warning("%s %r failed (%s): %s", _method(req), req.path, req.id, " ".join(str(error).split()))
     write(req, resp, problem)
@@ -175,6 +183,7 @@ def _of_framework(req: Request, resp: Response, error: falcon.HTTPError, _params
 
 
 def _unexpected(req: Request, resp: Response, error: Exception, _params: object) -> None:
+    req.note(error=type(error).__name__)
     LOG.error("%s %r failed (%s)", _method(req), req.path, req.id, exc_info=error)
     write(req, resp, Problem(500, ASK_THE_OPERATORS))
     req.negotiated = False  # no version headers: whatever failed, it was not the version's doing

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound="Callable[..., None]")
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
 
 
 class Gate(Protocol):
@@ -68,11 +69,15 @@ class JsonBody:
 
 @dataclass(frozen=True, slots=True)
 class JsonAnswer:
-    """The client accepts JSON."""
+    """The client accepts JSON; or, where ``events`` are offered, a stream of these."""
+
+    events: bool = False
 
     def check(self, req: Request) -> None:
         """Refuse an Accept header that does not admit JSON."""
-        if req.accepted is not None and quality(JSON, req.accepted) <= 0:
+        if req.accepted is None or (self.events and quality(EVENTS, req.accepted) > 0):
+            return
+        if quality(JSON, req.accepted) <= 0:
             raise Refused(406, f"Only {JSON} is provided")
 
 
@@ -115,6 +120,9 @@ json_body = _Decorator(JsonBody())
 
 json_answer = _Decorator(JsonAnswer())
 """406 unless the client accepts JSON."""
+
+json_or_events = _Decorator(JsonAnswer(events=True))
+"""406 unless the client accepts JSON or a stream of events."""
 
 
 def by_version(handlers: Versioned[Callable[..., None]]) -> Callable[..., None]:

@@ -27,6 +27,7 @@ class Limits:
     groups: int = 3000
     suffix: int = 64
     allocations: int = 250_000
+    claims: int = 1000
 
     def require_groups(self, groups: Sequence[RequestGroup]) -> None:
         """Refuse too many request groups, or one whose suffix is too long.
@@ -49,6 +50,17 @@ class Limits:
         count = sum(len(amounts) for claim in claims for amounts in claim.allocations.values())
         if count > self.allocations:
             raise Refused(413, f"The request has {count} allocations; at most {self.allocations} are accepted.")
+
+    def require_claims(self, claims: Sequence[object], queries: Iterable[str]) -> None:
+        """Refuse too many claims in one request, and queries that are longer than one of a URL may be.
+
+        Raises:
+            Refused: 413
+        """
+        if len(claims) > self.claims:
+            raise Refused(413, f"The request has {len(claims)} claims; at most {self.claims} are accepted.")
+        if any(len(query) > self.query for query in queries):
+            raise Refused(413, f"A query has more than {self.query} bytes.")
 
 
 class Sizes:

@@ -6,10 +6,10 @@ Source: "Microversion negotiation" and "Request body headers", docs/api.md.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stead.api.errors import Refused
-from stead.api.versions import OLDEST, Microversion, SteadVersion, Step, V, extent
+from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent
 from stead.auth.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ NEEDED_BY_STEAD = V.ANY_TRAITS
 
 _MOST_DIGITS = 100
 """Of a length. Python reads no number of more than some thousand digits, and nobody sends a body of this length."""
-
-
-class Agreed(NamedTuple):
-    """The versions in force for one request; ``stead`` is None unless it was asked for."""
-
-    placement: Microversion
-    stead: SteadVersion | None
 
 
 class Negotiation:
@@ -58,6 +51,7 @@ class Negotiation:
 
     def process_response(self, req: Request, resp: Response, _resource: object, _succeeded: bool) -> None:
         """Name the versions that were used."""
+        req.note(route=req.uri_template)
         if req.negotiated:
             resp.set_header(HEADER, f"placement {req.version}")
             if req.stead is not None:

@@ -14,8 +14,8 @@ from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
 from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, SCHEMAS, STRANGER
 from stead.api.problems import TITLES_AND_SENTENCES, UNDEFINED
 from stead.api.query.candidates import GROUP_KEYS
-from stead.api.routing import Router
-from stead.api.versions import NEWEST, V
+from stead.api.routing import Router, stead_since
+from stead.api.versions import NEWEST, V, name_of
 from stead.domain.errors import Forbidden, SteadError, Unavailable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ DESCRIPTION = (
 )
 GROUPS = (
     "Request groups: a word, with the group's suffix directly after it. "
-    + ", ".join(f"`{word}` since {since}" for word, since in GROUP_KEYS.items())
+    + ", ".join(f"`{word}` since {name_of(since)}" for word, since in GROUP_KEYS.items())
     + f"; numbers as suffixes since {V.GROUPS}, others since {V.STRING_SUFFIXES}. "
     + "`required` and `member_of` may be repeated."
 )
@@ -84,6 +84,10 @@ def _path(path: str, resource: object, handlers: Mapping[str, object]) -> Json:
     ]
     tag = type(resource).__module__.rpartition(".")[2]
     described = {method.lower(): _operation(method, path, handler) for method, handler in sorted(handlers.items())}
+    own = stead_since(resource)
+    if own is not None:
+        for operation in described.values():
+            operation["x-since"] = name_of(own)
     return {
         "description": _prose(resource),
         "parameters": [{"$ref": "#/components/parameters/version"}, *parameters],

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 from stead.api import provider_text
 from stead.api.bodies import Schema, mapping, strict_object
 from stead.api.query import candidates, providers
-from stead.api.query.groups import BAD_VALUE, MISSING_VALUE
+from stead.api.query.groups import MISSING_VALUE
+from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY
 from stead.api.resources import (
     aggregates,
     allocations,
+    changes,
+    claims,
+    consumers,
+    explanations,
     inventories,
     reshaper,
     resource_classes,
@@ -34,14 +39,13 @@ from stead.api.shapes import (
     UUID_KEY,
     consumer,
 )
-from stead.api.versions import NEWEST
+from stead.api.versions import NEWEST, NEWEST_STEAD, name_of
 from stead.domain import errors as domain
 from stead.domain.names import RESOURCE_CLASS_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from stead.api.versions import Microversion
 
 SOME_PROVIDER = "0c0ffee0-0000-4000-8000-000000000001"
 SOME_CONSUMER = "0c0ffee0-0000-4000-8000-000000000002"
@@ -54,7 +58,7 @@ class Operation:
     """One method of one route, beside what its gates and its rows of errors tell.
 
     ``answers``: body by status of success, None if there is none. ``errors``: an example of each error that its handler
-    may raise. ``since``: the first microversion of each parameter that is younger than the route. ``repeated``: the
+    may raise. ``since``: the first version of each parameter that is younger than the route. ``repeated``: the
     parameters every value of which counts.
     """
 
@@ -62,7 +66,7 @@ class Operation:
     body: Schema | None = None
     query: Schema | None = None
     errors: tuple[domain.SteadError, ...] = ()
-    since: Mapping[str, Microversion] = field(default_factory=dict)
+    since: Mapping[str, str] = field(default_factory=dict)
     repeated: frozenset[str] = frozenset()
     located: bool = False
 
@@ -130,6 +134,7 @@ PROVIDER_ALLOCATIONS = shown(
 HELD = by_uuid(shown(["generation", "resources"]))
 _SAID_OF_HOLDERS = {name: FIELDS[name] for name in allocations.ALLOCATIONS_OF_CONSUMER if name != "allocations"}
 CONSUMER_ALLOCATIONS = strict_object({"allocations": HELD}, _SAID_OF_HOLDERS)
+HOLDER = shown(["uuid", "allocations", *_SAID_OF_HOLDERS], allocations=HELD)
 RESOURCE_CLASS = shown(resource_classes.RESOURCE_CLASS)
 PROJECT_USAGES = shown(
     ["usages"],
@@ -143,6 +148,12 @@ ALLOCATION_REQUEST = shown(
     allocations=by_uuid(shown(["resources"])),
     mappings=mapping("^([a-zA-Z0-9_-]{1,64})?$", array(UUID)),
 )
+GRANTED = shown(
+    ["consumer_uuid", "consumer_generation", *ALLOCATION_REQUEST["properties"]],
+    consumer_uuid=UUID,
+    **ALLOCATION_REQUEST["properties"],
+)
+MOVED = strict_object({"uuid": UUID, "generation": {"type": ["integer", "null"]}})
 SUMMARY = shown(
     ["resources", "traits", "parent_provider_uuid", "root_provider_uuid"],
     resources=mapping(
@@ -160,7 +171,12 @@ ERRORS = strict_object(
         "errors": array(
             strict_object(
                 {"status": {"type": "integer"}, "title": TEXT, "detail": TEXT, "request_id": TEXT},
-                {"code": TEXT, **EXTENT},
+                {
+                    "code": TEXT,
+                    **EXTENT,
+                    "claim": {"type": "integer"},
+                    "explanation": {"anyOf": [explanations.EXPLANATION, {"type": "null"}]},
+                },
             )
         )
     }
@@ -189,9 +205,9 @@ SCHEMAS: dict[str, Schema] = {
 """Those that have a name in the document; wherever else one appears there is a reference to it."""
 
 
-def _since(*tables: Mapping[str, Any]) -> dict[str, Microversion]:
-    """First microversions by parameter, of tables whose rows begin with them."""
-    return {key: row[0] for table in tables for key, row in table.items()}
+def _since(*tables: Mapping[str, Any]) -> dict[str, str]:
+    """First versions by parameter, of tables whose rows begin with them."""
+    return {key: name_of(row[0]) for table in tables for key, row in table.items()}
 
 
 NO_PROVIDER = domain.ProviderNotFound(SOME_PROVIDER)
@@ -213,6 +229,15 @@ CLAIM_ERRORS = (
     TOO_SLOW,
 )
 
+CANDIDATE_ERRORS = (
+    domain.InvalidQuery("Invalid query string parameters: …"),
+    domain.InvalidQuery("Query parameter 'root_required' may be specified only once.", DUPLICATE_KEY),
+    domain.InvalidQuery("Real suffixes should be specified in `same_subtree`: …", BAD_VALUE),
+    domain.InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE),
+    NO_CLASS,
+    NO_TRAITS,
+)
+
 _PROVIDER = "/resource_providers/{uuid}"
 _ONE_CLASS = f"{_PROVIDER}/inventories/{{resource_class}}"
 
@@ -220,8 +245,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/"): Operation({200: VERSIONS}),
     ("GET", "/openapi.json"): Operation({200: {"type": "object"}}),
     ("GET", "/resource_providers"): Operation(
-        {200: shown(["resource_providers"], resource_providers=array(PROVIDER))},
-        query=providers.validator(NEWEST).schema,
+        {200: strict_object({"resource_providers": array(PROVIDER)}, {"links": LINKS})},
+        query=providers.validator(NEWEST, NEWEST_STEAD).schema,
         since=_since(providers.KEYS),
         repeated=frozenset({"member_of", "required"}),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), NO_TRAITS, NO_CLASS),
@@ -323,25 +348,49 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/allocation_candidates"): Operation(
         {200: CANDIDATES},
-        query=candidates.validator(NEWEST).schema,
+        query=candidates.validator(NEWEST, NEWEST_STEAD).schema,
         since=_since(candidates.REQUEST_KEYS),
-        repeated=frozenset({"same_subtree"}),
-        errors=(
-            domain.InvalidQuery("Invalid query string parameters: …"),
-            domain.InvalidQuery(
-                "Query parameter 'root_required' may be specified only once.", candidates.DUPLICATE_KEY
-            ),
-            domain.InvalidQuery("Real suffixes should be specified in `same_subtree`: …", BAD_VALUE),
-            domain.InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE),
-            NO_CLASS,
-            NO_TRAITS,
-        ),
+        repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
+        errors=CANDIDATE_ERRORS,
+    ),
+    ("GET", "/allocation_candidates/explain"): Operation(
+        {200: explanations.EXPLANATION},
+        query=candidates.validator(NEWEST, NEWEST_STEAD).schema,
+        since=_since(candidates.REQUEST_KEYS),
+        repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
+        errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/usages"): Operation(
         {200: PROJECT_USAGES},
         query=usages.validator(NEWEST).schema,
         since=_since(usages.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
+    ),
+    ("GET", "/consumers"): Operation(
+        {200: shown(["consumers", "links"], consumers=array(HOLDER), links=LINKS)},
+        query=consumers.QUERY.schema,
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
+    ),
+    ("POST", "/claims"): Operation(
+        {200: shown(["claims", "tries"], claims=array(GRANTED), tries={"type": "integer"})},
+        body=claims.CLAIMS.at(NEWEST).schema,
+        errors=(
+            domain.InvalidQuery("claims[0]: There must be at least one resources …", MISSING_VALUE),
+            NO_CLASS,
+            domain.UnknownClassInOrder("CUSTOM_LAMP"),
+            NO_TRAITS,
+            domain.ConsumerConflict(SOME_CONSUMER, expected=2, found=3),
+            domain.NothingFits(0, SOME_CONSUMER),
+            TOO_SLOW,
+        ),
+    ),
+    ("GET", "/changes"): Operation(
+        {200: shown(["token", "providers", "consumers"], token=TEXT, providers=array(MOVED), consumers=array(MOVED))},
+        query=changes.QUERY.schema,
+        errors=(
+            domain.InvalidQuery("Invalid query string parameters: 'since' is no token of this service."),
+            domain.StartOver(),
+        ),
     ),
     ("POST", "/reshaper"): Operation(
         {204: None},

@@ -32,6 +32,7 @@ TITLES_AND_SENTENCES = {
     405: ("Method Not Allowed", "The method {method} is not allowed for this resource."),
     406: ("Not Acceptable", "The resource could not be given in a form that the request accepts."),
     409: ("Conflict", "There was a conflict when trying to complete your request."),
+    410: ("Gone", "This resource is no longer available. No forwarding address is given."),
     413: ("Content Too Large", "The request is larger than the server accepts."),
     414: ("URI Too Long", "The query is longer than the server accepts."),
     415: ("Unsupported Media Type", "The request media type is not supported by this server."),
@@ -53,7 +54,7 @@ class Problem:
     message: str
     code: str = UNDEFINED
     headers: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, object] = field(default_factory=dict)
 
 
 def shorten(text: str, limit: int = 1000) -> str:

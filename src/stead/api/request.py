@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import falcon
 
-from stead.api.versions import OLDEST, Microversion, SteadVersion
+from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion
+from stead.candidates.phases import UNTIMED, Timed
+from stead.observe.notes import NOTES_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from stead.candidates.phases import Phases
 
 REQUEST_ID_KEY = "stead.request_id"
 """Where the outermost middleware leaves the request's id in the environ."""
@@ -46,9 +51,29 @@ class Request(falcon.Request):
         self.path = self.path.replace("\0", "\ufffd")
 
     @property
+    def agreed(self) -> Agreed:
+        """The versions in force, together."""
+        return Agreed(self.version, self.stead)
+
+    @property
     def id(self) -> str:
         """The id this request has in logs, headers and errors."""
         return str(self.env.get(REQUEST_ID_KEY, ""))
+
+    def note(self, **facts: Any) -> None:
+        """Tell whoever watches; the names of the facts are those of `Notes`."""
+        notes = self.env.get(NOTES_KEY)
+        if notes is not None:
+            for name, fact in facts.items():
+                setattr(notes, name, fact)
+
+    def phases(self) -> Phases:
+        """Who keeps the times of a query that begins now."""
+        notes = self.env.get(NOTES_KEY)
+        if notes is None:
+            return UNTIMED
+        notes.phases_began = time.perf_counter()
+        return Timed(notes.marks)
 
     @property
     def accepted(self) -> str | None:

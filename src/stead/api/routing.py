@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stead.api.request import Request, Response
-    from stead.api.versions import SteadVersion
+    from stead.api.versions import Agreed, SteadVersion
 
 METHODS = ("GET", "POST", "PUT", "DELETE")
 """All methods any route may have, in the order in which ``allow`` lists them."""
@@ -60,14 +60,20 @@ class Router:
             return None
         for segments, resource, methods, template in self._by_start.get((len(given), given[0]), ()):
             params = _match(segments, given)
-            if params is not None and _shown(resource, req.stead):
+            if params is not None and _shown(resource, req.agreed):
                 return resource, methods, params, template
         return None
 
 
-def _shown(resource: object, stead: SteadVersion | None) -> bool:
+def _shown(resource: object, agreed: Agreed) -> bool:
+    first = stead_since(resource)
+    return first is None or agreed.knows(first)
+
+
+def stead_since(resource: object) -> SteadVersion | None:
+    """The version of Stead's own features that brought *resource*; None if it is of the Placement API."""
     first: SteadVersion | None = getattr(resource, "stead_since", None)
-    return first is None or (stead is not None and stead >= first)
+    return first
 
 
 def _match(segments: list[str], given: list[str]) -> dict[str, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -71,7 +71,12 @@ class Microversion(Step):
 class SteadVersion(Step):
     """A version of what Stead has beyond that API. Who does not ask for one sees nothing of it."""
 
-    OWN_FEATURES = 0, "`/openapi.json`"
+    OWN_FEATURES = (
+        0,
+        "`/openapi.json`; `/allocation_candidates/explain`, `/claims`, `/consumers`, `/changes`; `in_subtree`, `limit` "
+        "and `marker` when listing providers; `root_member_of`, `isolate`, `!` in `same_subtree`, `can_split`, "
+        "`in_subtree` and `order_by` of candidates",
+    )
 
 
 V = Microversion
@@ -79,6 +84,25 @@ S = SteadVersion
 
 OLDEST = min(Microversion)
 NEWEST = max(Microversion)
+NEWEST_STEAD = max(SteadVersion)
+
+
+class Agreed(NamedTuple):
+    """The versions in force for one request; ``stead`` is None unless it was asked for."""
+
+    placement: Microversion
+    stead: SteadVersion | None = None
+
+    def knows(self, step: Step) -> bool:
+        """Whether what *step* brought is there; what Stead has of its own, only for who asked for it."""
+        if isinstance(step, SteadVersion):
+            return self.stead is not None and self.stead >= step
+        return self.placement >= step
+
+
+def name_of(step: Step) -> str:
+    """*step* beside others, those of Placement by their numbers alone: ``1.31``, ``stead 1.0``."""
+    return f"stead {step}" if isinstance(step, SteadVersion) else str(step)
 
 
 def extent(versions: type[Step]) -> dict[str, str]:

@@ -47,7 +47,9 @@ class Credentials:
     project_domain_id: str | None = None
     is_admin_project: bool = True
     service_user_id: str | None = None
+    service_user_domain_id: str | None = None
     service_project_id: str | None = None
+    service_project_domain_id: str | None = None
     service_roles: tuple[str, ...] = ()
 
     @classmethod
@@ -70,7 +72,9 @@ class Credentials:
             get("HTTP_X_PROJECT_DOMAIN_ID"),
             get("HTTP_X_IS_ADMIN_PROJECT", "true"),
             get("HTTP_X_SERVICE_USER_ID"),
+            get("HTTP_X_SERVICE_USER_DOMAIN_ID"),
             get("HTTP_X_SERVICE_PROJECT_ID"),
+            get("HTTP_X_SERVICE_PROJECT_DOMAIN_ID"),
             get("HTTP_X_SERVICE_ROLES"),
         )
 
@@ -108,7 +112,9 @@ def _make(
     project_domain_id: str | None,
     is_admin_project: str,
     service_user_id: str | None,
+    service_user_domain_id: str | None,
     service_project_id: str | None,
+    service_project_domain_id: str | None,
     service_roles: str | None,
 ) -> Credentials:
     return Credentials(
@@ -121,6 +127,8 @@ def _make(
         project_domain_id=project_domain_id,
         is_admin_project=is_admin_project.strip().lower() == "true",
         service_user_id=service_user_id,
+        service_user_domain_id=service_user_domain_id,
         service_project_id=service_project_id,
+        service_project_domain_id=service_project_domain_id,
         service_roles=tuple(split_roles(service_roles or "")),
     )

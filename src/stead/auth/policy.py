@@ -8,7 +8,8 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from oslo_policy import policy
+from oslo_config import cfg
+from oslo_policy import opts, policy
 
 from stead.auth.rules import list_rules
 from stead.config import ConfigError, read_conf
@@ -16,8 +17,6 @@ from stead.domain.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from oslo_config import cfg
 
     from stead.auth.credentials import Credentials
 
@@ -124,8 +123,19 @@ class _LoadedEnforcer(policy.Enforcer):
 
 
 def get_enforcer() -> policy.Enforcer:
-    """For the ``oslopolicy-*`` tools: the entry point ``placement`` of ``oslo.policy.enforcer``."""
-    return _prepare(policy.Enforcer(read_conf()))
+    """For the ``oslopolicy-*`` tools: the entry point ``placement`` of ``oslo.policy.enforcer``.
+
+    They have read their command line into the global configuration of oslo.config: what it says with ``--config-file``
+    and ``--config-dir`` counts, else the usual places do.
+    """
+    tool = cfg.CONF
+    files, dirs = ([Path(path) for path in tool[name]] for name in ("config_file", "config_dir"))
+    conf = read_conf(files, dirs) if files or dirs else read_conf()
+    enforcer = _prepare(policy.Enforcer(conf))
+    # One of the tools opens the policy file itself, and looks for its name there.
+    tool.register_opts(opts.list_opts()[0][1], group="oslo_policy")
+    tool.set_override("policy_file", conf.find_file(enforcer.policy_file) or enforcer.policy_file, group="oslo_policy")
+    return enforcer
 
 
 def _prepare(enforcer: policy.Enforcer) -> policy.Enforcer:
@@ -152,6 +162,8 @@ def _values(credentials: Credentials) -> dict[str, Any]:
         "roles": list(credentials.roles),
         "is_admin_project": credentials.is_admin_project,
         "service_user_id": credentials.service_user_id,
+        "service_user_domain_id": credentials.service_user_domain_id,
         "service_project_id": credentials.service_project_id,
+        "service_project_domain_id": credentials.service_project_domain_id,
         "service_roles": list(credentials.service_roles),
     }

@@ -102,17 +102,30 @@ _ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     ("reshaper:reshape", "Move inventories and allocations between providers.", ["POST /reshaper"]),
 ]
 
-_OTHER_DEFAULTS = {"usages": "rule:admin_or_project_reader_or_service_api", "reshaper:reshape": "rule:service_api"}
+# of what Stead has of its own; name without "stead:", what it allows, routes
+_OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
+    ("allocation_candidates:explain", "Explain where a request fits.", ["GET /allocation_candidates/explain"]),
+    ("consumers:list", "List consumers with what they hold.", ["GET /consumers"]),
+    ("claims:create", "Find places for requests, and claim them.", ["POST /claims"]),
+    ("changes:list", "Be told which providers and consumers change.", ["GET /changes"]),
+]
+
+_OTHER_DEFAULTS = {
+    "usages": "rule:admin_or_project_reader_or_service_api",
+    "consumers:list": "rule:admin_or_project_reader_or_service_api",
+    "reshaper:reshape": "rule:service_api",
+}
 
 
 def list_rules() -> Iterator[policy.RuleDefault]:
     """All rules, base rules first: the entry point ``placement`` of ``oslo.policy.policies``."""
     yield from BASE_RULES
-    for name, description, routes in _ROUTE_RULES:
-        yield policy.DocumentedRuleDefault(
-            name=f"placement:{name}",
-            check_str=_OTHER_DEFAULTS.get(name, _DEFAULT),
-            description=description,
-            operations=[{"method": method, "path": path} for method, path in (route.split() for route in routes)],
-            scope_types=_SCOPE,
-        )
+    for service, rows in (("placement", _ROUTE_RULES), ("stead", _OWN_ROUTE_RULES)):
+        for name, description, routes in rows:
+            yield policy.DocumentedRuleDefault(
+                name=f"{service}:{name}",
+                check_str=_OTHER_DEFAULTS.get(name, _DEFAULT),
+                description=description,
+                operations=[{"method": method, "path": path} for method, path in (route.split() for route in routes)],
+                scope_types=_SCOPE,
+            )

@@ -217,6 +217,42 @@ def claims(
         print(f"written to {out}")
 
 
+@app.command()
+@refusing()
+def fill(
+    database: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of an empty database; may be repeated; a temporary SQLite file, if not given."),
+    ] = None,
+    order: Annotated[
+        list[str] | None, typer.Option(help="What candidates are ordered by; may be repeated; else random and pack.")
+    ] = None,
+    hosts: Annotated[int, typer.Option(min=1, help="Hosts, all of them empty.")] = 1000,
+    per_host: Annotated[int, typer.Option(min=1, help="Claims that fit on each.")] = 4,
+    clients: Annotated[int, typer.Option(min=1, help="Clients at once.")] = 16,
+    workers: Workers = 1,
+    threads: Threads = 16,
+    markdown: Markdown = False,
+    out: Out = RESULTS / "fill.json",
+) -> None:
+    """Measure how a site is filled by claims in one request, and by a question and a claim."""
+    from stead.bench.servers import Serving
+    from stead.bench.site_fill import Bench, Fill
+
+    bench = Bench(hosts, per_host, clients, Serving(workers, threads), report.progress)
+    fills: list[Fill] = []
+    urls: list[str | None] = [*database] if database else [None]
+    for url in urls:
+        for one in bench.fills(url, order or ("random", "pack")):
+            fills.append(one)
+            results.write(out, "fill", hosts=hosts, per_host=per_host, workers=workers, fills=fills)
+    if options().json:
+        print_json({"fills": [asdict(one) for one in fills]})
+    else:
+        report.show(report.fills_table(fills), markdown=markdown)
+        print(f"written to {out}")
+
+
 @app.command("load")
 @refusing()
 def load_site(

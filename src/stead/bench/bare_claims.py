@@ -127,6 +127,11 @@ class BareClient:
             f"WHERE provider_id IN ({some})",
             (self._slot, self._slot, *ids),
         )
+        cursor.execute(
+            "INSERT INTO stead_change_log (slot, tick, uuid, kind) "
+            f"VALUES ({one}, (SELECT tick FROM stead_clock WHERE slot = {one}), {one}, 1)",
+            (self._slot, self._slot, consumer),
+        )
         self._commit(cursor)
 
     def _commit(self, cursor: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 from stead.cli import granian_server
+from stead.cli.addresses import Address
 
 
 def main() -> None:
@@ -15,7 +16,7 @@ def main() -> None:
     host, *numbers = sys.argv[1:]
     port, workers, threads = map(int, numbers)
     granian_server.TARGET = "stead.bench.bare:application"
-    address = granian_server.Address(host, port)
+    address = Address(host, port)
 
     def announce() -> None:
         print(address.url, flush=True)

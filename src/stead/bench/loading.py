@@ -31,7 +31,7 @@ class Refresh:
         execute_ms: of that, the driver's time for executing statements; fetching is not in it on every driver.
         driver_ms: what the driver alone needs to read the same rows, measured afterwards.
         rest_ms: *ms* without *driver_ms*.
-        rows: that were read.
+        rows: that were read; of SQLite all rows of a statement come as one.
         longest_pause_ms: for which a thread that needs nothing but memory was kept waiting meanwhile.
     """
 
@@ -50,7 +50,7 @@ class Start:
 
     Attributes:
         driver_seconds: to fetch with the driver alone all rows that a start reads.
-        rows: so many.
+        rows: so many; of SQLite all rows of a statement come as one.
         seconds: of the start, imports left out.
         beyond_driver_seconds: the difference.
         memory_mib: resident after the start; *memory_before_mib* before it, when all is imported.
@@ -87,7 +87,7 @@ def measure(site: Site, database: str | None, changed: Sequence[int], watcher: W
         configuration = servers.configure(folder, url)
         statements = str(folder / "statements")
         with watcher("starting", 4) as done:
-            _task(configuration, "record", statements)
+            recorded = _task(configuration, "record", statements)
             done(1)
             driver = _task(configuration, "driver", statements)
             done(1)
@@ -95,7 +95,7 @@ def measure(site: Site, database: str | None, changed: Sequence[int], watcher: W
             done(1)
             refresh = _task(configuration, "refresh", *map(str, sorted({min(count, providers) for count in changed})))
             done(1)
-    if driver["rows"] < providers:
+    if not recorded["statements"]:
         raise BenchError("the statements of the start were not seen: it reads past SQLAlchemy's events")
     return Start(
         site=str(site),

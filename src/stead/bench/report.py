@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stead.bench.claims_rate import ClaimRate
     from stead.bench.loading import Start
     from stead.bench.results import Cost, Row
+    from stead.bench.site_fill import Fill
     from stead.bench.throughput import Throughput
 
 WIDTH = 400
@@ -161,6 +162,22 @@ def claims_table(rates: Iterable[ClaimRate]) -> Table:
         bare = (one.bare_per_second, one.bare_p50_ms, one.bare_p99_ms)
         numbers = map(_number, (*stead, *bare, one.ratio))
         drawn.add_row(one.database, one.work, str(one.clients), *numbers)
+    return drawn
+
+
+def fills_table(fills: Iterable[Fill]) -> Table:
+    """A line for each way to fill a site."""
+    drawn = Table(title="claims per second until nothing fitted, p50 and p99 in ms; cpu: processor ms of the service")
+    drawn.title_justify = "left"
+    for heading in ("database", "way", "order"):
+        drawn.add_column(heading, no_wrap=True)
+    for heading in ("clients", "claims", "per second", "p50", "p99", "cpu", "conflicts"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in fills:
+        numbers = map(_number, (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms))
+        drawn.add_row(
+            one.database, one.way, one.order, str(one.clients), f"{one.claims:,}", *numbers, f"{one.conflicts:,}"
+        )
     return drawn
 
 

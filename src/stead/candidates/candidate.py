@@ -5,12 +5,13 @@ Trees that are alike are served alike, so what a way means is worked out once, i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,22 +29,34 @@ class Arrangement:
     suffix.
     """
 
-    __slots__ = ("allocations", "mappings", "reaching", "way")
+    __slots__ = ("allocations", "is_divided", "mappings", "reaching", "way")
 
-    def __init__(self, pools: Sequence[Pool], way: Sequence[int], reaching: Sequence[Slot]) -> None:
-        """Each of *pools* is served by the position in its place of *way*."""
+    def __init__(
+        self, pools: Sequence[Pool], way: Sequence[int], reaching: Sequence[Slot], *, is_divided: bool = False
+    ) -> None:
+        """Each of *pools* is served by the position in its place of *way*.
+
+        Args:
+            is_divided: some of the pools are parts of one amount.
+        """
+        self.is_divided = is_divided
         self.way = way
         self.reaching = reaching
-        self.allocations: dict[int, dict[int, int]] = {}
-        self.mappings: dict[str, list[int]] = {}
+        self.allocations = allocations = dict[int, Mapping[int, int]]()
+        self.mappings = mappings = dict[str, list[int]]()
         for pool, position in zip(pools, way, strict=True):
-            serving = self.mappings.setdefault(pool.suffix, [])
-            if position not in serving:
+            serving = mappings.get(pool.suffix)
+            if serving is None:
+                mappings[pool.suffix] = [position]
+            elif position not in serving:
                 serving.append(position)
             if pool.amounts:
-                given = self.allocations.setdefault(position, {})
-                for class_id, amount in pool.amounts.items():
-                    given[class_id] = given.get(class_id, 0) + amount
+                given = allocations.get(position)
+                allocations[position] = pool.amounts if given is None else _sum(given, pool.amounts)
+
+
+def _sum(given: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]:
+    return {**given, **{class_id: given.get(class_id, 0) + amount for class_id, amount in more.items()}}
 
 
 class Candidate(NamedTuple):

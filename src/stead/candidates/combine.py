@@ -9,17 +9,18 @@ them led nowhere, the others are not tried.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from stead.candidates.matching import Matching
-from stead.candidates.work import TRIED
+from stead.candidates.matching import Matching, Room
+from stead.candidates.work import LOOKED, TRIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from stead.candidates.splits import Share
     from stead.candidates.work import Work
 
     Choices = Sequence[Sequence[int]]
@@ -35,30 +36,56 @@ if TYPE_CHECKING:
     """
 
 
+class Subtree(NamedTuple):
+    """Needs that are close, and needs that keep away from them.
+
+    One of ``bound`` must be served by an ancestor of all the others (or by the same provider): the top. Each of
+    ``apart`` must be served neither below that top nor above it.
+    """
+
+    bound: frozenset[int]
+    apart: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True)
 class Demand:
     """What a request needs of every tree alike; needs go by their places in ``amounts``.
 
-    ``amounts`` says what each need takes, by class id. ``isolated`` needs are served by different providers. Each of
-    ``subtrees`` names needs of which one must be served by an ancestor of all the others (or by the same provider).
-    ``clause_needs`` are those whose providers must meet required traits together.
+    ``amounts`` says what each need takes, by class id. ``isolated`` needs are served by different providers, and by
+    none that serves ``bystanders``. ``clause_needs`` are those whose providers must meet required traits together.
+    ``parts`` names for each need that is a further part of another the one that it is a part of. ``is_boundless``:
+    what needs take of one provider together is not looked at.
     """
 
     amounts: Sequence[Mapping[int, int]]
     isolated: frozenset[int] = frozenset()
-    subtrees: Sequence[frozenset[int]] = ()
+    bystanders: frozenset[int] = frozenset()
+    subtrees: Sequence[Subtree] = ()
     clause_needs: frozenset[int] = frozenset()
+    parts: Mapping[int, int] = field(default_factory=dict)
+    is_boundless: bool = False
 
     @cached_property
     def contested(self) -> frozenset[int]:
-        """Classes that more than one need takes; of all others a provider that was matched has enough."""
-        times = Counter(class_id for amounts in self.amounts for class_id in amounts)
+        """Classes that more than one need takes; of all others a provider that was matched has enough.
+
+        Parts of one need are given by different providers, of which each has enough for its part.
+        """
+        if self.is_boundless:
+            return frozenset()
+        whole = (amounts for need, amounts in enumerate(self.amounts) if need not in self.parts)
+        times = Counter(class_id for amounts in whole for class_id in amounts)
         return frozenset(class_id for class_id, count in times.items() if count > 1)
+
+    @property
+    def is_isolating(self) -> bool:
+        """Whether two needs may not be served by the same provider."""
+        return bool(self.isolated) and len(self.isolated | self.bystanders) > 1
 
     @cached_property
     def is_bound(self) -> bool:
         """Whether the choice for one need can be a matter to another."""
-        return bool(self.contested or len(self.isolated) > 1 or self.subtrees)
+        return bool(self.contested or self.is_isolating or self.subtrees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +94,15 @@ class Ground:
 
     ``choices`` has for each need the positions that may serve it. ``left(position, class id)`` is how much of a
     contested class one candidate may take there; ``is_below(position, top)`` the ancestor relation. Of each of
-    ``clauses`` one position must serve one of the demand's ``clause_needs``.
+    ``clauses`` one position must serve one of the demand's ``clause_needs``. ``shares`` has the needs whose amount may
+    be divided: what each of their choices could give as a part; choices without one give all of it.
     """
 
     choices: Choices
     left: Callable[[int, int], int]
     is_below: Callable[[int, int], bool]
     clauses: Sequence[frozenset[int]] = ()
+    shares: Mapping[int, Mapping[int, Share]] = field(default_factory=dict)
 
 
 def ways(demand: Demand, ground: Ground, work: Work) -> Iterator[Way]:
@@ -83,8 +112,8 @@ def ways(demand: Demand, ground: Ground, work: Work) -> Iterator[Way]:
         WorkSpent: while iterating, when there is no *work* left to find the next.
     """
     choices = ground.choices
-    clauses = [clause for clause in ground.clauses if not _is_always_met(clause, demand, choices)]
-    if not all(choices) or (demand.contested and _is_over_demanded(demand, ground)):
+    clauses = open_clauses(demand, ground)
+    if not all(choices) or (demand.contested and is_over_demanded(demand, ground)):
         return
     if not (demand.is_bound or clauses):
         for way in product(*choices):
@@ -95,12 +124,13 @@ def ways(demand: Demand, ground: Ground, work: Work) -> Iterator[Way]:
         yield from _Search(demand, ground, tops, narrowed, clauses, work).run()
 
 
-def _is_always_met(clause: frozenset[int], demand: Demand, choices: Choices) -> bool:
-    """Whether some need meets *clause* whatever is chosen for it."""
-    return any(clause.issuperset(choices[need]) for need in demand.clause_needs)
+def open_clauses(demand: Demand, ground: Ground) -> list[frozenset[int]]:
+    """The clauses that are not met whatever is chosen."""
+    needs, choices = demand.clause_needs, ground.choices
+    return [clause for clause in ground.clauses if not any(clause.issuperset(choices[need]) for need in needs)]
 
 
-def _is_over_demanded(demand: Demand, ground: Ground) -> bool:
+def is_over_demanded(demand: Demand, ground: Ground) -> bool:
     """Whether all providers together have less of a contested class than is asked of them."""
     demanded: Counter[int] = Counter()
     places: dict[int, set[int]] = defaultdict(set)
@@ -134,27 +164,41 @@ def _topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequen
             levels.append(_below_tops(ground, demand.subtrees[len(levels) - 1], narrowed, work))
 
 
-def _below_tops(ground: Ground, bound: frozenset[int], choices: Choices, work: Work) -> Iterator[tuple[int, Choices]]:
-    """Every provider that could be the top of the needs *bound*, with their choices narrowed to below it."""
+def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) -> Iterator[tuple[int, Choices]]:
+    """Every provider that could be the top, with the choices narrowed to below it, or to what is apart from it."""
+    bound, apart = subtree
     for top in dict.fromkeys(position for need in sorted(bound) for position in choices[need]):
-        work.spend(TRIED + len(choices) + sum(len(choices[need]) for need in bound))
-        narrowed = [
-            [position for position in some if ground.is_below(position, top)] if need in bound else some
-            for need, some in enumerate(choices)
-        ]
-        if all(narrowed[need] for need in bound):
+        work.spend(TRIED + len(choices) + sum(len(choices[need]) for need in bound | apart))
+        narrowed = list(choices)
+        for need in bound:
+            narrowed[need] = [position for position in choices[need] if ground.is_below(position, top)]
+        for need in apart:
+            narrowed[need] = [position for position in choices[need] if _are_apart(ground, position, top)]
+        if len(bound) == 1:
+            narrowed[next(iter(bound))] = [top]
+        if all(narrowed[need] for need in bound | apart):
             yield top, narrowed
 
 
+def _are_apart(ground: Ground, one: int, other: int) -> bool:
+    return not (ground.is_below(one, other) or ground.is_below(other, one))
+
+
 def _rivals(demand: Demand) -> list[list[int]]:
-    """Needs that compete with each other: the isolated ones, or those that take equal amounts of contested classes."""
+    """Needs that compete with each other: the isolated ones, or those that take equal amounts of contested classes.
+
+    Bystanders of the isolated ones share, so each of them competes with these by itself.
+    """
+    rivals = []
     if demand.isolated:
-        return [sorted(demand.isolated)]
+        if not demand.bystanders:
+            return [sorted(demand.isolated)]
+        rivals = [[*sorted(demand.isolated), bystander] for bystander in sorted(demand.bystanders)]
     alike: dict[frozenset[tuple[int, int]], list[int]] = defaultdict(list)
     for need, amounts in enumerate(demand.amounts):
-        if not demand.contested.isdisjoint(amounts):
+        if need not in demand.isolated and not demand.contested.isdisjoint(amounts):
             alike[frozenset(amounts.items())].append(need)
-    return [needs for needs in alike.values() if len(needs) > 1]
+    return rivals + [needs for needs in alike.values() if len(needs) > 1]
 
 
 @dataclass(slots=True)
@@ -167,7 +211,7 @@ class _Level:
 
     need: int
     untried: Iterator[int]
-    matchings: Sequence[Matching]
+    matchings: Sequence[Matching | Room]
     dead: set[_State]
     trying: _State | None = None
     found: int = 0
@@ -190,7 +234,8 @@ class _Search:
         work.spend(TRIED * len(choices))
         self._left = ground.left
         self._choices = choices
-        self._order = sorted(range(len(choices)), key=lambda need: len(choices[need]))
+        # Bystanders come last: where they are is no matter to each other, and the matchings leave each of them a place.
+        self._order = sorted(range(len(choices)), key=lambda need: (need in demand.bystanders, len(choices[need])))
         self._way: dict[int, int] = {}
         self._taken: Counter[tuple[int, int]] = Counter()
         self._found = 0
@@ -198,7 +243,7 @@ class _Search:
             [(class_id, amount) for class_id, amount in amounts.items() if class_id in demand.contested]
             for amounts in demand.amounts
         ]
-        self._musts = [(bound, frozenset([top])) for bound, top in zip(demand.subtrees, tops, strict=True)]
+        self._musts = [(subtree.bound, frozenset([top])) for subtree, top in zip(demand.subtrees, tops, strict=True)]
         self._musts += [(demand.clause_needs, clause) for clause in clauses]
         self._musts_of: dict[int, list[int]] = defaultdict(list)
         self._open_until = [0] * len(self._musts)
@@ -242,11 +287,11 @@ class _Search:
             else:
                 levels.append(self._level(len(levels), matchings))
 
-    def _level(self, depth: int, matchings: Sequence[Matching]) -> _Level:
+    def _level(self, depth: int, matchings: Sequence[Matching | Room]) -> _Level:
         need = self._order[depth]
         return _Level(need, iter(self._choices[need]), matchings, set())
 
-    def _go_on(self, level: _Level, depth: int) -> Sequence[Matching] | None:
+    def _go_on(self, level: _Level, depth: int) -> Sequence[Matching | Room] | None:
         """Serve the need of *level* by its next provider that leaves a way; the matchings after that, None if none."""
         if level.trying is not None and level.found == self._found:
             level.dead.add(level.trying)
@@ -265,7 +310,7 @@ class _Search:
             level.dead.add(level.trying)
         return None
 
-    def _matching(self, rivals: Sequence[int]) -> Matching:
+    def _matching(self, rivals: Sequence[int]) -> Matching | Room:
         """A matching of needs that compete: for a provider that serves one of them, or for its room."""
         amounts, left = self._demand.amounts[rivals[0]], self._left
         isolated = not self._demand.isolated.isdisjoint(rivals)
@@ -274,13 +319,19 @@ class _Search:
         def room(position: int) -> int:
             return 1 if isolated else min(left(position, class_id) // amount for class_id, amount in amounts.items())
 
-        return Matching({need: self._choices[need] for need in rivals}, room, self._work)
+        choices = {need: self._choices[need] for need in rivals}
+        same = choices[rivals[0]]
+        if any(some != same for some in choices.values()):
+            return Matching(choices, room, self._work)
+        self._work.spend(LOOKED * len(same))
+        rooms = {position: room(position) for position in same}
+        return Room(choices.keys(), rooms, is_complete=sum(rooms.values()) >= len(rivals))
 
     def _has_room(self, need: int, position: int) -> bool:
-        taken, left = self._taken, self._left
-        return all(
-            taken[position, class_id] + amount <= left(position, class_id) for class_id, amount in self._claims[need]
-        )
+        for class_id, amount in self._claims[need]:
+            if self._taken[position, class_id] + amount > self._left(position, class_id):
+                return False
+        return True
 
     def _assign(self, need: int, position: int) -> None:
         self._way[need] = position

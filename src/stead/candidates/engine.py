@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.candidates import order, trees
+from stead.candidates.best import best_first, resolve_order
 from stead.candidates.candidate import candidates, gives_from_one_provider_per_tree, up_to
 from stead.candidates.draw import drawn
 from stead.candidates.kinds import Demanded
 from stead.candidates.match import eligible_anchors, match
+from stead.candidates.phases import UNTIMED
 from stead.candidates.render import render
-from stead.candidates.resolve import resolve, resolve_traits
+from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
 from stead.candidates.work import CANDIDATE, Work
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
+from stead.domain.order import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from stead.candidates.candidate import Batch, Candidate
     from stead.candidates.match import MatchedGroup
+    from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
@@ -45,40 +49,74 @@ class Enumeration:
 
 
 class Answer(NamedTuple):
-    """JSON; ``is_cut`` if there may be more candidates, which the request had no work left to find."""
+    """JSON with so many candidates; ``is_cut`` if there may be more, which the request had no work left to find."""
 
     body: bytes
     is_cut: bool
+    number: int
 
 
-def answer(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, form: Form) -> Answer:
-    """The answer to *request*.
+def answer(
+    snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, form: Form, phases: Phases = UNTIMED
+) -> Answer:
+    """The answer to *request*; *phases* is told when a phase ends.
 
     Raises:
         UnknownResourceClass, UnknownTraits
     """
     work = Work(enumeration.work)
-    found = list(_find(snapshot, request, enumeration, work))
-    return Answer(render(snapshot, request, found, form), work.is_cut)
+    found = list(found_within(snapshot, request, enumeration, work, phases))
+    phases.mark("combine")
+    body = render(snapshot, request, found, form)
+    phases.mark("render")
+    return Answer(body, work.is_cut, sum(batch.size for batch in found))
 
 
-def find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> Iterator[Candidate]:
+def find(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    enumeration: Enumeration,
+    *,
+    work: Work | None = None,
+    among: NDArray[np.bool_] | None = None,
+) -> Iterator[Candidate]:
     """The candidates for *request*, each once, as many as its limit and its work allow, made as they are asked for.
+
+    Args:
+        work: what it takes of; that of the *enumeration* if not given.
+        among: anchors under which candidates are looked for; all if not given.
 
     Raises:
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
-    return candidates(_find(snapshot, request, enumeration, Work(enumeration.work)))
+    return candidates(found_within(snapshot, request, enumeration, work or Work(enumeration.work), among=among))
 
 
-def _find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, work: Work) -> Iterator[Batch]:
-    eligible = eligible_anchors(snapshot, resolve_traits(snapshot, request.root_traits))
-    if request.root_traits and not eligible.any():
+def found_within(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    enumeration: Enumeration,
+    work: Work,
+    phases: Phases = UNTIMED,
+    among: NDArray[np.bool_] | None = None,
+) -> Iterator[Batch]:
+    """The candidates for *request* in batches, as many as its limit and *work* allow.
+
+    Raises:
+        UnknownResourceClass, UnknownTraits: at once, not while iterating.
+    """
+    if request.order is not None:
+        enumeration = replace(enumeration, randomize=isinstance(request.order, Drawn))
+    traits = resolve_traits(snapshot, request.root_traits)
+    eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
+    if (request.root_traits or request.root_aggregates) and not eligible.any():
         return iter(())
-    groups = _matched(snapshot, request, eligible)
+    groups = _matched(snapshot, request, eligible, phases)
     if groups is None:
         return iter(())
-    found = _found(snapshot, request, groups, eligible, enumeration, work)
+    if among is not None:
+        eligible = eligible & among
+    found = _found(snapshot, request, groups, eligible, enumeration, work, phases)
     if enumeration.maximum is not None:
         found = up_to(max(enumeration.maximum, 1), found)
     if request.one_provider_per_tree and snapshot.forest.has_nested:
@@ -89,7 +127,9 @@ def _find(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeratio
     return _shuffled(found) if enumeration.randomize else found
 
 
-def _matched(snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_]) -> list[MatchedGroup] | None:
+def _matched(
+    snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_], phases: Phases
+) -> list[MatchedGroup] | None:
     """All groups, matched; None if one of them has no provider.
 
     A group that nothing can serve hides the errors of the groups after it; whether an earlier group is such a one is
@@ -103,9 +143,11 @@ def _matched(snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np
             if all(_has_partial(snapshot, earlier, eligible) for earlier in groups):
                 raise
             return None
+        phases.mark("resolve")
         if resolved is None:
             return None
         matched = match(snapshot, resolved)
+        phases.mark("match")
         if matched.is_hopeless:
             return None
         groups.append(matched)
@@ -126,11 +168,17 @@ def _found(
     eligible: NDArray[np.bool_],
     enumeration: Enumeration,
     work: Work,
+    phases: Phases,
 ) -> Iterator[Batch]:
     demanded = Demanded(snapshot, groups, work, request)
     anchors = trees.anchors(snapshot, eligible, demanded.pools)
-    is_cut = request.limit is not None or enumeration.maximum is not None
-    found = _in_order(demanded, anchors, enumeration, is_cut=is_cut)
+    phases.mark("trees")
+    if request.order is None or isinstance(request.order, Drawn):
+        is_cut = request.limit is not None or enumeration.maximum is not None
+        found = _in_order(demanded, anchors, enumeration, is_cut=is_cut)
+    else:
+        measure = resolve_order(snapshot, request.order, demanded.asked)
+        found = best_first(snapshot, demanded, anchors, measure, work, breadth_first=enumeration.breadth_first)
     if not all(pool.shared.size for pool in demanded.pools):
         return found
     # Only what uses nothing but sharing providers can come again, under another anchor.
@@ -149,7 +197,7 @@ def _in_order(
         runs = demanded.runs(anchors, drawn(len(anchors)))
         alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))
         return order.breadth_first((kind.shuffled(), tree) for kind, tree in alone)
-    runs = demanded.runs(anchors, range(len(anchors)))
+    runs = demanded.runs(anchors, range(len(anchors)), of_all=not is_cut)
     if enumeration.breadth_first:
         return order.breadth_first((kind.arrangements(), run) for kind, run in runs)
     return order.depth_first(runs)
@@ -173,7 +221,7 @@ class _FirstTimes:
     def __call__(self, candidate: Candidate) -> bool:
         slots = candidate.slots()
         way = tuple([slots[position] for position in candidate.arrangement.way])
-        if not self._sharing.issuperset(way):
+        if candidate.arrangement.is_divided or not self._sharing.issuperset(way):  # of one tree alone
             return True
         is_new = way not in self._seen
         self._seen.add(way)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stead.candidates.resolve import NO_MEMBERS, NOWHERE
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.resolve import Members, ResolvedGroup
+    from stead.catalog.columns import Shares
     from stead.catalog.snapshot import Snapshot
 
     Mask = NDArray[np.bool_]
@@ -29,7 +31,8 @@ class Pool:
     """The providers among which one choice is made. Masks have shape ``(slots,)`` and are not to be written to.
 
     ``own`` may serve the tree they stand in. ``shared`` are the slots of sharing providers that may serve other trees,
-    ascending. ``barred`` are anchors that may not be served at all.
+    ascending. ``barred`` are anchors that may not be served at all. With ``shares``, several of ``own`` may give a part
+    each, within the share each has in it; those of ``shared`` give all of it.
     """
 
     suffix: str
@@ -37,6 +40,7 @@ class Pool:
     own: Mask
     shared: NDArray[np.int64]
     barred: Mask | None = None
+    shares: Shares | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,14 @@ def match(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
     return (_match_unsuffixed if group.suffix == UNSUFFIXED else _match_suffixed)(snapshot, group)
 
 
-def eligible_anchors(snapshot: Snapshot, traits: Members) -> Mask:
-    """Roots that meet the terms of ``root_required``; not to be written to."""
-    return snapshot.roots & snapshot.with_traits(traits.clauses, traits.forbidden) if traits else snapshot.roots
+def eligible_anchors(snapshot: Snapshot, traits: Members, aggregates: Members = NO_MEMBERS) -> Mask:
+    """Roots that meet the terms of ``root_required`` and ``root_member_of``; not to be written to."""
+    kept = snapshot.roots
+    if traits:
+        kept = kept & snapshot.with_traits(traits.clauses, traits.forbidden)
+    if aggregates:
+        kept = kept & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
+    return kept
 
 
 def _match_suffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
@@ -72,13 +81,15 @@ def _match_suffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
         kept = kept & snapshot.with_traits(group.traits.clauses, group.traits.forbidden)
     if group.aggregates:
         kept = kept & snapshot.in_aggregates(group.aggregates.clauses, group.aggregates.forbidden)
-    if group.amounts:
+    if group.amounts or group.like_any_other:
         if group.tree is not None:
             kept = kept & (snapshot.forest.root.whole == group.tree)
     elif not (group.traits.clauses or group.aggregates.clauses):
         # Source: rules R1 and R2 for resourceless groups, docs/api.md: in_tree does not restrict them, and without a
         # positive term they match nothing.
         kept = np.zeros(snapshot.size, np.bool_)
+    if group.top is not None:
+        kept = kept & _subtree(snapshot, group.top)
     return MatchedGroup(group.suffix, (Pool(group.suffix, group.amounts, kept, _sharing(snapshot, kept)),))
 
 
@@ -96,16 +107,30 @@ def _match_unsuffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
         own, shared = own & ~(barred | _of_roots(snapshot, barred)), shared & ~barred
     if group.tree is not None:
         own, shared = own & (snapshot.forest.root.whole == group.tree), np.zeros(snapshot.size, np.bool_)
+    if group.top is not None:
+        own, shared = own & _subtree(snapshot, group.top), np.zeros(snapshot.size, np.bool_)
     pools = []
     for class_id, amount in group.amounts.items():
         able = snapshot.serving(class_id, amount)
-        pools.append(Pool(UNSUFFIXED, {class_id: amount}, own & able, _sharing(snapshot, shared & able), barred))
+        sharing, shares, giving = _sharing(snapshot, shared & able), None, able
+        if class_id in group.can_split:
+            shares = snapshot.shares(class_id, amount)
+            giving = shares.any
+        pools.append(Pool(UNSUFFIXED, {class_id: amount}, own & giving, sharing, barred, shares))
     return MatchedGroup(UNSUFFIXED, tuple(pools), group.traits.clauses)
 
 
 def _of_roots(snapshot: Snapshot, mask: Mask) -> Mask:
     """Which slots are in the tree of a root in *mask*; free slots may be."""
     return mask[snapshot.forest.root.whole] if snapshot.forest.has_nested else mask
+
+
+def _subtree(snapshot: Snapshot, top: int) -> Mask:
+    """The providers of one subtree."""
+    mask = np.zeros(snapshot.size, np.bool_)
+    if top != NOWHERE:
+        mask[list(snapshot.forest.subtree(top))] = True
+    return mask
 
 
 def _sharing(snapshot: Snapshot, mask: Mask) -> NDArray[np.int64]:

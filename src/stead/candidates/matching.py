@@ -13,11 +13,36 @@ from typing import TYPE_CHECKING
 from stead.candidates.work import LOOKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stead.candidates.work import Work
 
 _NOBODY: frozenset[int] = frozenset()
+
+
+class Room:
+    """Needs that compete and may all be served by the same positions, where any room is as good as any other.
+
+    The matching of such needs, of which only the number is of interest; never changes once it is made.
+    """
+
+    __slots__ = ("_left", "_needs", "is_complete")
+
+    def __init__(self, needs: Collection[int], left: Mapping[int, int], *, is_complete: bool) -> None:
+        """*needs*, with room for so many of them *left* by position; complete if that is enough for all."""
+        self._needs = needs
+        self._left = left
+        self.is_complete = is_complete
+
+    def assigned(self, need: int, position: int) -> Room | None:
+        """What is left after *need* is served by *position* for good; None if there is no room.
+
+        A need that does not compete leaves it as it is.
+        """
+        if need not in self._needs:
+            return self
+        left = self._left[position]
+        return Room(self._needs, {**self._left, position: left - 1}, is_complete=True) if left else None
 
 
 class Matching:

@@ -29,9 +29,9 @@ def depth_first(runs: Iterable[tuple[Kind, Run]]) -> Iterator[Batch]:
     for kind, trees in runs:
         sought = 0
         if not kind.is_explored:
-            sought = 1
+            sought, first = 1, trees[:1]
             for arrangement in kind.arrangements():
-                yield Batch((arrangement,), trees[:1])
+                yield Batch((arrangement,), first)
         arrangements = list(kind.arrangements())
         if arrangements and len(trees) > sought:
             yield Batch(arrangements, trees[sought:])

@@ -6,6 +6,7 @@ which is hidden by an answer that is empty already.
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,12 @@ from stead.candidates.resolve import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.pages import Page
     from stead.domain.provider import Slot
     from stead.domain.request import ProviderQuery
 
@@ -44,6 +46,11 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
             return []
         root = snapshot.forest.root[slot]
         kept = kept & _only(snapshot, snapshot.forest.members(root))
+    if query.in_subtree is not None:
+        top = snapshot.find(query.in_subtree)
+        if top is None:
+            return []
+        kept = kept & _only(snapshot, snapshot.forest.subtree(top))
     having = snapshot.with_traits(resolve_required(snapshot, query.traits), ())
     if not having.any():
         return []
@@ -60,6 +67,20 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
         kept = kept & _only(snapshot, [snapshot.find_named(query.name)])
     found: list[int] = np.flatnonzero(kept).tolist()
     return found
+
+
+def page_of(snapshot: Snapshot, slots: Sequence[int], page: Page) -> tuple[list[int], bool]:
+    """One page of the providers at *slots*, ordered by uuid, and whether others follow.
+
+    By uuid and not by slot, since each process has slots of its own; and not by id, since a provider that was deleted
+    has none any more, and may be the marker.
+    """
+    uuids: list[str] = snapshot.identities.uuids.at(np.array(slots, np.int64)).tolist()
+    after = [pair for pair in zip(uuids, slots, strict=True) if page.marker is None or pair[0] > page.marker]
+    if page.limit is None:
+        return [slot for _, slot in sorted(after)], False
+    shown = [slot for _, slot in nsmallest(page.limit, after)]
+    return shown, len(shown) < len(after)
 
 
 def _only(snapshot: Snapshot, slots: Iterable[Slot | None]) -> NDArray[np.bool_]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _GAP = "\0"
-_QUOTED = f'"{_GAP}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,15 @@ def render(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch]
 
 
 def _allocation_requests(snapshot: Snapshot, found: Iterable[Batch], form: Form) -> Iterable[str]:
+    """The candidates of each batch that has some, with the commas between them."""
     uuids, writing = snapshot.identities.uuids, _Writing(snapshot, form)
+    trees, columns = None, list[list[str]]()
     for batch in found:
-        columns = uuids.at(batch.trees).T.tolist()
+        if batch.trees is not trees:
+            trees, columns = batch.trees, uuids.at(batch.trees).T.tolist()
         texts = [writing.texts(arrangement, columns) for arrangement in batch.arrangements]
-        yield from texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True))
+        if texts and columns[0]:
+            yield ",".join(texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True)))
 
 
 class _Writing:
@@ -73,36 +76,39 @@ class _Writing:
 
     def texts(self, arrangement: Arrangement, columns: Sequence[Sequence[str]]) -> Iterable[str]:
         """*arrangement* for some trees, the uuids of whose own providers are in *columns*, by position."""
-        pieces, gaps = self._template(arrangement)
+        others = [self._snapshot.uuid(slot) for slot in arrangement.reaching]
+        if len(columns[0]) == 1:
+            return [self._text(arrangement, [*(uuid for (uuid,) in columns), *others])]
+        pieces = self._text(arrangement, [_GAP] * (len(columns) + len(others))).split(_GAP)
         turns: list[Iterable[str]] = [repeat(pieces[0], len(columns[0]))]
-        for gap, piece in zip(gaps, pieces[1:], strict=True):
-            own = gap < len(columns)
-            turns.append(columns[gap] if own else repeat(self._uuid(arrangement, gap - len(columns))))
+        for gap, piece in zip(self._gaps(arrangement), pieces[1:], strict=True):
+            turns.append(columns[gap] if gap < len(columns) else repeat(others[gap - len(columns)]))
             turns.append(repeat(piece))
         return map("".join, zip(*turns, strict=False))  # what is repeated has no end
 
-    def _uuid(self, arrangement: Arrangement, number: int) -> str:
-        return self._snapshot.uuid(arrangement.reaching[number])
-
-    def _template(self, arrangement: Arrangement) -> tuple[list[str], list[int]]:
-        """The text of an arrangement, cut where uuids belong, and the positions of those whose uuids they are."""
-        gaps = [*arrangement.allocations]
-        given = map(self._resources, arrangement.allocations.values())
+    def _text(self, arrangement: Arrangement, uuids: Sequence[str]) -> str:
+        """*arrangement*, with *uuids* for its positions."""
+        given = [(uuids[position], self._resources(some)) for position, some in arrangement.allocations.items()]
         if self._form.dict_allocations:
-            text = ",".join([f'{_QUOTED}:{{"resources":{resources}}}' for resources in given])
+            text = ",".join([f'"{uuid}":{{"resources":{resources}}}' for uuid, resources in given])
             text = f'{{"allocations":{{{text}}}'
         else:
             text = ",".join(
-                [f'{{"resource_provider":{{"uuid":{_QUOTED}}},"resources":{resources}}}' for resources in given]
+                [f'{{"resource_provider":{{"uuid":"{uuid}"}},"resources":{resources}}}' for uuid, resources in given]
             )
             text = f'{{"allocations":[{text}]'
         if self._form.mappings:
-            gaps += chain.from_iterable(arrangement.mappings.values())
-            mappings = ",".join(
-                [f'"{suffix}":[{",".join([_QUOTED] * len(some))}]' for suffix, some in arrangement.mappings.items()]
-            )
+            serving = [
+                (suffix, '","'.join([uuids[position] for position in some]))
+                for suffix, some in arrangement.mappings.items()
+            ]
+            mappings = ",".join([f'"{suffix}":["{some}"]' for suffix, some in serving])
             text += f',"mappings":{{{mappings}}}'
-        return f"{text}}}".split(_GAP), gaps
+        return text + "}"
+
+    def _gaps(self, arrangement: Arrangement) -> Iterable[int]:
+        """The positions of those whose uuids are in the text, in its order."""
+        return chain(arrangement.allocations, *(arrangement.mappings.values() if self._form.mappings else ()))
 
     def _resources(self, amounts: Mapping[int, int]) -> str:
         key = tuple(amounts.items())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import NameRow
     from stead.domain.request import RequestGroup, Terms
 
 
@@ -29,15 +30,28 @@ class Members:
         return bool(self.clauses or self.forbidden)
 
 
+NO_MEMBERS = Members()
+
+NOWHERE = -2
+"""The place of a provider that does not exist; no slot, nor the root of a free one."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResolvedGroup:
-    """A request group in ids. ``tree`` is the root of the only tree that may serve it."""
+    """A request group in ids.
+
+    ``tree`` is the root of the only tree that may serve it, ``top`` that of the only subtree.
+    ``can_split`` are classes.
+    """
 
     suffix: str
     amounts: Mapping[int, int]
     traits: Members
     aggregates: Members
     tree: int | None
+    top: int | None = None
+    can_split: frozenset[int] = frozenset()
+    like_any_other: bool = False
 
 
 def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
@@ -57,7 +71,48 @@ def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
         if named is None:
             return None
         tree = int(snapshot.forest.root[named])
-    return ResolvedGroup(group.suffix, amounts, traits, aggregates, tree)
+    top = None
+    if group.in_subtree is not None:
+        top = snapshot.find(group.in_subtree)
+        if top is None:
+            return None
+    can_split = frozenset(resolve_classes(snapshot, dict.fromkeys(group.can_split, 0)))
+    return ResolvedGroup(group.suffix, amounts, traits, aggregates, tree, top, can_split, group.like_any_other)
+
+
+def in_ids(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup:
+    """The group in ids of *snapshot*, whatever it names: what does not exist, nobody has."""
+    classes = snapshot.class_names.by_name
+    tree, top = _place(snapshot, group.in_tree), _place(snapshot, group.in_subtree)
+    return ResolvedGroup(
+        group.suffix,
+        {_known(classes, name, place): amount for place, (name, amount) in enumerate(group.resources.items())},
+        known_traits(snapshot, group.traits),
+        resolve_aggregates(snapshot, group.aggregates),
+        tree if tree is None or tree == NOWHERE else int(snapshot.forest.root[tree]),
+        top,
+        frozenset(classes[name].id for name in group.can_split if name in classes),
+        group.like_any_other,
+    )
+
+
+def _known(classes: Mapping[str, NameRow], name: str, place: int) -> int:
+    """The id of a class; one that none has, different in each place, if it is unknown."""
+    return classes[name].id if name in classes else NOWHERE - place
+
+
+def _place(snapshot: Snapshot, uuid: str | None) -> int | None:
+    if uuid is None:
+        return None
+    slot = snapshot.find(uuid)
+    return NOWHERE if slot is None else slot
+
+
+def known_traits(snapshot: Snapshot, terms: Terms) -> Members:
+    """Trait terms in ids; an unknown trait is had by nobody."""
+    known = snapshot.trait_names.by_name
+    clauses = tuple(tuple(known[name].id for name in clause if name in known) for clause in terms.clauses)
+    return Members(clauses, tuple(known[name].id for name in terms.forbidden if name in known))
 
 
 def resolve_classes(snapshot: Snapshot, resources: Mapping[str, int]) -> dict[int, int]:

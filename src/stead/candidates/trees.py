@@ -19,18 +19,24 @@ def anchors(snapshot: Snapshot, eligible: NDArray[np.bool_], pools: Iterable[Poo
     """Roots among *eligible* that every pool can serve, ascending."""
     kept = eligible
     for pool in pools:
-        kept = kept & _served(snapshot, pool)
+        kept = kept & served(snapshot, pool)
     return np.flatnonzero(kept)
 
 
-def _served(snapshot: Snapshot, pool: Pool) -> NDArray[np.bool_]:
+def served(snapshot: Snapshot, pool: Pool) -> NDArray[np.bool_]:
     """Anchors that *pool* can serve; not to be written to."""
-    served = pool.own
-    if snapshot.forest.has_nested:
-        served = np.zeros(snapshot.size, np.bool_)
-        served[snapshot.forest.root.at(np.flatnonzero(pool.own))] = True
+    serving = pool.own
+    if pool.shares is not None:
+        own = np.flatnonzero(pool.own)
+        given = np.zeros(snapshot.size, np.int64)
+        np.add.at(given, snapshot.forest.root.at(own), pool.shares.most[own])
+        (amount,) = pool.amounts.values()
+        serving = given >= min(amount, np.iinfo(np.int64).max)
+    elif snapshot.forest.has_nested:
+        serving = np.zeros(snapshot.size, np.bool_)
+        serving[snapshot.forest.root.at(np.flatnonzero(pool.own))] = True
     if pool.shared.size:
-        served = served.copy()
+        serving = serving.copy()
         for slot in pool.shared.tolist():
-            served[snapshot.sharing.anchors(slot)] = True
-    return served if pool.barred is None else served & ~pool.barred
+            serving[snapshot.sharing.anchors(slot)] = True
+    return serving if pool.barred is None else serving & ~pool.barred

@@ -29,6 +29,10 @@ _LEAST, _MOST = -(2.0**62), np.nextafter(2.0**63, 0)
 """What the columns can hold; nobody can take so much, so a capacity beyond it is as good as that."""
 
 
+_GREAT = 2**62
+"""More than all providers together have of a class, each of them no more than an integer of the database holds."""
+
+
 class InventoryKinds(Interned[Numbers]):
     """The inventories of one class, equal ones once; number 0 stands for having none."""
 
@@ -58,6 +62,23 @@ class InventoryKinds(Interned[Numbers]):
     def shown(self, number: int) -> int:
         """The capacity of one kind as it is shown, however large."""
         return Inventory(*self.values[number]).capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """For every slot the amounts it could give of a class: ``least``, and on in steps of ``step`` to ``most``.
+
+    Arrays of shape ``(slots,)``; ``most`` is 0 where nothing can be given.
+    """
+
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    step: NDArray[np.int64]
+
+    @property
+    def any(self) -> NDArray[np.bool_]:
+        """Which slots can give something."""
+        return self.most > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +136,11 @@ class InventoryColumns:
         room = self.room.replaced(slots, self._rooms(self.kind.at(slots), used), self.room.size)
         return self if room is self.room else InventoryColumns(self.kinds, self.kind, room, self.modified)
 
+    def lessened(self, slots: NDArray[np.int64], amounts: Sequence[int]) -> InventoryColumns:
+        """The same with so much less room at *slots* (ascending); who has none of the class stays so."""
+        room = np.where(self.kind.at(slots) > 0, self.room.at(slots) - np.asarray(amounts, np.int64), _NO_ROOM)
+        return InventoryColumns(self.kinds, self.kind, self.room.replaced(slots, room, self.room.size), self.modified)
+
     def _rooms(self, kind: NDArray[np.int32], used: Sequence[int]) -> NDArray[np.int64]:
         left = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
         return np.where(kind > 0, left, _NO_ROOM)
@@ -126,6 +152,22 @@ class InventoryColumns:
         with_room: NDArray[np.bool_] = has_room(amount, 0, room)
         # Who has no inventory has no room, so units need a look only if they are a question at all.
         return with_room if keeping[1:].all() else with_room & keeping[kind]
+
+    def admitting(self, amount: int) -> NDArray[np.bool_]:
+        """Which slots have inventory whose units admit *amount*, whether or not so much is left."""
+        _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
+        admitting: NDArray[np.bool_] = keeps_units(min(amount, _GREAT), min_unit, max_unit, step_size)[self.kind.whole]
+        return admitting
+
+    def shares(self, amount: int) -> Shares:
+        """What each provider could give as a part of *amount*."""
+        table = self.kinds.table()
+        min_unit, max_unit, step_size = (np.maximum(numbers, 1).astype(np.int64) for numbers in table[2:5])
+        kind = self.kind.whole
+        step = step_size[kind]
+        least = -(-min_unit[kind] // step) * step
+        most = np.minimum(np.minimum(max_unit[kind], self.room.whole), min(amount, _GREAT)) // step * step
+        return Shares(least, np.where((kind > 0) & (least <= most), most, 0), step)
 
     def left(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much one candidate may take at each of *slots*, of whatever shape; negative where there is nothing."""

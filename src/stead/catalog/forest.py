@@ -91,6 +91,11 @@ class Forest:
         """The providers of one tree, parents first."""
         return self.trees.get(root) or (Slot(root),)
 
+    def subtree(self, top: int) -> Sequence[Slot]:
+        """*top* and all providers below it, parents first."""
+        root, position = self.root[top], self.position[top]
+        return self.members(root)[position : self.shape_of(root).leave[position]]
+
     def members_of(self, roots: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
         """The members of trees of one shape, shape ``(roots, size)``."""
         if shape == ALONE:

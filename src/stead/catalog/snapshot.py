@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stead.catalog.blocks import Blocks
+from stead.catalog.columns import InventoryColumns
 from stead.catalog.directory import Directory
 from stead.catalog.forest import NOBODY, Forest
 from stead.catalog.fragments import Fragments
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.catalog.columns import InventoryColumns
+    from stead.catalog.columns import Shares
     from stead.domain.changes import NameRow
 
     Mask = NDArray[np.bool_]
@@ -129,6 +131,25 @@ class Snapshot:
             return columns.able(amount, kind, room)
 
         return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), able)
+
+    def shares(self, class_id: int, amount: int) -> Shares:
+        """What each slot could give as a part of *amount* of a class."""
+        return self.inventory.get(class_id, InventoryColumns.none().grown(self.size)).shares(amount)
+
+    def with_taken(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
+        """The same if so much more were taken, by slot and class id (less, if negative). Only for looking for places:
+        what is kept of its texts, by the providers' versions, is that of this snapshot.
+        """
+        by_class: dict[int, dict[Slot, int]] = defaultdict(dict)
+        for slot in sorted(amounts):
+            for class_id, amount in amounts[slot].items():
+                if class_id in self.inventory:
+                    by_class[class_id][slot] = amount
+        lessened = {
+            class_id: self.inventory[class_id].lessened(np.array(list(some), np.int64), list(some.values()))
+            for class_id, some in by_class.items()
+        }
+        return replace(self, inventory={**self.inventory, **lessened})
 
     def with_traits(self, clauses: Collection[Collection[int]], forbidden: Collection[int]) -> Mask:
         """Which slots have a trait of every clause and none of those forbidden; not to be written to."""

@@ -34,7 +34,7 @@ def candidates(
 
         print_json({"candidates": [candidate_as_json(candidate, names) for candidate in found]})
     if not found:
-        raise Negative(f"nothing fits {one_line(query)}")
+        raise Negative(f"nothing fits {one_line(query)}; `stead explain` with the same query says why")
     if options().json:
         return
     from stead.cli.candidate_table import draw_candidates

@@ -22,6 +22,11 @@ __all__ = ["Api", "ApiError", "CommandError", "Unreachable", "connect"]
 
 MICROVERSION = "1.39"
 
+OWN_VERSION = "1.0"
+"""Of Stead's own features, where they are asked for."""
+
+_VERSION_HEADER = "OpenStack-API-Version"
+
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 300.0
 
@@ -41,20 +46,21 @@ class Api:
         import httpx
 
         parts = _split(url)
-        self._base = url.rstrip("/")
+        self._base = "http://localhost" if parts.scheme == "unix" else url.rstrip("/")
         self._has_token = token is not None
-        self.url = self._base.replace(
+        self.url = url.rstrip("/").replace(
             parts.netloc, parts.netloc.rpartition("@")[2], 1
         )  # without a password, for messages
-        headers = {"OpenStack-API-Version": f"placement {MICROVERSION}", "Accept": "application/json"}
+        headers = {_VERSION_HEADER: f"placement {MICROVERSION}", "Accept": "application/json"}
         if token is not None:
             if not (token.isascii() and token.isprintable()):
                 raise CommandError("the token contains characters that cannot be sent in a header")
             headers["X-Auth-Token"] = token
-        is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
+        is_local = parts.scheme == "unix" or parts.hostname in ("127.0.0.1", "::1", "localhost")
         self._client = httpx.Client(
             headers=headers,
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            transport=httpx.HTTPTransport(uds=parts.path) if parts.scheme == "unix" else None,
             trust_env=not is_local,  # a proxy of the environment has no business between us and this machine
             verify=parts.scheme == "https",  # loading the certificates costs more than a whole plain-text call
         )
@@ -76,6 +82,13 @@ class Api:
         """GET *path*, which may have a query string of its own; None leaves a parameter out, a list repeats it."""
         given = {name: value for name, value in params.items() if value is not None}
         return self._call("GET", path, params=given or None)
+
+    def get_own(self, path: str) -> Any:
+        """GET *path*, which may have a query string of its own, with what Stead has beyond the Placement API.
+
+        Another Placement server does not hear that.
+        """
+        return self._call("GET", path, headers={_VERSION_HEADER: f"placement {MICROVERSION}, stead {OWN_VERSION}"})
 
     def post(self, path: str, body: object) -> Any:
         """POST *body* to *path*."""
@@ -140,10 +153,10 @@ def connect() -> Iterator[Api]:
 def _split(url: str) -> SplitResult:
     with suppress(ValueError):
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname:
+        if (parts.scheme in ("http", "https") and parts.hostname) or (parts.scheme == "unix" and parts.path):
             return parts
     raise CommandError(
-        "the server's URL must begin with http:// or https:// and a host"
+        "the server's URL must begin with http:// or https:// and a host, or be unix:// and the path of a socket"
     )  # it may hold a password: not shown
 
 

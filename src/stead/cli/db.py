@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path  # Typer reads it
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from stead.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stead.store.adoption import Findings
     from stead.store.transaction import Store
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -22,14 +24,33 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 ConfigFile = Annotated[
     list[Path] | None, typer.Option(help="Configuration file instead of the usual ones; may be repeated.")
 ]
+ConfigDir = Annotated[
+    list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; may be repeated.")
+]
+AsSql = Annotated[bool, typer.Option("--sql", help="Print the statements instead, and change nothing.")]
+
+
+class Target(StrEnum):
+    """What a database can be brought back to."""
+
+    UPSTREAM = "upstream"
 
 
 @app.command()
-def upgrade(config_file: ConfigFile = None) -> None:
-    """Bring the tables up to date; a database without any gets them all."""
-    from stead.store import schema
+def upgrade(config_file: ConfigFile = None, config_dir: ConfigDir = None, sql: AsSql = False) -> None:
+    """Bring the tables up to date; a database without any gets them all.
 
-    with open_store(config_file) as store:
+    The statements of --sql are for somebody who may change tables, where the service's own account may not.
+    """
+    from stead.store import adoption, schema
+
+    with open_store(config_file, config_dir) as store:
+        if sql:
+            statements = schema.upgrade_statements(store.writer)
+            if statements and (objections := adoption.data_objections(store.writer)):
+                raise CommandError("; ".join(objections))
+            print(statements or "-- nothing to do")
+            return
         done = schema.upgrade(store.writer)
     if options().json:
         print_json({"upgraded": done})
@@ -38,11 +59,35 @@ def upgrade(config_file: ConfigFile = None) -> None:
 
 
 @app.command()
-def version(config_file: ConfigFile = None) -> None:
+def downgrade(
+    to: Annotated[Target, typer.Option(help="`upstream`: the tables of the OpenStack service, and none of Stead's.")],
+    config_file: ConfigFile = None,
+    config_dir: ConfigDir = None,
+    sql: AsSql = False,
+) -> None:
+    """Take Stead's own tables away again; what the deployment holds stays as it is.
+
+    Stop every Stead on the database first. Afterwards the OpenStack service works on it as before.
+    """
+    from stead.store import schema
+
+    with open_store(config_file, config_dir) as store:
+        if sql:
+            print(schema.remove_statements(store.writer) or "-- nothing to do")
+            return
+        removed = schema.remove(store.writer)
+    if options().json:
+        print_json({"downgraded_to": to.value, "removed": removed})
+    else:
+        print("\n".join(f"removed {name}" for name in removed) or "nothing to do")
+
+
+@app.command()
+def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """Show at which revisions the tables are."""
     from stead.store import schema
 
-    with open_store(config_file) as store:
+    with open_store(config_file, config_dir) as store:
         found = {standing.history: standing.revision for standing in schema.standings(store.writer)}
     if options().json:
         print_json(found)
@@ -51,27 +96,48 @@ def version(config_file: ConfigFile = None) -> None:
 
 
 @app.command()
-def check(config_file: ConfigFile = None) -> None:
-    """Say whether the service could start on the database; exit code 1 if not."""
-    from stead.store import schema
+def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
+    """Say what an upgrade would do, and what stands against it; exit code 1 if the service could not start as it is.
 
-    with open_store(config_file) as store:
-        found = schema.standings(store.writer)
-    ready = all(standing.is_current for standing in found)
+    Nothing is changed.
+    """
+    from stead.store import adoption, schema
+
+    with open_store(config_file, config_dir) as store:
+        found = adoption.examine(store.writer)
     if options().json:
-        print_json({"ready": ready, "revisions": {standing.history: standing.revision for standing in found}})
-    if not ready:
-        raise Negative(str(schema.SchemaOutdated(found)))
-    if not options().json:
-        print("the database is ready")
+        print_json(_as_json(found))
+    else:
+        print("\n".join(_told(found)))
+    if not found.is_ready:
+        raise Negative(str(schema.refusal_of(found.standings) or "The database is not ready, for what is said above"))
+
+
+def _told(found: Findings) -> Iterator[str]:
+    for standing in found.standings:
+        yield from (f"would run {step.revision}: {step.meaning}" for step in standing.pending)
+    yield from (f"against it: {objection}" for objection in found.objections)
+    yield from (f"warning: {warning}" for warning in found.warnings)
+    if found.is_ready:
+        yield "the database is ready"
+
+
+def _as_json(found: Findings) -> dict[str, Any]:
+    return {
+        "ready": found.is_ready,
+        "revisions": {standing.history: standing.revision for standing in found.standings},
+        "pending": [step.revision for standing in found.standings for step in standing.pending],
+        "objections": found.objections,
+        "warnings": found.warnings,
+    }
 
 
 @app.command()
-def new_epoch(config_file: ConfigFile = None) -> None:
+def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """After a restore: have every running service load everything anew, and add up allocations again."""
     from stead.store import epoch
 
-    with open_store(config_file) as store:
+    with open_store(config_file, config_dir) as store:
         begun = store.write(epoch.renew)
     if options().json:
         print_json({"epoch": begun})
@@ -80,7 +146,7 @@ def new_epoch(config_file: ConfigFile = None) -> None:
 
 
 @contextmanager
-def open_store(config_file: list[Path] | None) -> Iterator[Store]:
+def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = None) -> Iterator[Store]:
     """The database that the configuration names, as it is.
 
     Raises:
@@ -94,7 +160,7 @@ def open_store(config_file: list[Path] | None) -> Iterator[Store]:
     from stead.store.transaction import Store
 
     try:
-        settings = load(config_file or None, data_dir=options().data_dir)
+        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
     except ConfigError as error:
         raise CommandError(str(error)) from error
     if settings.embedded:

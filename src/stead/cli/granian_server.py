@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import logging
 import multiprocessing
 import os
 import signal
 import socket
 import threading
-from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from granian import Granian
-from granian.constants import HTTPModes, Interfaces
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
+from granian.net import SocketSpec, UnixSocketSpec  # type: ignore[attr-defined]  # which its servers take from there
 
-from stead.cli.errors import NO, CommandError
+from stead.background import STOPPING
+from stead.cli.addresses import Address, NotServed, Tls, UnixAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from multiprocessing.synchronize import Event
 
 TARGET = "stead.wsgi:application"
 
@@ -31,70 +33,80 @@ STOP_TIMEOUT = 30  # seconds for the requests under way when the service is stop
 CONNECTIONS = 4096  # per worker; to Granian an idle connection counts as a request under way
 _POLL = 0.05  # seconds
 
-
-class NotServed(CommandError):
-    """The service did not start, or a worker ended by itself."""
-
-    exit_code = NO
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen: an IP address and a port; port 0 is any that is free."""
+class Server(Granian):  # type: ignore[misc,valid-type]  # it is the class of one kind of server, chosen at its import
+    """Granian's main process with one listening socket for all workers, and reloads that nobody notices.
 
-    host: str
-    port: int
+    Granian lets every worker listen by itself: a connection that waits in the queue of one that ends is lost, and while
+    the only worker is replaced nobody listens. Here the socket is the main process's, and its queue outlives workers.
+    """
 
-    @classmethod
-    def of(cls, host: str, port: int) -> Address:
-        """The first address of *host*.
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.loaded = multiprocessing.get_context("spawn").Event()
+        """Set by each worker that has loaded the application."""
 
-        Raises:
-            CommandError: *host* is unknown.
-        """
-        try:
-            where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4]
-        except (OSError, UnicodeError) as error:
-            raise CommandError(f"no address is known for --host {host}") from error
-        return cls(str(where[0]), port)
+    def _init_shared_socket(self) -> None:
+        spec = (
+            UnixSocketSpec(str(self.bind_uds), self.backlog, self.uds_permissions)
+            if self.bind_uds
+            else SocketSpec(self.bind_addr, self.bind_port, self.backlog)
+        )
+        self._ssp = None
+        self._shd = spec.build()
+        self._sfd = self._shd.get_fd()
+        self._sso = socket.socket(fileno=self._sfd)
+        self._sso.set_inheritable(True)
+        self._sso.listen(self.backlog)  # from now on connections wait; a worker would do this when it has loaded
 
-    def checked(self) -> Address:
-        """The same with the port decided. Nobody listened there a moment ago.
+    def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
+        if not delay:  # a worker died: there is nothing to wait for
+            super()._respawn_workers(workers, spawn_target, target_loader)
+            return
+        for number in workers:
+            worker = self._started(number, spawn_target, target_loader)
+            if worker is None:
+                return
+            old, self.wrks[number] = self.wrks[number], worker
+            old.terminate()
+            old.join(STOP_TIMEOUT)
+            if old.is_alive():
+                _log.warning("a worker that did not stop in %d s is killed", STOP_TIMEOUT)
+                old.kill()
+                old.join()
 
-        Raises:
-            NotServed: the port is in use, or may not be used.
-        """
-        # Workers share the port by SO_REUSEPORT, so to them a second service on it would be one more worker.
-        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.host, self.port))
-            except OSError as error:
-                what = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-                raise NotServed(f"port {self.port} of {self.host} {what}") from error
-            return replace(self, port=probe.getsockname()[1])
-
-    @property
-    def url(self) -> str:
-        """What clients on this machine call."""
-        host = self._reachable_host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-
-    def answers(self) -> bool:
-        """Whether somebody listens."""
-        try:
-            socket.create_connection((self._reachable_host, self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
-
-    @property
-    def _reachable_host(self) -> str:
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+    def _started(self, number: int, spawn_target: Any, target_loader: Any) -> Any:
+        """A new worker that has loaded the application; None if it could not, or if the service is to stop."""
+        self.loaded.clear()
+        worker = self._spawn_worker(idx=number, target=spawn_target, callback_loader=target_loader)
+        worker.interrupt_by_parent = True  # if it ends now, that is no reason to replace it
+        worker.start()
+        while not self.loaded.wait(_POLL):
+            if self.interrupt_signal or not worker.is_alive():
+                if worker.is_alive():
+                    worker.kill()
+                worker.join()
+                if not self.interrupt_signal:
+                    _log.error("nothing is reloaded: a new worker did not start; what it said stands above")
+                return None
+        worker.interrupt_by_parent = False
+        return worker
 
 
-def serve(address: Address, *, workers: int, threads: int, when_listening: Callable[[], None]) -> None:
+def serve(
+    address: Address | UnixAddress,
+    *,
+    workers: int,
+    threads: int,
+    when_listening: Callable[[], None],
+    tls: Tls | None = None,
+) -> None:
     """Serve :data:`TARGET` at *address* until SIGINT or SIGTERM; SIGHUP replaces the workers one by one.
+
+    A worker is replaced when the new one has loaded the application, with the configuration and certificate as they are
+    then; if it can not, all stays as it is.
 
     A worker that ends by itself is replaced once the service listens; before that, and when it happens again within
     seconds, the service ends.
@@ -102,17 +114,17 @@ def serve(address: Address, *, workers: int, threads: int, when_listening: Calla
     Args:
         workers: processes.
         threads: threads per worker that run the application.
-        when_listening: called once, in a thread, as soon as connections are accepted.
+        when_listening: called once, in a thread, as soon as requests are answered.
 
     Raises:
         NotServed: workers ended by themselves.
     """
     # Threads, locks and connections of this process stay out of the workers.
     multiprocessing.set_start_method("spawn", force=True)
-    server = Granian(
+    server = Server(
         TARGET,
-        address=address.host,
-        port=address.port,
+        **_where(address),
+        **_encrypted(tls),
         interface=Interfaces.WSGI,
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=IDLE_TIMEOUT * 1000),
@@ -125,30 +137,50 @@ def serve(address: Address, *, workers: int, threads: int, when_listening: Calla
         log_dictconfig=_LOGGING,
     )
     logging.getLogger("_granian").addFilter(lambda _record: not server.interrupt_signal)
-    watcher = threading.Thread(target=_watch, args=(server, address, when_listening), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(server, when_listening), daemon=True)
     server.on_startup(watcher.start)
     try:
-        server.serve(target_loader=load_in_worker)
+        server.serve(target_loader=partial(load_in_worker, server.loaded, TARGET), wrap_loader=False)
     except SystemExit as end:
         # Where a signal goes to all processes at once, as from a terminal, workers may well be gone first.
         if not server.interrupt_signal:
             raise NotServed("a worker ended by itself; what it said stands above") from end
 
 
-def _watch(server: Any, address: Address, when_listening: Callable[[], None]) -> None:
-    while not server.main_loop_interrupt.wait(_POLL):
-        if address.answers():
+def _where(address: Address | UnixAddress) -> dict[str, Any]:
+    if isinstance(address, UnixAddress):
+        return {"uds": address.path, "uds_permissions": address.permissions}
+    return {"address": address.host, "port": address.port}
+
+
+def _encrypted(tls: Tls | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    return {
+        "ssl_cert": tls.certificate,
+        "ssl_key": tls.key,
+        "ssl_protocol_min": SSLProtocols.tls12,
+        "ssl_ca": tls.clients,
+        "ssl_client_verify": tls.clients is not None,
+    }
+
+
+def _watch(server: Server, when_listening: Callable[[], None]) -> None:
+    while not server.interrupt_signal:
+        if server.loaded.wait(_POLL):
             server.respawn_failed_workers = True
             when_listening()
             return
 
 
-def load_in_worker(target: str) -> Any:
+def load_in_worker(loaded: Event, target: str) -> Any:
     """The application *target* (``module:attribute``); called by Granian in each worker before it serves."""
     _stop_with_main_process()
     _stop_once()
     module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
+    application = getattr(import_module(module), attribute)
+    loaded.set()
+    return application
 
 
 def _stop_with_main_process() -> None:
@@ -158,16 +190,17 @@ def _stop_with_main_process() -> None:
 
 
 def _stop_once() -> None:
-    """Let the first SIGTERM through to Granian, and nothing after it.
+    """Let the first SIGTERM through to Granian, and nothing after it; SIGHUP is the main process's business.
 
     A terminal sends SIGINT, and systemd SIGTERM, to the workers as well as to the main process, which then sends
     SIGTERM to the workers, and at a second signal a Granian worker hangs for ever (seen with 2.8.7). Signals are
     blocked here, before Granian makes its threads, which inherit that.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
     def wait() -> None:
         signal.sigwait({signal.SIGTERM})
+        STOPPING.set()
         handler = signal.getsignal(signal.SIGTERM)
         if not callable(handler):  # the application is still being loaded
             os._exit(0)
@@ -183,6 +216,5 @@ _LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "generic"}},
     "loggers": {
         "_granian": {"handlers": ["stderr"], "propagate": False},
-        "stead.catalog": {"handlers": ["stderr"], "level": "INFO", "propagate": False},  # how far a load is
     },
 }

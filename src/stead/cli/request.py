@@ -1,6 +1,6 @@
 """A request as it is typed, and the candidates that the service has for it, taken apart for showing.
 
-Rows are made from an answer of ``GET /allocation_candidates`` at microversion 1.39.
+Rows are made from an answer of ``GET /allocation_candidates`` at microversion 1.39, with what Stead has beyond it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def ask(api: Api, query: str, held: Mapping[str, Any] = MappingProxyType({})) ->
     What the consumer has *held* so far (``allocations`` of ``GET /allocations/{consumer}``) counts as free in the rows:
     a claim gives it back. The service does not know who asks, so it counted it as used when it looked for candidates.
     """
-    answer = api.get(f"{_ROUTE}?{query}")
+    answer = api.get_own(f"{_ROUTE}?{query}")
     groups = amounts_by_group(query)
     summaries = answer["provider_summaries"]
     return [

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from ipaddress import ip_address
+import socket as socket_module
+from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  # Typer reads it
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stead.cli.addresses import Address, NotServed, Tls, UnixAddress
 from stead.cli.errors import CommandError
-from stead.cli.granian_server import Address, NotServed, serve
+from stead.cli.granian_server import serve
 from stead.cli.options import options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stead.config import Settings
 
 app = typer.Typer(add_completion=False)
@@ -32,45 +37,119 @@ def run(
     config_dir: Annotated[
         list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; may be repeated.")
     ] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help="Unix socket to listen on, instead of --host and --port, for owner and group.")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate and those that signed it: listen with TLS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with its key.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="PEM file with who signs the certificates that clients must have then.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="Path below which everything is, as /placement ([stead] path_prefix).")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="[ADDRESS:]PORT at which Prometheus is answered ([stead] metrics).")
+    ] = None,
     show_token: Annotated[bool, typer.Option(help="Print the admin token of an embedded service.")] = False,
 ) -> None:
     """Run the service.
 
     Without any configuration it runs embedded: SQLite in the data directory, an admin token made at the first start, on
-    this machine only.
+    this machine only. SIGHUP reads configuration and certificate anew, and replaces the workers one after the other.
     """
-    from stead.config import ConfigError, load
-
-    try:
-        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
-    except ConfigError as error:
-        raise NotServed(str(error)) from error
-    address = _address(host, port, settings)
+    _say_to_workers({"path_prefix": prefix, "metrics": metrics})
+    settings = _settings(config_file, config_dir)
+    tls = _tls(tls_certificate, tls_key, tls_client_ca)
+    address = _address(socket, host, port, settings, scheme="https" if tls else "http")
     token = _admin_token(settings)
     _hand_over(settings)
+    set_up_log(settings)
     prepare_database(settings)
     note = settings.data_dir / "server.json"
     as_json = options().json  # asked here: the shared options are this thread's
 
     def announce() -> None:
         if settings.embedded:
-            _write_note(note, address)
-        _say(_facts(settings, address, token if show_token else None), as_json=as_json)
+            _write_note(note, address.url + settings.path_prefix)
+        _say(_facts(settings, address.url, token if show_token else None), as_json=as_json)
+        _tell_service_manager("READY=1")
 
     try:
-        serve(address, workers=workers, threads=threads, when_listening=announce)
+        with _metrics_directory(settings):
+            serve(address, workers=workers, threads=threads, when_listening=announce, tls=tls)
     finally:
         _remove_note(note)
 
 
-def _address(host: str, port: int, settings: Settings) -> Address:
-    address = Address.of(host, port)
-    if settings.embedded and not ip_address(address.host.partition("%")[0]).is_loopback:
+def _say_to_workers(values: dict[str, str | None]) -> None:
+    """Let options of the command line win over those of the configuration, here and in the workers."""
+    for name, value in values.items():
+        if value is not None:
+            os.environ[f"OS_STEAD__{name.upper()}"] = value
+
+
+def _settings(files: list[Path] | None, dirs: list[Path] | None) -> Settings:
+    from stead.config import ConfigError, load
+
+    try:
+        return load(files or None, dirs or None, data_dir=options().data_dir)
+    except ConfigError as error:
+        raise NotServed(str(error)) from error
+
+
+def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> Tls | None:
+    if certificate is None and key is None and clients is None:
+        return None
+    if certificate is None or key is None:
+        raise CommandError("TLS needs both --tls-certificate and --tls-key")
+    return Tls(certificate.absolute(), key.absolute(), clients.absolute() if clients else None).checked()
+
+
+def _address(path: Path | None, host: str, port: int, settings: Settings, *, scheme: str) -> Address | UnixAddress:
+    address = UnixAddress(path.absolute()) if path else Address.of(host, port, scheme)
+    if settings.embedded and not address.is_of_this_machine_only:
         raise CommandError(
             f"without a configuration the service listens on this machine only, not on {host}: "
             "write a placement.conf, or leave out --host"
         )
     return address.checked()
+
+
+@contextmanager
+def _metrics_directory(settings: Settings) -> Iterator[None]:
+    """Where the workers report, if metrics are wanted and the configuration names no place; empty at the start.
+
+    Raises:
+        NotServed: the port of the metrics is in use.
+    """
+    if settings.watch.metrics is not None:
+        Address.of(*settings.watch.metrics).checked()
+    if settings.watch.metrics is None or settings.watch.metrics_dir is not None:
+        yield
+        return
+    with TemporaryDirectory(prefix="stead-metrics-") as directory:
+        _say_to_workers({"metrics_directory": directory})
+        yield
+
+
+def set_up_log(settings: Settings) -> None:
+    """Let this process log as the settings say."""
+    from stead import __version__
+    from stead.observe import log
+
+    log.set_up(settings.conf, json_lines=settings.watch.log_json, version=__version__)
+
+
+def _tell_service_manager(state: str) -> None:
+    """Tell systemd, if it has started us and wants to know. Source: sd_notify(3)."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if path:
+        with socket_module.socket(socket_module.AF_UNIX, socket_module.SOCK_DGRAM) as manager:
+            manager.connect("\0" + path[1:] if path.startswith("@") else path)
+            manager.sendall(state.encode())
 
 
 def _admin_token(settings: Settings) -> str | None:
@@ -121,8 +200,10 @@ def prepare_database(settings: Settings) -> None:
         raise NotServed(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
 
 
-def _facts(settings: Settings, address: Address, token: str | None) -> dict[str, str]:
-    facts = {"url": address.url}
+def _facts(settings: Settings, url: str, token: str | None) -> dict[str, str]:
+    facts = {"url": url + settings.path_prefix}
+    if settings.watch.metrics is not None:
+        facts["metrics"] = f"{Address(*settings.watch.metrics).url}/metrics"
     if settings.embedded:
         facts["data_dir"] = str(settings.data_dir)
     if settings.embedded and settings.auth_strategy == "token":
@@ -136,14 +217,19 @@ def _say(facts: dict[str, str], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(facts), flush=True)
         return
-    words = {"url": "Stead listens on", "data_dir": "data directory", "admin_token_file": "admin token in"}
+    words = {
+        "url": "Stead listens on",
+        "data_dir": "data directory",
+        "admin_token_file": "admin token in",
+        "metrics": "metrics at",
+    }
     print("\n".join(f"{words.get(name, 'admin token'):>16}  {fact}" for name, fact in facts.items()), flush=True)
 
 
-def _write_note(note: Path, address: Address) -> None:
-    from stead.auth.admin_token import replace_privately
+def _write_note(note: Path, url: str) -> None:
+    from stead.auth.private_files import replace_privately
 
-    replace_privately(note, json.dumps({"url": address.url, "pid": os.getpid()}) + "\n")
+    replace_privately(note, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
 
 
 def _remove_note(note: Path) -> None:

@@ -10,6 +10,7 @@ from stead.config.settings import (
     CorsSettings,
     DatabaseSettings,
     Settings,
+    WatchSettings,
     load,
     read_conf,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "CorsSettings",
     "DatabaseSettings",
     "Settings",
+    "WatchSettings",
     "list_opts",
     "load",
     "read_conf",

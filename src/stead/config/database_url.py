@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 
 from sqlalchemy.engine import make_url
@@ -16,6 +17,9 @@ _DRIVERS = {
     "mysql": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
     "mariadb": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
 }
+
+
+_MASK = "***"
 
 
 def complete_url(url: str, parameters: str = "") -> str:
@@ -37,6 +41,21 @@ def complete_url(url: str, parameters: str = "") -> str:
             "[placement_database] connection is not a database URL (driver://user:password@host/name)"
         ) from error
     return f"{_with_driver(scheme)}{separator}{rest}"
+
+
+def masked_url(url: str) -> str:
+    """*url* for people to read: no password, neither before the host nor among the parameters."""
+    try:
+        shown = make_url(url).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):
+        return _MASK  # whatever it is, a password may be in it
+    base, separator, parameters = shown.partition("?")
+    return f"{base}{separator}{masked_parameters(parameters)}"
+
+
+def masked_parameters(parameters: str) -> str:
+    """``a=1&b=2`` without the values of those that may be secrets."""
+    return re.sub(r"(?i)(?<![^&])([^=&]*(?:pass|pwd|secret|token|key)[^=&]*)=[^&]*", rf"\1={_MASK}", parameters)
 
 
 def _with_driver(scheme: str) -> str:

@@ -177,6 +177,20 @@ STEAD_OPTS: list[cfg.Opt] = [
         help="Seconds after which each worker compares what it knows with the database, to see what another service "
         "wrote there. Needed while one does, as during a rolling switch, and to be switched off afterwards. 0: never.",
     ),
+    cfg.IntOpt(
+        "max_watchers",
+        default=4,
+        min=0,
+        help="Requests for changes that one worker lets wait at a time, each of which holds one of its threads; some "
+        "threads must be left for others. More is 503. 0: none waits.",
+    ),
+    cfg.IntOpt(
+        "kept_changes",
+        default=1_000_000,
+        min=1,
+        help="Writes of which it is kept what they changed, for who asks for changes; who asks for more gets 410.",
+    ),
+    cfg.IntOpt("max_claims", default=1000, min=1, help="Claims in one request to POST /claims; more is 413."),
     cfg.IntOpt("max_body_size", default=64 * 1024 * 1024, min=1, help="Bytes of a request's body; more is 413."),
     cfg.IntOpt("max_query_length", default=64_000, min=1, help="Bytes of a request's query; more is 414."),
     cfg.IntOpt("max_request_groups", default=3000, min=1, help="Groups in a query for candidates; more is 400."),
@@ -203,6 +217,31 @@ STEAD_OPTS: list[cfg.Opt] = [
         help="Requests that one worker works on at a time; more is 503. Has an effect below the number of its threads. "
         "0: no limit, so requests wait for a thread.",
     ),
+    cfg.StrOpt(
+        "metrics",
+        help="Answer Prometheus at this `[address:]port`; on this machine only, if without address. Not set: never.",
+    ),
+    cfg.StrOpt(
+        "metrics_directory",
+        help="Where the workers of one service tell each other what they counted: a directory of its own, writable, "
+        "best in memory (below /run). `stead serve` makes one by itself; other servers need it.",
+    ),
+    cfg.BoolOpt(
+        "log_json",
+        default=False,
+        help="Log one JSON object a line, to where the options of oslo.log say; the line of a request has more fields.",
+    ),
+    cfg.BoolOpt(
+        "traces",
+        default=False,
+        help="Send OpenTelemetry traces, as OTEL_… variables in the environment say. Needs the extra `otel`.",
+    ),
+    cfg.StrOpt(
+        "path_prefix",
+        default="",
+        help="Path below which everything is, as `/placement`, for a server that mounts nothing by itself, like `stead "
+        "serve`. Not where the server in front removes it.",
+    ),
     cfg.BoolOpt(
         "compress_responses",
         default=False,
@@ -228,6 +267,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     for group, options in GROUPS.items():
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
     log.register_options(conf)
+    conf.set_default("default_log_levels", [*log.get_default_log_levels(), "routes=INFO"])
     for name, options in oslo_policy_opts.list_opts():
         conf.register_opts(options, group=name)
 

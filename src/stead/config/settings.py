@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -14,6 +15,7 @@ from stead.config import options
 from stead.config.database_url import complete_url
 from stead.config.errors import ConfigError
 from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
+from stead.config.written import require_known, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +44,7 @@ class DatabaseSettings:
     claim_timeout: float = 10.0  # the same for writes of allocations
     require_durable_commits: bool = False
     reconcile_interval: float = 0.0  # between two passes that find what another service wrote; 0: none
+    kept_changes: int = 1_000_000  # writes of which it can be told what they changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,18 @@ class LimitSettings:
     allocations: int
     candidate_work: int | None  # in the units of candidates.work; None: no limit
     concurrent_requests: int  # per worker; 0: as many as it has threads
+    claims: int  # in one request for claims
+    watchers: int  # per worker
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    """What operators see of the service."""
+
+    metrics: tuple[str, int] | None  # address and port; None: no metrics
+    metrics_dir: Path | None  # shared by the workers; set whenever metrics are
+    log_json: bool
+    traces: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +111,13 @@ class Settings:
     allocations: AllocationSettings
     cors: CorsSettings
     limits: LimitSettings
+    watch: WatchSettings
     auth_strategy: AuthStrategy
     token_file: Path | None  # set whenever auth_strategy is `token`
     embedded: bool
     data_dir: Path  # absolute; used by the embedded mode only, need not exist
     proxy_headers: bool
+    path_prefix: str  # begins with a slash and does not end with one; empty: none
     compress_responses: bool
     debug: bool
     config_files: tuple[Path, ...]  # absolute, as given or found
@@ -135,9 +152,9 @@ def load(
         conf.set_default("sync_on_startup", True, group="placement_database")
     try:
         return _settings(conf, *found, resolve_data_dir(data_dir), embedded=embedded)
-    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError) as error:
-        # oslo.config's own message may be a piece of a password.
-        raise ConfigError("a value refers to an option that does not exist: write `$$` where `$` is meant") from error
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
+        # oslo.config's own message may be a piece of a password; nor shall a traceback show it.
+        raise ConfigError("a value refers to an option that does not exist: write `$$` where `$` is meant") from None
     except (cfg.Error, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
 
@@ -146,14 +163,16 @@ def read_conf(files: Sequence[Path] | None = None, dirs: Sequence[Path] | None =
     """The options with their values, for libraries that want them so; :func:`load` says where they come from.
 
     Raises:
-        ConfigError: a file or directory is missing, unreadable or malformed. Values are looked at when they are used.
+        ConfigError: a file or directory is missing, unreadable or malformed, or the group ``stead`` has an option that
+            does not exist. Values are looked at when they are used.
     """
     files, dirs = _sources(files, dirs)
     conf = cfg.ConfigOpts()
     options.register(conf)
     try:
         conf(
-            args=[],
+            # Directories as if typed: those that are mere defaults are not looked into for the policy files.
+            args=[f"--config-dir={path}" for path in dirs],
             project="placement",
             prog="placement",
             default_config_files=[str(path) for path in files],
@@ -161,6 +180,7 @@ def read_conf(files: Sequence[Path] | None = None, dirs: Sequence[Path] | None =
         )
     except (cfg.Error, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
+    require_known(written_in(files, dirs))
     return conf
 
 
@@ -201,12 +221,21 @@ def _settings(
             allocations=conf.stead.max_allocations,
             candidate_work=conf.stead.max_candidate_work or None,
             concurrent_requests=conf.stead.max_concurrent_requests,
+            claims=conf.stead.max_claims,
+            watchers=conf.stead.max_watchers,
+        ),
+        watch=WatchSettings(
+            metrics=_metrics_address(conf.stead.metrics),
+            metrics_dir=Path(conf.stead.metrics_directory).absolute() if conf.stead.metrics_directory else None,
+            log_json=conf.stead.log_json,
+            traces=conf.stead.traces,
         ),
         auth_strategy=strategy,
         token_file=_token_file(conf, strategy, data_dir if embedded else None),
         embedded=embedded,
         data_dir=data_dir,
         proxy_headers=conf.oslo_middleware.enable_proxy_headers_parsing,
+        path_prefix=_path_prefix(conf.stead.path_prefix),
         compress_responses=conf.stead.compress_responses,
         debug=conf.debug,
         config_files=files,
@@ -244,6 +273,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         claim_timeout=conf.stead.claim_timeout,
         require_durable_commits=conf.stead.require_durable_commits,
         reconcile_interval=conf.stead.reconcile_interval,
+        kept_changes=conf.stead.kept_changes,
     )
 
 
@@ -255,6 +285,22 @@ def _candidates(conf: cfg.ConfigOpts) -> CandidateSettings:
         maximum=None if maximum < 0 else maximum,
         breadth_first=group.allocation_candidates_generation_strategy == "breadth-first",
     )
+
+
+def _metrics_address(text: str | None) -> tuple[str, int] | None:
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError(f"[stead] metrics is a port, or an address and a port (127.0.0.1:9778), not {text}")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _path_prefix(text: str) -> str:
+    prefix = text.rstrip("/")
+    if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix):
+        raise ConfigError(f"[stead] path_prefix is a path that begins with a slash, as /placement, not {text}")
+    return prefix
 
 
 def _token_file(conf: cfg.ConfigOpts, strategy: AuthStrategy, embedded_dir: Path | None) -> Path | None:

@@ -7,16 +7,19 @@ SteadError
 ├── BadRequest                      the request can never succeed as it stands
 │   ├── InvalidQuery                ├── InvalidTraitName          ├── ReservedTooLarge
 │   ├── UnknownResourceClass        ├── UnknownTraits             ├── UnknownProvider (named in a body)
+│   │   └── UnknownClassInOrder     │                             │
 │   ├── NoInventoryRecord           ├── StandardClass             ├── StandardTrait
 │   └── ParentRefused
 ├── NotFound                        what the path names does not exist
 │   ├── ProviderNotFound            ├── InventoryNotFound         ├── ResourceClassNotFound
 │   └── TraitNotFound               └── AllocationsNotFound
+├── StartOver                       what changed since a moment can not be told any more
 └── Conflict                        the present state forbids it
     ├── GenerationConflict          ├── ConsumerConflict          ├── DuplicateProvider
     ├── ProviderHasChildren         ├── ProviderInUse             ├── InventoryExists
     ├── InventoryInUse              ├── ResourceClassExists       ├── ResourceClassInUse
     ├── TraitInUse
+    ├── NothingFits
     └── AllocationRefused           └── NoSuchInventory, UnitsViolated, CapacityExceeded
 """
 
@@ -108,6 +111,10 @@ class UnknownResourceClass(BadRequest):
 
     def __str__(self) -> str:
         return f"No such resource class {self.name}."
+
+
+class UnknownClassInOrder(UnknownResourceClass):
+    """An order names a resource class that does not exist."""
 
 
 @dataclass(eq=False)
@@ -228,6 +235,13 @@ class AllocationsNotFound(NotFound):
         return f"No allocations for consumer '{self.consumer}'"
 
 
+class StartOver(SteadError):
+    """What changed since a moment can not be told any more."""
+
+    def __str__(self) -> str:
+        return "What changed since then can not be told any more: ask for a new token, and read everything again."
+
+
 class Conflict(SteadError):
     """The present state forbids it."""
 
@@ -338,6 +352,26 @@ class TraitInUse(Conflict):
 
     def __str__(self) -> str:
         return f"The trait {self.name} is in use by a resource provider."
+
+
+@dataclass(eq=False)
+class NothingFits(Conflict):
+    """There is no place for a claim, when those before it have theirs.
+
+    ``claim`` is its place in the request; ``gave_up`` if there may be one, which was not found in time;
+    ``explanation`` says why; None if nobody asked. It is shown by who knows what it is made of.
+    """
+
+    claim: int
+    consumer: str
+    gave_up: bool = False
+    explanation: object = None
+
+    def __str__(self) -> str:
+        which = f"claims[{self.claim}] (consumer {self.consumer})"
+        if self.gave_up:
+            return f"Nothing was found for {which} within the work that one request may do."
+        return f"Nothing fits {which}."
 
 
 class AllocationRefused(Conflict):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stead.domain.order import Order
+
 UNSUFFIXED = ""
 """The suffix of the group whose resources may be spread over one tree."""
 
@@ -31,7 +33,10 @@ class RequestGroup:
     """What one provider (a suffixed group) or one tree (the unsuffixed group) must give.
 
     ``resources`` maps class names to amounts in units of the class, each at least 1; it may be empty for a suffixed
-    group. ``in_tree`` is the uuid of any provider of the only tree that may serve the group.
+    group. ``in_tree`` is the uuid of any provider of the only tree that may serve the group, ``in_subtree`` that of the
+    top of the only subtree. ``can_split`` are classes of the unsuffixed group of which several providers of the tree
+    may give a part each. ``like_any_other``: without resources, a suffixed group is served by whoever meets its terms,
+    as with resources; else it needs a positive term, and ``in_tree`` does not bind it.
     """
 
     suffix: str
@@ -39,6 +44,20 @@ class RequestGroup:
     traits: Terms = Terms()
     aggregates: Terms = Terms()
     in_tree: str | None = None
+    in_subtree: str | None = None
+    can_split: frozenset[str] = frozenset()
+    like_any_other: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Suffixes of groups one of whose providers is above those of all ``together``, and which ``others`` stay out of.
+
+    For each of ``others`` alone: no provider of these groups and of that one is above all of theirs.
+    """
+
+    together: frozenset[str]
+    others: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +65,22 @@ class CandidateRequest:
     """A whole request for allocation candidates.
 
     ``groups`` stand in the order in which the client named them, which decides whose fault is reported first.
-    ``isolate``: the suffixed groups are served by different providers. Each set of ``same_subtree`` holds suffixes.
-    ``limit``: candidates wanted at most, None for all. ``one_provider_per_tree`` drops candidates in which two
-    providers of one tree give resources, if any provider at all has a parent (the meaning before microversion 1.29).
+    ``isolate``: the suffixed groups are served by different providers. ``isolated`` are suffixes of groups whose
+    providers serve no other suffixed group. Each set of ``same_subtree`` holds suffixes. ``root_traits`` and
+    ``root_aggregates`` are what the anchor must meet. ``order``: which candidates come first, None for any.
+    ``limit``: candidates wanted at most, None for all.
+    ``one_provider_per_tree`` drops candidates in which two providers of one tree give resources, if any provider at all
+    has a parent (the meaning before microversion 1.29).
     """
 
     groups: tuple[RequestGroup, ...]
     isolate: bool = False
+    isolated: frozenset[str] = frozenset()
     same_subtree: tuple[frozenset[str], ...] = ()
+    apart: tuple[Apart, ...] = ()
     root_traits: Terms = Terms()
+    root_aggregates: Terms = Terms()
+    order: Order | None = None
     limit: int | None = None
     one_provider_per_tree: bool = False
 
@@ -66,6 +92,7 @@ class ProviderQuery:
     name: str | None = None
     uuid: str | None = None
     in_tree: str | None = None
+    in_subtree: str | None = None
     traits: Terms = Terms()
     aggregates: Terms = Terms()
     resources: Mapping[str, int] | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from stead.domain.errors import ProviderNotFound
 from stead.store import providers
 from stead.store.tables import resource_provider_aggregates
 from stead.store.transaction import in_portions
@@ -13,7 +14,23 @@ from stead.store.transaction import in_portions
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from sqlalchemy.engine import Connection
+
     from stead.store.transaction import Transaction
+
+
+def require(connection: Connection, provider: str, expected: int | None) -> None:
+    """Refuse what :func:`replace` would refuse now, before rows are made for the aggregates' names.
+
+    Raises:
+        ProviderNotFound, GenerationConflict
+    """
+    rows = providers.rows_by_id(connection, providers.ids_by_uuid(connection, [provider]).values())
+    if not rows:
+        raise ProviderNotFound(provider)
+    if expected is not None:
+        (row,) = rows.values()
+        providers.require_generation(row, expected)
 
 
 def replace(tx: Transaction, provider: str, aggregates: Collection[int], expected: int | None) -> int:

@@ -16,12 +16,14 @@ from stead.domain.claim import Place, Room, require_room
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, ProviderNotFound, UnknownProvider
 from stead.store import consumers, inventories, providers, resource_classes, usages
 from stead.store.bulk import LISTED, Insert, Query
+from stead.store.clock import EVERYTHING
 from stead.store.consumers import Owners
 from stead.store.tables import (
     allocations,
     consumer_types,
     projects,
     resource_providers,
+    stead_provider_change,
     users,
 )
 from stead.store.tables import consumers as consumer_table
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.claim import Claim
+    from stead.store.clock import Clock
     from stead.store.transaction import Transaction
 
 _columns = allocations.c
@@ -52,11 +55,16 @@ class Held(NamedTuple):
     used: int
 
 
-def replace(tx: Transaction, claims: Sequence[Claim]) -> None:
+def replace(tx: Transaction, claims: Sequence[Claim], since: Clock | None = None) -> None:
     """Replace all that the consumers of *claims* hold; all of it is written, or an error is raised and nothing is.
+
+    Args:
+        since: what is claimed was found in what was known of this moment; of the providers that it is taken from, and
+            of their roots, nothing but what is used may have changed after it. None: it may.
 
     Raises:
         OwnersUnknown
+        ProvidersChanged
         ConsumerConflict: a client's knowledge of its consumer is old.
         UnknownProvider, UnknownResourceClass
         AllocationRefused: it does not fit.
@@ -69,12 +77,36 @@ def replace(tx: Transaction, claims: Sequence[Claim]) -> None:
     rows = providers.lock(tx, {*ids.values(), *(row.provider_id for row in held)})
     require_still_there(ids, rows)
     tx.touch_usage(rows)
+    if since is not None:
+        _require_unchanged(tx.connection, {*ids.values(), *(rows[id_].root for id_ in ids.values())}, since)
     generations = {id_: row.generation for id_, row in rows.items()}
     taken = usages.of_locked(tx.connection, generations, needed=ids.values())
     settle(tx, claims, present, ids, held, taken)
     rises = {id_: generations[id_] for id_ in rising(claims, ids, held)}
     usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     consumers.write(tx, claims, present, owners)
+
+
+class ProvidersChanged(Exception):
+    """A provider in which a place was found changed meanwhile, not by claims alone; nothing was written."""
+
+
+def _require_unchanged(connection: Connection, provider_ids: Collection[int], since: Clock) -> None:
+    """Refuse a claim if any of some providers, the locked ones at least, changed otherwise than by claims.
+
+    Raises:
+        ProvidersChanged
+    """
+    for slot, tick in _CHANGED.rows(connection, sorted({EVERYTHING, *provider_ids})):
+        if tick > since.ticks[slot]:
+            raise ProvidersChanged
+
+
+_CHANGED = Query(
+    sa.select(stead_provider_change.c.slot, stead_provider_change.c.tick).where(
+        stead_provider_change.c.provider_id.in_([LISTED])
+    )
+)
 
 
 def resolve_providers(connection: Connection, claims: Sequence[Claim]) -> dict[str, int]:
@@ -213,6 +245,7 @@ def release(tx: Transaction, consumer: str) -> None:
     _remove(tx, held, taken)
     usages.keep(tx, taken, generations)
     consumers.remove(tx, present.values())
+    tx.log_consumers([consumer])
 
 
 def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Held]:
@@ -243,6 +276,10 @@ class HeldAllocations:
     modified: int
     """When the newest of it was written, in seconds since 1970 (UTC)."""
     providers: dict[str, tuple[int, dict[str, int]]]
+
+    def amounts(self) -> dict[str, dict[str, int]]:
+        """The amounts alone, by provider uuid and class name."""
+        return {uuid: amounts for uuid, (_, amounts) in self.providers.items()}
 
 
 def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stead.store.transaction import Store
 
 
-PORTION = 8192
+PORTION = 4096
 """Providers that are loaded together, when everything is: so many and the rest of the last tree."""
 
 
@@ -52,6 +52,11 @@ class _Moment:
     clock: Clock
     commits: tuple[int, Hashable] | None
     """Which watching connection counted them, and how many; two connections count differently."""
+
+
+def clock_of(moment: Moment | None) -> Clock | None:
+    """The clock as of a moment of a `ChangeSource`."""
+    return moment.clock if isinstance(moment, _Moment) else None
 
 
 class ChangeSource:

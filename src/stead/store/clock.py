@@ -12,17 +12,26 @@ import itertools
 import secrets
 import threading
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from stead.store.bulk import Insert, Statement, value
 from stead.store.prepared import Prepared
-from stead.store.tables import KEPT_STAMPS, stead_clock, stead_epoch, stead_provider_change, stead_usage_change
+from stead.store.tables import (
+    KEPT_STAMPS,
+    stead_change_log,
+    stead_clock,
+    stead_epoch,
+    stead_provider_change,
+    stead_usage_change,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy.engine import Connection
 
@@ -35,6 +44,15 @@ EVERYTHING = 0
 
 TOO_MANY = 20_000
 """A write that touches more than this says "everything" instead."""
+
+
+class Kind(IntEnum):
+    """What a row of the change log is about."""
+
+    EVERYTHING = 0
+    """So much that it was not listed; its uuid is empty."""
+    CONSUMER = 1
+    GONE_PROVIDER = 2
 
 
 class LostTick(Exception):
@@ -76,13 +94,19 @@ class Ticked:
 
 
 def tick(
-    connection: Connection, dialect: Dialect, slot: int, touched: Collection[int], touched_usage: Collection[int]
+    connection: Connection,
+    dialect: Dialect,
+    slot: int,
+    touched: Collection[int],
+    touched_usage: Collection[int],
+    logged: Mapping[str, Kind] = MappingProxyType({}),
 ) -> Ticked:
     """Note what this transaction touched; the last thing before its COMMIT.
 
     Args:
         touched: change rows that stand for whole providers and for names.
         touched_usage: ids of providers of which only what is used changed.
+        logged: what the change log shall have, by uuid.
 
     Raises:
         LostTick: there is no such slot. The transaction must be rolled back.
@@ -95,6 +119,13 @@ def tick(
         raise LostTick(slot)
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
         note.run(connection, dialect, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
+    if len(logged) > TOO_MANY:
+        logged = {"": Kind.EVERYTHING}
+    _LOG.run(
+        connection,
+        dialect,
+        [{"slot": slot, "tick": now, "uuid": uuid, "kind": int(kind)} for uuid, kind in sorted(logged.items())],
+    )
     return Ticked(slot, now, stamp)
 
 
@@ -143,6 +174,9 @@ _NOTE, _NOTE_USAGE = (
     Insert(table, "provider_id", "slot", "tick", changing=("slot", "tick"))
     for table in (stead_provider_change, stead_usage_change)
 )
+
+# A tick comes again where the clock was restored and the log was not.
+_LOG = Insert(stead_change_log, "slot", "tick", "uuid", "kind", changing=("kind",))
 
 
 def earlier_stamps(connection: Connection, slot: int) -> dict[int, int]:
@@ -236,7 +270,9 @@ def _noted_after(number: int) -> Prepared:
     return Prepared(
         sa.union_all(
             *(
-                sa.select(table.c.provider_id, sa.literal_column(str(is_whole)).label("is_whole")).where(newer(table))
+                sa.select(table.c.provider_id, sa.literal_column(str(is_whole), sa.Integer).label("is_whole")).where(
+                    newer(table)
+                )
                 for table, is_whole in tables
             )
         )

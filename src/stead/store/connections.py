@@ -9,7 +9,7 @@ Source: "The write and refresh protocol", docs/architecture.md (rule 12).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
     from stead.store.dialect import Dialect
 
 _IDENTITY = "stead identity"
+
+
+class PoolState(NamedTuple):
+    """Connections of a pool: handed out, waiting to be, and how many may be open at most."""
+
+    in_use: int
+    idle: int
+    most: int
+
+    @classmethod
+    def of(cls, engine: Engine) -> PoolState:
+        """That of *engine*, whose connections are pooled."""
+        pool = engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        return cls(pool.checkedout(), pool.checkedin(), pool.size() + pool._max_overflow)  # noqa: SLF001  # no other way
 
 
 class Connections:

@@ -179,6 +179,7 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
     Raises:
         RaceLost: a generation is not what was read.
     """
+    tx.log_consumers(claim.consumer for claim in claims if claim.allocations or claim.consumer in present)
     new, moved, kept, gone = [], [], {}, []
     for claim in claims:
         row = present.get(claim.consumer)

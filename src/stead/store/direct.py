@@ -22,16 +22,15 @@ def run(connection: Connection, text: str, arguments: Any) -> Any:
         DBAPIError: as SQLAlchemy raises it.
     """
     cursor: Any = connection.connection.cursor()
-    event = (connection, cursor, text, arguments, None, False)
     for hear in connection.dispatch.before_cursor_execute:
-        hear(*event)
+        text, arguments = hear(connection, cursor, text, arguments, None, False)
     try:
         cursor.execute(text, arguments)
     except connection.dialect.loaded_dbapi.Error as error:
         cursor.close()
         raise failure(connection, error, text) from error
     for hear in connection.dispatch.after_cursor_execute:
-        hear(*event)
+        hear(connection, cursor, text, arguments, None, False)
     return cursor
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from stead.store import names
-from stead.store.tables import allocations, consumers, resource_providers, stead_counter
+from stead.store.tables import allocations, consumers, resource_providers, stead_change_log, stead_counter
 from stead.store.transaction import RaceLost, in_portions
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int)
     if _still_holding(tx.connection, uuids) != len(uuids) or _providers_held_by(tx.connection, uuids) != held:
         raise RaceLost("allocations")
     _touch(tx, held)
+    if sa.inspect(tx.connection).has_table(stead_change_log.name):
+        tx.log_consumers(uuids)
     return len(uuids)
 
 

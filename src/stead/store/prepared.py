@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 
 from stead.store import direct
+from stead.store.dialect import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
+    from stead.store.dialects.base import Rows
+
 _MARK = "/*ids*/"
 
 IDS: sa.ColumnClause[int] = sa.literal_column(_MARK, sa.Integer)
 """Stands in an ``IN`` for the ids that a prepared statement is run with; they are written into it, as numbers."""
+
+
+class _Compiled(NamedTuple):
+    """A query for one kind of database, and, where that is better, one for all its rows at once.
+
+    ``numbers`` are the columns that are null there if they have no text.
+    """
+
+    plain: sa.Compiled
+    in_one_row: sa.Compiled | None
+    numbers: Sequence[int]
 
 
 class Prepared:
@@ -25,23 +40,45 @@ class Prepared:
     Its parameters are numbers with a default, and it must give values that need no conversion.
     """
 
-    def __init__(self, query: sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]) -> None:
+    def __init__(self, query: Rows) -> None:
         self._query = query
-        self._compiled: dict[str, sa.Compiled] = {}
+        self._compiled: dict[str, _Compiled] = {}
 
     def rows(
         self, connection: Connection, ids: Iterable[int] = (), values: Mapping[str, int] | None = None
     ) -> Sequence[Any]:
         """All rows of the query, run with these *ids* and the *values* of its other parameters."""
-        dialect = connection.dialect
-        compiled = self._compiled.get(dialect.name)
-        if compiled is None:
-            compiled = self._query.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
-            self._compiled[dialect.name] = compiled
-        text = str(compiled).replace(_MARK, ",".join(map(str, map(int, ids))))
-        return direct.rows(connection, text, self._arguments(compiled, values or {}))
+        name = connection.dialect.name
+        compiled = self._compiled.get(name) or self._compiled.setdefault(name, self._compile(connection))
+        among = ",".join(map(str, map(int, ids)))
+
+        def run(statement: sa.Compiled) -> list[Any]:
+            text = str(statement).replace(_MARK, among)
+            return direct.rows(connection, text, self._arguments(statement, values or {}))
+
+        if compiled.in_one_row is not None:
+            rows: list[Any] = orjson.loads(run(compiled.in_one_row)[0][0])
+            if not any(row[column] is None for column in compiled.numbers for row in rows):
+                return list(map(tuple, rows))
+        return run(compiled.plain)
+
+    def _compile(self, connection: Connection) -> _Compiled:
+        dialect = dialect_of(connection.engine.url)
+        whole = dialect.in_one_row(self._query)
+        numbers = [
+            place for place, column in enumerate(self._query.selected_columns) if isinstance(column.type, sa.Float)
+        ]
+        plain, in_one_row = (
+            some if some is None else some.compile(dialect=connection.dialect, compile_kwargs=_NOTHING_LEFT_OPEN)
+            for some in (self._query, whole)
+        )
+        assert plain is not None
+        return _Compiled(plain, in_one_row, numbers)
 
     @staticmethod
     def _arguments(compiled: Any, values: Mapping[str, int]) -> Any:
         arguments = {**compiled.params, **values}
         return tuple([arguments[name] for name in compiled.positiontup]) if compiled.positional else arguments
+
+
+_NOTHING_LEFT_OPEN = {"render_postcompile": True}

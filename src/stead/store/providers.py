@@ -294,6 +294,7 @@ def delete(tx: Transaction, uuid: str) -> None:
     as_read = _columns.generation == row.generation  # whoever took from it since raised that
     gone = tx.connection.execute(sa.delete(resource_providers).where(_columns.id == row.id, as_read))
     tx.require_count(gone, 1)
+    tx.log_gone_provider(uuid)
 
 
 def _provider(tx: Transaction, id_: int) -> Provider:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 import sqlalchemy as sa
 
 from stead.domain.inventory import MAX_INT
+from stead.store import providers
 from stead.store.changes import names_of, state_of
 from stead.store.clock import class_change, trait_change
 from stead.store.tables import resource_providers, stead_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -41,6 +42,10 @@ class Known(Protocol):
 
     def ids_between(self, after: int, last: int) -> Collection[int]:
         """Ids of the known providers, from the one next to *after* to *last*."""
+        ...
+
+    def uuids(self, ids: Iterable[int]) -> Mapping[int, str]:
+        """The uuids of those of these providers that are known, by id."""
         ...
 
     def differing(self, state: Changes) -> Differences:
@@ -90,7 +95,7 @@ class Reconciling:
                 return
             ids = self._known.differing(self._store.read(state_of, self._store.dialect, ids)).providers
         if ids:
-            self._store.write(_touch, ids)
+            self._store.write(_touch, ids, self._known.uuids(ids))
             _log.info("another service changed %d providers", len(ids))
 
 
@@ -99,8 +104,12 @@ def _next_ids(connection: Connection, after: int) -> Sequence[int]:
     return connection.scalars(sa.select(id_).where(id_ > after).order_by(id_).limit(PORTION)).all()
 
 
-def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
+def _touch(tx: Transaction, provider_ids: Collection[int], uuids: Mapping[int, str]) -> None:
+    """Note that these providers changed; *uuids* are known of those that may be gone."""
     tx.lock(resource_providers, provider_ids)
+    there = providers.rows_by_id(tx.connection, provider_ids)
+    for id_ in uuids.keys() - there.keys():
+        tx.log_gone_provider(uuids[id_])
     tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(provider_ids)))
     tx.touch(provider_ids)
 

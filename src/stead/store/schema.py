@@ -9,14 +9,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.schema import DropTable
 
 from stead.domain.errors import SteadError
 from stead.store.dialect import dialect_of, telling_why
+from stead.store.tables import resource_providers, stead_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,26 +36,45 @@ class History:
     version_table: str
 
 
-HISTORIES = (History("placement", "alembic_version"), History("stead", "stead_version"))
+PLACEMENT = History("placement", "alembic_version")
+STEAD = History("stead", "stead_version")
+HISTORIES = (PLACEMENT, STEAD)
+
+OWN_PREFIX = "stead_"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A revision, and in a line what it does."""
+
+    revision: str
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a database stands in one history; ``revision`` None: the history never began there."""
+    """Where a database stands in one history; ``revision`` None: the history never began there.
+
+    ``pending`` are the steps to this release's head, in order. A database that a newer release has upgraded stands at a
+    revision that is not known here; it is ``usable`` all the same if that release says so (see :data:`stead_schema`).
+    """
 
     history: str
     revision: str | None
     head: str
+    pending: tuple[Step, ...] = ()
+    is_known: bool = True
+    usable: bool = True
 
     @property
     def is_current(self) -> bool:
         """Whether nothing is to be done."""
-        return self.revision == self.head
+        return self.usable and not self.pending
 
 
 @dataclass(eq=False)
 class SchemaOutdated(SteadError):
-    """The database lacks tables, or has those of another release."""
+    """The database lacks tables, or has those of an older release."""
 
     standings: tuple[Standing, ...]
 
@@ -59,9 +82,34 @@ class SchemaOutdated(SteadError):
         behind = ", ".join(
             f"{standing.history} is at {standing.revision or 'nothing'}, not at {standing.head}"
             for standing in self.standings
-            if not standing.is_current
+            if standing.pending
         )
         return f"The database is not ready ({behind}). Run: stead db upgrade"
+
+
+@dataclass(eq=False)
+class SchemaTooNew(SteadError):
+    """A newer release changed the tables so that this one can not work with them."""
+
+    standings: tuple[Standing, ...]
+
+    def __str__(self) -> str:
+        ahead = ", ".join(f"{each.history} is at {each.revision}" for each in self.standings if not each.usable)
+        return (
+            f"The database is of a newer release ({ahead}, of which this release knows nothing). "
+            "Run a release of Stead that knows it"
+        )
+
+
+@dataclass(eq=False)
+class Unversioned(SteadError):
+    """There are tables of a Placement service, and nothing says at which revision they are."""
+
+    def __str__(self) -> str:
+        return (
+            "The database has tables of a Placement service, but alembic_version does not say at which revision they "
+            "are, as where they were copied from nova's database. Run: placement-manage db stamp REVISION"
+        )
 
 
 def standings(engine: Engine) -> tuple[Standing, ...]:
@@ -72,19 +120,39 @@ def standings(engine: Engine) -> tuple[Standing, ...]:
 
 def _standing(connection: Connection, history: History) -> Standing:
     with _scripts(history) as scripts:
-        context = MigrationContext.configure(connection, opts={"version_table": history.version_table})
-        return Standing(history.name, context.get_current_revision(), str(scripts.get_current_head()))
+        revision = _context(connection, history).get_current_revision()
+        head = str(scripts.get_current_head())
+        known = {script.revision for script in scripts.walk_revisions()}
+        if revision is not None and revision not in known:
+            usable = history is STEAD and _oldest_release(connection) in known
+            return Standing(history.name, revision, head, is_known=False, usable=usable)
+        steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
+        return Standing(history.name, revision, head, tuple(Step(each.revision, each.doc) for each in steps))
+
+
+def _oldest_release(connection: Connection) -> str | None:
+    """The head of the oldest release that may work with Stead's tables as they are; None if nobody says."""
+    if not sa.inspect(connection).has_table(stead_schema.name):
+        return None
+    return connection.scalars(sa.select(stead_schema.c.oldest)).first()
+
+
+def refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
+    """Why the service can not start on a database that stands so; None if it can."""
+    if not all(standing.usable for standing in found):
+        return SchemaTooNew(found)
+    return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
 
 
 def require_current(engine: Engine) -> None:
-    """Refuse a database that does not stand at the head of both histories.
+    """Refuse a database that is not as this release needs it.
 
     Raises:
-        SchemaOutdated: with the command that helps.
+        SchemaOutdated: it does not stand at the head of both histories; the message has the command that helps.
+        SchemaTooNew: it is beyond them, and its tables are not such that this release can work with them.
     """
-    found = standings(engine)
-    if not all(standing.is_current for standing in found):
-        raise SchemaOutdated(found)
+    if refusal := refusal_of(standings(engine)):
+        raise refusal
 
 
 def prepare(engine: Engine, *, may_upgrade: bool) -> None:
@@ -94,7 +162,8 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
         may_upgrade: bring it to its heads first.
 
     Raises:
-        SchemaOutdated: it is not at its heads.
+        SchemaOutdated, SchemaTooNew: it is not as this release needs it.
+        Unversioned: it is to be brought to its heads, and does not say where it stands.
         Unavailable: it does not answer.
     """
     with telling_why(engine.url):
@@ -109,14 +178,78 @@ def upgrade(engine: Engine) -> list[str]:
     Processes that start together may all call it: one does the work, the others wait and find nothing to do.
 
     Raises:
-        RuntimeError: the database holds what a revision refuses, or is of a release that is not known yet.
+        RuntimeError: the database holds what a revision refuses.
+        SchemaTooNew: it is of a release that is not known yet.
+        Unversioned: it does not say where it stands.
     """
     done: list[str] = []
     with dialect_of(engine.url).alone(engine):
-        for history in HISTORIES:
-            with engine.begin() as connection, _scripts(history) as scripts:
-                done += _run(connection, history, scripts)
+        found = _require_upgradable(engine)
+        for history, standing in zip(HISTORIES, found, strict=True):
+            if standing.pending:
+                with engine.begin() as connection:
+                    bring(connection, history)
+                done += [step.revision for step in standing.pending]
     return done
+
+
+def bring(connection: Connection, history: History, revision: str = "head") -> None:
+    """Run the revisions of one history up to *revision*, in the transaction of *connection*."""
+    _run(_context(connection, history, revision), history)
+
+
+def upgrade_statements(engine: Engine) -> str:
+    """The statements that :func:`upgrade` would run now, for somebody who may: SQL, each ended by a semicolon.
+
+    The database is read and not changed. What the revisions would refuse is not looked at: `stead.store.adoption` does.
+
+    Raises:
+        SchemaTooNew, Unversioned
+    """
+    written = StringIO()
+    for history, standing in zip(HISTORIES, _require_upgradable(engine), strict=True):
+        if standing.pending:
+            offline: dict[str, Any] = {"as_sql": True, "output_buffer": written, "starting_rev": standing.revision}
+            context = _context(None, history, dialect=engine.dialect, **offline)
+            with context.begin_transaction():
+                _run(context, history)
+    return written.getvalue()
+
+
+def _require_upgradable(engine: Engine) -> tuple[Standing, ...]:
+    found = standings(engine)
+    if not all(standing.usable for standing in found):
+        raise SchemaTooNew(found)
+    if found[0].revision is None and sa.inspect(engine).has_table(resource_providers.name):
+        raise Unversioned
+    return found
+
+
+def own_tables(engine: Engine) -> list[str]:
+    """The tables that are Stead's own, whichever release made them."""
+    return [name for name in sa.inspect(engine).get_table_names() if name.startswith(OWN_PREFIX)]
+
+
+def remove(engine: Engine) -> list[str]:
+    """Drop Stead's own tables, whichever release made them; returns their names.
+
+    The deployment's tables stay as they are. No Stead may run on the database.
+    """
+    with dialect_of(engine.url).alone(engine):
+        names = own_tables(engine)
+        with engine.begin() as connection:
+            for name in names:
+                connection.execute(_drop(name))
+    return names
+
+
+def remove_statements(engine: Engine) -> str:
+    """The statements that :func:`remove` would run now."""
+    return "".join(f"{_drop(name).compile(dialect=engine.dialect)};\n".lstrip() for name in own_tables(engine))
+
+
+def _drop(name: str) -> DropTable:
+    return DropTable(sa.Table(name, sa.MetaData()))
 
 
 def stamp(engine: Engine, revision: str) -> None:
@@ -125,31 +258,31 @@ def stamp(engine: Engine, revision: str) -> None:
     Raises:
         alembic.util.CommandError: there is no such revision.
     """
-    history = HISTORIES[0]
-    with dialect_of(engine.url).alone(engine), engine.begin() as connection, _scripts(history) as scripts:
-        context = MigrationContext.configure(connection, opts={"version_table": history.version_table})
-        context.stamp(scripts, revision)
+    with dialect_of(engine.url).alone(engine), engine.begin() as connection, _scripts(PLACEMENT) as scripts:
+        _context(connection, PLACEMENT).stamp(scripts, revision)
 
 
-def _run(connection: Connection, history: History, scripts: ScriptDirectory) -> list[str]:
-    context = MigrationContext.configure(
-        connection,
-        opts={
-            "version_table": history.version_table,
-            # Alembic's public way to this wants a configuration file and an env.py for each history.
-            "fn": lambda revision, _context: scripts._upgrade_revs(str(scripts.get_current_head()), revision),  # noqa: SLF001
-        },
-    )
-    before = context.get_current_revision()
-    if before is not None and before not in {script.revision for script in scripts.walk_revisions()}:
-        raise RuntimeError(f"{history.name} is at {before}, of which this release knows nothing: a newer one made it")
-    with Operations.context(context):
+def _context(
+    connection: Connection | None,
+    history: History,
+    target: str = "head",
+    *,
+    dialect: sa.Dialect | None = None,
+    **options: Any,
+) -> MigrationContext:
+    def steps(revision: Any, _context: MigrationContext) -> Any:
+        # Alembic's public way to this wants a configuration file and an env.py for each history.
+        with _scripts(history) as scripts:
+            return scripts._upgrade_revs(target, revision)  # noqa: SLF001 - what `alembic upgrade` itself calls
+
+    options = {"version_table": history.version_table, "fn": steps, **options}
+    return MigrationContext.configure(connection, dialect=dialect, opts=options)
+
+
+def _run(context: MigrationContext, history: History) -> None:
+    # The folder must stand while its scripts run: they are modules in it.
+    with _scripts(history), Operations.context(context):
         context.run_migrations()
-    return [
-        script.revision
-        for script in reversed(list(scripts.walk_revisions(before or "base", "heads")))
-        if script.revision != before
-    ]
 
 
 @contextmanager

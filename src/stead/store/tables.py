@@ -136,6 +136,22 @@ stead_usage_change = Table(
     Column("tick", _BigInteger, nullable=False),
 )
 
+stead_change_log = Table(
+    "stead_change_log",
+    metadata,
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("tick", _BigInteger, primary_key=True, autoincrement=False),
+    Column("uuid", String(36), primary_key=True),
+    Column("kind", Integer, nullable=False),  # of clock.Kind
+)
+
+stead_change_floor = Table(
+    "stead_change_floor",
+    metadata,
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("floor", _BigInteger, nullable=False),  # the log has nothing of this tick and those before it
+)
+
 stead_usage = Table(
     "stead_usage",
     metadata,
@@ -158,3 +174,13 @@ stead_counter = Table(
     Column("name", String(64), primary_key=True),
     Column("value", _BigInteger, nullable=False),
 )
+
+stead_schema = Table(
+    "stead_schema",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("oldest", String(32), nullable=False),
+)
+"""One row: the head of the oldest release that may still work with Stead's tables as they are. A release that knows
+this revision runs on them, though a newer one has upgraded them.
+"""

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
 from stead.store.bulk import LISTED, Query, Swap, value
-from stead.store.clock import LostTick, OwnSlots, Ticked, tick
-from stead.store.connections import Connections
+from stead.store.clock import Kind, LostTick, OwnSlots, Ticked, tick
+from stead.store.connections import Connections, PoolState
 from stead.store.dialect import MANY, Database, Dialect, dialect_of
 from stead.store.grouping import Grouping
 from stead.store.outcome import OutcomeUnknown, commit, has_happened
@@ -54,6 +54,7 @@ class Transaction:
     """When the attempt began, naive UTC; the books' timestamps."""
     touched: set[int] = field(default_factory=set)
     touched_usage: set[int] = field(default_factory=set)
+    logged: dict[str, Kind] = field(default_factory=dict)
 
     def touch(self, changes: Iterable[int]) -> None:
         """Say that these providers or names changed, or that the decision rests on their not changing.
@@ -72,6 +73,14 @@ class Transaction:
         new = set(provider_ids) - self.touched_usage
         self._hold(stead_usage_change, new)
         self.touched_usage |= new
+
+    def log_consumers(self, uuids: Iterable[str]) -> None:
+        """Say that these consumers changed, came or went: nothing rests on that, but who watches is told."""
+        self.logged.update(dict.fromkeys(uuids, Kind.CONSUMER))
+
+    def log_gone_provider(self, uuid: str) -> None:
+        """Say that this provider went: its change row has an id that nobody can name any more."""
+        self.logged[uuid] = Kind.GONE_PROVIDER
 
     def _hold(self, table: sa.Table, changes: Iterable[int]) -> None:
         """On a Galera cluster, lock the change rows that `tick` will write, and make those that are missing.
@@ -172,10 +181,19 @@ def in_portions(values: Sequence[R]) -> Iterator[Sequence[R]]:
 class Store:
     """The truth: one database, and the two ways to speak with it."""
 
-    def __init__(self, database: Database, *, write_timeout: float = 10.0, claim_timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        write_timeout: float = 10.0,
+        claim_timeout: float = 10.0,
+        on_retry: Callable[[str], None] | None = None,
+    ) -> None:
         """Nothing is connected yet.
 
         Args:
+            on_retry: is told why an attempt is made anew: ``race``, ``duplicate``, ``deadlock``, ``busy`` or
+                ``commit_unanswered``.
             write_timeout: seconds for which a write that loses races is tried again.
             claim_timeout: the same for writes of allocations, see `claim`.
         """
@@ -190,10 +208,20 @@ class Store:
         self.connections = Connections(self.dialect, self.refresher, (self.reader, self.writer))
         self._write_timeout = write_timeout
         self._claim_timeout = claim_timeout
+        self._on_retry = on_retry
         self._grouping = None if self.dialect.locks_rows else Grouping(self._begun_in_time, patience=write_timeout)
         self._slots = OwnSlots()
         self._ticked: dict[Connection, Ticked] = {}
         """By open transaction the last tick in it, which stands or falls with all of it."""
+
+    @property
+    def claim_timeout(self) -> float:
+        """Seconds for which a write of allocations is tried again."""
+        return self._claim_timeout
+
+    def pools(self) -> dict[str, PoolState]:
+        """How the connection pools are, by what their connections are for."""
+        return {"reader": PoolState.of(self.reader), "writer": PoolState.of(self.writer)}
 
     def close(self) -> None:
         """Close all pooled connections; the store may be used again, and opens new ones."""
@@ -227,17 +255,21 @@ class Store:
             try:
                 return self._attempt(deadline, body, *args, **kwargs)
             except RaceLost as lost:
-                reason, others_won = f"lost a race for {lost}", not isinstance(lost.__cause__, OutcomeUnknown)
+                others_won = not isinstance(lost.__cause__, OutcomeUnknown)
+                reason, cause = f"lost a race for {lost}", "race" if others_won else "commit_unanswered"
             except sa.exc.DBAPIError as error:
                 if not self.dialect.is_retryable(error):
                     raise meaning(error, self.dialect) from error
-                reason, others_won = type(error.orig).__name__, self.dialect.is_lost_race(error)
+                others_won = self.dialect.is_lost_race(error)
+                reason, cause = type(error.orig).__name__, _cause(error, others_won=others_won)
             except (sa.exc.TimeoutError, LostTick) as error:
                 raise Unavailable("The database is not able to take the write now.") from error
             if time.monotonic() + pause > deadline:
                 raise (ConcurrentUpdate if others_won else Unavailable)(
                     "The database was too busy to take the write in time."
                 )
+            if self._on_retry is not None:
+                self._on_retry(cause)
             _log.debug("write %s is tried again: %s", getattr(body, "__name__", body), reason)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -248,9 +280,9 @@ class Store:
         def work(connection: Connection) -> R:
             tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
             result = body(tx, *args, **kwargs)
-            if tx.touched or tx.touched_usage:
+            if tx.touched or tx.touched_usage or tx.logged:
                 self._ticked[connection] = tick(
-                    connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage
+                    connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage, tx.logged
                 )
             return result
 
@@ -294,6 +326,12 @@ class Store:
             raise meaning(error, self.dialect) from error
         except (sa.exc.TimeoutError, LostTick) as error:
             raise Unavailable("The database is not able to answer now.") from error
+
+
+def _cause(error: sa.exc.DBAPIError, *, others_won: bool) -> str:
+    if isinstance(error, sa.exc.IntegrityError):
+        return "duplicate"
+    return "deadlock" if others_won else "busy"
 
 
 def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:

@@ -1,11 +1,13 @@
-"""WSGI layers around the API and its authentication, outermost first: proxy headers, request log, compression, CORS,
-concurrency.
+"""WSGI layers around the API and its authentication, outermost first: prefix, proxy headers, health, request log,
+compression, CORS, concurrency.
 """
 
 from stead.api.middleware.compression import Compression
 from stead.api.middleware.concurrency import Concurrency
 from stead.api.middleware.cors import Cors
+from stead.api.middleware.health import Health
+from stead.api.middleware.prefix import Prefix
 from stead.api.middleware.proxy import ProxyHeaders
 from stead.api.middleware.request_log import RequestLog
 
-__all__ = ["Compression", "Concurrency", "Cors", "ProxyHeaders", "RequestLog"]
+__all__ = ["Compression", "Concurrency", "Cors", "Health", "Prefix", "ProxyHeaders", "RequestLog"]

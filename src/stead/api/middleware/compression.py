@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from stead.api.middleware.streams import is_stream
 from stead.api.middleware.vary import with_vary
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Compression:
             return chunks.append
 
         parts = self._app(environ, start)
+        if started and is_stream(started[-1][1]):
+            status, headers, _ = started[-1]
+            start_response(status, headers)
+            return parts
         try:
             chunks.extend(parts)
         finally:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stead.api.errors import problem_of
+from stead.api.middleware.streams import Closing, is_stream
 from stead.api.problems import write
 from stead.api.request import Request, Response
 from stead.domain.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 
@@ -28,10 +29,21 @@ class Concurrency:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not self._free.acquire(blocking=False):
             return _refuse(environ, start_response)
+        headers: list[tuple[str, str]] = []
+
+        def start(status: str, sent: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
+            headers[:] = sent
+            return start_response(status, sent, *exc_info)
+
+        parts: Iterable[bytes] = ()
         try:
-            return list(self._app(environ, start_response))  # made now, while it counts
+            parts = self._app(environ, start)
+            if not is_stream(headers):
+                parts = list(parts)  # made now, while it counts
         finally:
-            self._free.release()
+            if not is_stream(headers):
+                self._free.release()
+        return Closing(parts, self._free.release) if is_stream(headers) else parts
 
 
 def _refuse(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""An id for every request, and a line in the log."""
+"""An id for every request, and a line in the log; whoever else watches requests is told here too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from stead.api.request import REQUEST_ID_KEY
+from stead.auth.credentials import Credentials
+from stead.observe.notes import NOTES_KEY, Notes, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from stead.observe.notes import Watcher
 
 LOG = logging.getLogger(__name__)
 
@@ -24,55 +28,80 @@ _SAFE_IN_QUERY = _SAFE + "?%[]"
 
 
 class RequestLog:
-    """Gives each request an id, sends it back, and logs what became of the request.
+    """Gives each request an id, sends it back, and tells the log and all watchers what became of the request.
 
     An id of the same form that the client sent is the *global* one: it goes to the log beside the request's own.
     Also reads a missing Accept header as one that asks for JSON, for every layer inside.
     """
 
-    def __init__(self, app: WSGIApplication) -> None:
+    def __init__(self, app: WSGIApplication, watchers: Sequence[Watcher] = ()) -> None:
         self._app = app
+        self._watchers = tuple(watchers)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         request_id = f"req-{uuid4()}"
         environ[REQUEST_ID_KEY] = request_id
         if environ.get("HTTP_ACCEPT", "").strip() in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
-        target = _target(environ) if LOG.isEnabledFor(logging.INFO) else None
+        logs = LOG.isEnabledFor(logging.INFO)
+        if not (logs or self._watchers):
+            return self._app(environ, _with_id(start_response, request_id))
+        watchers: tuple[Watcher, ...] = (*self._watchers, _Line(environ)) if logs else self._watchers
+        notes = environ[NOTES_KEY] = Notes()
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
-            headers.append((HEADER, request_id))
-            if target is not None:
-                _log(environ, target, status, headers)
-            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+            _note_answer(notes, environ, status, headers)
+            tell(watchers, environ, notes)
+            return _with_id(start_response, request_id)(status, headers, exc_info)
 
         return self._app(environ, start)
 
 
-def _target(environ: WSGIEnvironment) -> str:
-    path = _in_log(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
-    query = environ.get("QUERY_STRING")
-    return f"{path}?{_in_log(query, _SAFE_IN_QUERY)}" if query else path
+def _with_id(start_response: StartResponse, request_id: str) -> StartResponse:
+    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        headers.append((HEADER, request_id))
+        return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+
+    return start
+
+
+def _note_answer(notes: Notes, environ: WSGIEnvironment, status: str, headers: list[tuple[str, str]]) -> None:
+    sent = {name.lower(): value for name, value in reversed(headers)}  # the first line of the versions is Placement's
+    notes.status = int(status[:3])
+    length = sent.get("content-length")
+    notes.bytes = None if length is None else int(length)
+    notes.microversion = sent.get("openstack-api-version", "").partition(" ")[2] or None
+    notes.project = Credentials.of(environ).project_id
+
+
+class _Line:
+    """Writes the line of one request, whose target is taken down before the layers inside may change it."""
+
+    def __init__(self, environ: WSGIEnvironment) -> None:
+        path = _in_log(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+        query = environ.get("QUERY_STRING")
+        self._target = f"{path}?{_in_log(query, _SAFE_IN_QUERY)}" if query else path
+
+    def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
+        given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
+        remote = _in_log(environ.get("REMOTE_ADDR", "-"), _SAFE_IN_QUERY)
+        method = _in_log(environ["REQUEST_METHOD"])
+        LOG.info(
+            '%s "%s %s" status: %d len: %s microversion: %s',
+            remote,
+            method,
+            self._target,
+            notes.status,
+            "-" if notes.bytes is None else notes.bytes,
+            notes.microversion or "-",
+            extra={
+                "request_id": environ[REQUEST_ID_KEY],
+                "global_request_id": given if _GLOBAL_ID.fullmatch(given) else None,
+                "extra": {"remote": remote, "method": method, "target": self._target, **notes.facts()},
+            },
+        )
 
 
 def _in_log(text: str, safe: str = _SAFE) -> str:
     """*text* without anything that ends a line or a field of it: clients and proxies may send what they like."""
     return quote(text, safe=safe, encoding="latin-1", errors="replace")
-
-
-def _log(environ: WSGIEnvironment, target: str, status: str, headers: list[tuple[str, str]]) -> None:
-    sent = {name.lower(): value for name, value in reversed(headers)}  # the first line of the versions is Placement's
-    given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
-    LOG.info(
-        '%s "%s %s" status: %s len: %s microversion: %s',
-        _in_log(environ.get("REMOTE_ADDR", "-"), _SAFE_IN_QUERY),
-        _in_log(environ["REQUEST_METHOD"]),
-        target,
-        status.partition(" ")[0],
-        sent.get("content-length", "-"),
-        sent.get("openstack-api-version", "").partition(" ")[2] or "-",
-        extra={
-            "request_id": environ[REQUEST_ID_KEY],
-            "global_request_id": given if _GLOBAL_ID.fullmatch(given) else None,
-        },
-    )

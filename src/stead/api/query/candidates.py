@@ -10,46 +10,53 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import Validator
-from stead.api.query.groups import BAD_VALUE, parse_groups, require_sound_groups
+from stead.api.query.groups import parse_groups, require_sound_groups, with_own_meaning
+from stead.api.query.order import parse_order
 from stead.api.query.pairs import INVALID
-from stead.api.query.values import parse_names, whole_number
-from stead.api.versions import V, Versioned
+from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY, parse_names, parse_root_aggregates, whole_number
+from stead.api.versions import Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery
-from stead.domain.request import UNSUFFIXED, CandidateRequest, Terms
+from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest, Terms
 
 if TYPE_CHECKING:
     from stead.api.query.pairs import Pairs
-    from stead.api.versions import Microversion
+    from stead.api.versions import Microversion, SteadVersion, Step
 
-DUPLICATE_KEY = "placement.query.duplicate_key"
+_EMPTY = "Empty string (unsuffixed group) can not be specified in `{}` "
 
 _LIMIT = "^[1-9][0-9]*$"
 
-REQUEST_KEYS: dict[str, tuple[Microversion, dict[str, Any]]] = {
+REQUEST_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "limit": (V.LIMIT, {"type": "string", "pattern": _LIMIT}),
     "group_policy": (V.GROUPS, {"type": "string", "enum": ["none", "isolate"]}),
     "root_required": (V.ROOT_REQUIRED, {"type": "string"}),
     "same_subtree": (V.SAME_SUBTREE, {"type": "string"}),
+    "root_member_of": (S.OWN_FEATURES, {"type": "string"}),
+    "isolate": (S.OWN_FEATURES, {"type": "string"}),
+    "can_split": (S.OWN_FEATURES, {"type": "string"}),
+    "order_by": (S.OWN_FEATURES, {"type": "string"}),
 }
-"""Keys of the whole request, each with its first microversion and what its last value must look like."""
+"""Keys of the whole request, each with its first version and what its last value must look like."""
 
-GROUP_KEYS = {
+GROUP_KEYS: dict[str, Step] = {
     "resources": V.CANDIDATES,
     "required": V.CANDIDATE_REQUIRED,
     "member_of": V.CANDIDATE_MEMBER_OF,
     "in_tree": V.CANDIDATE_IN_TREE,
+    "in_subtree": S.OWN_FEATURES,
 }
-"""Keys of a request group, to which its suffix is appended, each with its first microversion."""
+"""Keys of a request group, to which its suffix is appended, each with its first version."""
 
 SUFFIX = Versioned({V.GROUPS: "[1-9][0-9]*", V.STRING_SUFFIXES: "[a-zA-Z0-9_-]{1,64}"})
 """The form of a suffix; before there was any, only the unsuffixed group existed."""
 
 
 @cache
-def validator(version: Microversion) -> Validator:
-    """The keys *version* knows, and no others."""
-    of_request = {key: schema for key, (since, schema) in REQUEST_KEYS.items() if since <= version}
-    words = [word for word, since in GROUP_KEYS.items() if since <= version]
+def validator(version: Microversion, stead: SteadVersion | None = None) -> Validator:
+    """The keys these versions know, and no others."""
+    agreed = Agreed(version, stead)
+    of_request = {key: schema for key, (since, schema) in REQUEST_KEYS.items() if agreed.knows(since)}
+    words = [word for word, since in GROUP_KEYS.items() if agreed.knows(since)]
     schema: dict[str, Any] = {"type": "object"}
     if version < V.GROUPS:
         schema["required"] = ["resources"]
@@ -63,35 +70,46 @@ def validator(version: Microversion) -> Validator:
 
 
 @cache
-def group_key(version: Microversion) -> re.Pattern[str]:
+def group_key(version: Microversion, stead: SteadVersion | None = None) -> re.Pattern[str]:
     """What takes a key of a request group apart into its word and its suffix (absent if unsuffixed)."""
-    words = "|".join(word for word, since in GROUP_KEYS.items() if since <= version)
+    words = "|".join(word for word, since in GROUP_KEYS.items() if Agreed(version, stead).knows(since))
     suffix = f"({SUFFIX.at(version)})?" if version >= V.GROUPS else "()"
     return re.compile(f"^({words}){suffix}$")
 
 
-def parse_candidate_request(pairs: Pairs, version: Microversion) -> CandidateRequest:
-    """The request that *pairs* stand for at *version*.
+def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVersion | None = None) -> CandidateRequest:
+    """The request that *pairs* stand for at these versions.
 
     Raises:
         InvalidQuery: the first fault, in the order of the grammar.
     """
-    pairs.require(validator(version))
+    pairs.require(validator(version, stead))
     limit = _limit(pairs.first("limit"))
     root_traits = _root_traits(pairs.all("root_required"), version)
-    same_subtree = tuple(map(_subtree, pairs.all("same_subtree")))
-    groups = parse_groups(pairs, version, group_key(version))
-    require_sound_groups(groups, version, same_subtree)
+    is_own = Agreed(version, stead).knows(S.OWN_FEATURES)
+    subtrees = [_subtree(value, may_keep_apart=is_own) for value in pairs.all("same_subtree")]
     policy = pairs.first("group_policy")
-    if policy is None and sum(group.suffix != UNSUFFIXED for group in groups) > 1:
+    root_aggregates = parse_root_aggregates(pairs.all("root_member_of"))
+    isolated = _isolated(pairs.all("isolate"), policy)
+    can_split = _can_split(pairs.all("can_split"))
+    order = parse_order(pairs.all("order_by"))
+    groups = parse_groups(pairs, version, group_key(version, stead))
+    require_sound_groups(groups, version, [together | others for together, others in subtrees], isolated)
+    if policy is None and not is_own and sum(group.suffix != UNSUFFIXED for group in groups) > 1:
         raise InvalidQuery(
             'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
         )
+    if is_own:
+        groups = with_own_meaning(groups, can_split)
     return CandidateRequest(
         groups=groups,
         isolate=policy == "isolate",
-        same_subtree=same_subtree,
+        isolated=isolated,
+        same_subtree=tuple(together for together, others in subtrees if not others),
+        apart=tuple(Apart(together, others) for together, others in subtrees if others),
         root_traits=root_traits,
+        root_aggregates=root_aggregates,
+        order=order,
         limit=limit,
         one_provider_per_tree=version < V.NESTED_CANDIDATES,
     )
@@ -117,8 +135,36 @@ def _root_traits(values: list[str], version: Microversion) -> Terms:
     return Terms(tuple(dict.fromkeys(frozenset([name]) for name in wanted)), frozenset(unwanted))
 
 
-def _subtree(value: str) -> frozenset[str]:
+def _subtree(value: str, *, may_keep_apart: bool) -> tuple[frozenset[str], frozenset[str]]:
+    """The suffixes of one value, and those with a ``!`` in front, which has a meaning only if they *may_keep_apart*."""
+    together = _suffixes(value, "same_subtree")
+    if not may_keep_apart:
+        return together, frozenset()
+    negated = frozenset(suffix for suffix in together if suffix.startswith("!"))
+    together, others = together - negated, frozenset(suffix.removeprefix("!") for suffix in negated)
+    if "" in others:
+        raise InvalidQuery(_EMPTY.format("same_subtree"), BAD_VALUE)
+    if not together:
+        raise InvalidQuery('same_subtree needs at least one suffix without "!".', BAD_VALUE)
+    if both := sorted(together & others):
+        raise InvalidQuery(f'{both[0]} is given both with and without "!" in `same_subtree`: {value}', BAD_VALUE)
+    return together, others
+
+
+def _suffixes(value: str, parameter: str) -> frozenset[str]:
     suffixes = frozenset(suffix.strip() for suffix in value.split(","))
     if "" in suffixes:
-        raise InvalidQuery("Empty string (unsuffixed group) can not be specified in `same_subtree` ", BAD_VALUE)
+        raise InvalidQuery(_EMPTY.format(parameter), BAD_VALUE)
     return suffixes
+
+
+def _isolated(values: list[str], policy: str | None) -> frozenset[str]:
+    if values and policy is not None:
+        raise InvalidQuery("isolate and group_policy can not be used together.", BAD_VALUE)
+    return frozenset().union(*(_suffixes(value, "isolate") for value in values))
+
+
+def _can_split(values: list[str]) -> frozenset[str]:
+    if len(values) > 1:
+        raise InvalidQuery("Query parameter 'can_split' may be specified only once.", DUPLICATE_KEY)
+    return frozenset(name.strip() for value in values for name in value.split(","))

@@ -5,19 +5,21 @@ Source: "Group values" and "Cross checks" of allocation candidates, docs/api.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stead.api.query.values import (
+    BAD_VALUE,
     parse_aggregates,
     parse_resources,
+    parse_subtree,
     parse_traits,
     parse_tree,
     require_no_conflict,
 )
 from stead.api.versions import V
 from stead.domain.errors import InvalidQuery
-from stead.domain.request import RequestGroup, Terms
+from stead.domain.request import UNSUFFIXED, RequestGroup, Terms
 
 if TYPE_CHECKING:
     import re
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from stead.api.query.pairs import Pairs
     from stead.api.versions import Microversion
 
-BAD_VALUE = "placement.query.bad_value"
 MISSING_VALUE = "placement.query.missing_value"
 
 ANYTHING = Terms()
@@ -40,6 +41,7 @@ class _Draft:
     traits: Terms = ANYTHING
     aggregates: Terms = ANYTHING
     in_tree: str | None = None
+    in_subtree: str | None = None
 
 
 def parse_groups(pairs: Pairs, version: Microversion, group_key: re.Pattern[str]) -> tuple[RequestGroup, ...]:
@@ -63,11 +65,13 @@ def parse_groups(pairs: Pairs, version: Microversion, group_key: re.Pattern[str]
             draft.resources = parse_resources(value)
         elif word == "in_tree":
             draft.in_tree = parse_tree(value)
+        elif word == "in_subtree":
+            draft.in_subtree = parse_subtree(value)
         elif key not in seen:
             _parse_terms(draft, word, suffix, pairs.all(key), version)
         seen.add(key)
     return tuple(
-        RequestGroup(suffix, draft.resources, draft.traits, draft.aggregates, draft.in_tree)
+        RequestGroup(suffix, draft.resources, draft.traits, draft.aggregates, draft.in_tree, draft.in_subtree)
         for suffix, draft in drafts.items()
     )
 
@@ -80,9 +84,16 @@ def _parse_terms(draft: _Draft, word: str, suffix: str, values: Sequence[str], v
 
 
 def require_sound_groups(
-    groups: Sequence[RequestGroup], version: Microversion, same_subtree: Collection[frozenset[str]]
+    groups: Sequence[RequestGroup],
+    version: Microversion,
+    same_subtree: Collection[frozenset[str]],
+    isolated: frozenset[str] = frozenset(),
 ) -> None:
     """Refuse groups that make no sense, alone or together.
+
+    Args:
+        same_subtree: the suffixes in each of its values.
+        isolated: those in all values of ``isolate``.
 
     Raises:
         InvalidQuery: the first fault.
@@ -90,7 +101,10 @@ def require_sound_groups(
     if version < V.SAME_SUBTREE:
         _require_resources_everywhere(groups)
     else:
-        _require_resources_somewhere(groups, frozenset().union(*same_subtree))
+        named = frozenset().union(*same_subtree)
+        _require_resources_somewhere(groups, named)
+        _require_known(groups, named, "same_subtree")
+        _require_known(groups, isolated, "isolate")
     require_no_conflict({f"required{group.suffix}": group.traits for group in groups})
 
 
@@ -125,9 +139,30 @@ def _require_resources_somewhere(groups: Sequence[RequestGroup], named: frozense
             f"bad group(s) - {bad}.",
             BAD_VALUE,
         )
+
+
+def _require_known(groups: Sequence[RequestGroup], named: frozenset[str], parameter: str) -> None:
     known = [group.suffix for group in groups]
     unknown = sorted(named.difference(known))
     if unknown:
         raise InvalidQuery(
-            f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {known}.", BAD_VALUE
+            f"Real suffixes should be specified in `{parameter}`: {unknown} not found in {known}.", BAD_VALUE
         )
+
+
+def with_own_meaning(groups: Sequence[RequestGroup], can_split: frozenset[str]) -> tuple[RequestGroup, ...]:
+    """The groups as they are meant where Stead's own features are asked for.
+
+    Raises:
+        InvalidQuery: *can_split* names what the unsuffixed group does not ask for.
+    """
+    asked = {name for group in groups if group.suffix == UNSUFFIXED for name in group.resources}
+    unknown = sorted(can_split - asked)
+    if unknown:
+        raise InvalidQuery(
+            f"can_split names resource classes that the unsuffixed group does not request: {unknown}", BAD_VALUE
+        )
+    return tuple(
+        replace(group, can_split=can_split if group.suffix == UNSUFFIXED else group.can_split, like_any_other=True)
+        for group in groups
+    )

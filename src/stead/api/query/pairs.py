@@ -32,8 +32,17 @@ class Pairs:
         Raises:
             InvalidQuery: something in it is not UTF-8.
         """
+        return cls.read(req.query_string)
+
+    @classmethod
+    def read(cls, query: str) -> Pairs:
+        """The pairs of a query string.
+
+        Raises:
+            InvalidQuery: something in it is not UTF-8.
+        """
         try:
-            return cls([_decode(part) for part in req.query_string.split("&") if part])
+            return cls([_decode(part) for part in query.split("&") if part])
         except UnicodeError as error:
             raise InvalidQuery(f"{INVALID} {error}") from None
 

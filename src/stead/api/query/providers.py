@@ -9,49 +9,55 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from stead.api.bodies import STRICT_UUIDS, Validator
-from stead.api.query.values import parse_aggregates, parse_resources, parse_traits
-from stead.api.versions import V
+from stead.api.query import pages
+from stead.api.query.values import parse_aggregates, parse_resources, parse_subtree, parse_traits
+from stead.api.versions import Agreed, S, V
 from stead.domain.request import ProviderQuery, Terms
 
 if TYPE_CHECKING:
     from stead.api.query.pairs import Pairs
-    from stead.api.versions import Microversion
+    from stead.api.versions import Microversion, SteadVersion, Step
 
 _UUID = {"type": "string", "format": "uuid"}
 
-KEYS = {
+KEYS: dict[str, tuple[Step, dict[str, str]]] = {
     "name": (V.INITIAL, {"type": "string"}),
     "uuid": (V.INITIAL, _UUID),
     "member_of": (V.LIST_MEMBER_OF, {"type": "string"}),
     "resources": (V.LIST_RESOURCES, {"type": "string"}),
     "in_tree": (V.NESTED_PROVIDERS, _UUID),
     "required": (V.LIST_REQUIRED, {"type": "string"}),
+    "in_subtree": (S.OWN_FEATURES, {"type": "string"}),
+    **pages.KEYS,
 }
-"""Each key with its first microversion and what its last value must look like."""
+"""Each key with its first version and what its last value must look like."""
 
 
 @cache
-def validator(version: Microversion) -> Validator:
-    """The keys *version* knows, and no others."""
-    known = {key: schema for key, (since, schema) in KEYS.items() if since <= version}
+def validator(version: Microversion, stead: SteadVersion | None = None) -> Validator:
+    """The keys these versions know, and no others."""
+    agreed = Agreed(version, stead)
+    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
     return Validator({"type": "object", "additionalProperties": False, "properties": known}, formats=STRICT_UUIDS)
 
 
-def parse_provider_query(pairs: Pairs, version: Microversion) -> ProviderQuery:
+def parse_provider_query(pairs: Pairs, version: Microversion, stead: SteadVersion | None = None) -> ProviderQuery:
     """The filters that *pairs* ask for. A trait both required and forbidden is no fault here: nobody passes.
 
     Raises:
         InvalidQuery: the first fault, keys before values.
     """
-    pairs.require(validator(version))
+    pairs.require(validator(version, stead))
     aggregates = parse_aggregates(pairs.all("member_of"), version)
     traits = parse_traits(required, version) if (required := pairs.all("required")) else Terms()
+    in_subtree = [parse_subtree(value) for value in pairs.all("in_subtree")]
     resources = pairs.last("resources")
     amounts = None if resources is None else parse_resources(resources)
     return ProviderQuery(
         name=pairs.last("name") or None,
         uuid=pairs.last("uuid"),
         in_tree=pairs.last("in_tree"),
+        in_subtree=in_subtree[-1] if in_subtree else None,
         traits=traits,
         aggregates=aggregates,
         resources=amounts,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from stead.api.versions import Microversion
 
+BAD_VALUE = "placement.query.bad_value"
+DUPLICATE_KEY = "placement.query.duplicate_key"
+
 BEYOND = 10**40
 """Stands for every amount too long for Python to read: nothing can hold it either."""
 
@@ -136,20 +139,38 @@ def parse_aggregates(values: Sequence[str], version: Microversion, suffix: str =
     return Terms(tuple(dict.fromkeys(clauses)), forbidden)
 
 
-def _uuids(value: str) -> frozenset[str]:
+def parse_root_aggregates(values: Sequence[str]) -> Terms:
+    """The values of ``root_member_of``: as those of the newest ``member_of``.
+
+    Raises:
+        InvalidQuery: malformed.
+    """
+    names = [(value.startswith("!"), _uuids(value, "root_member_of", "", BAD_VALUE)) for value in values]
+    clauses = dict.fromkeys(some for is_forbidden, some in names if not is_forbidden)
+    return Terms(tuple(clauses), frozenset().union(*(some for is_forbidden, some in names if is_forbidden)))
+
+
+def _uuids(
+    value: str,
+    parameter: str = "member_of",
+    since: str = " using the valid microversion",
+    code: str | None = None,
+) -> frozenset[str]:
     bare = value.removeprefix("!")
     if bare.startswith("in:"):
         names = bare.removeprefix("in:").split(",")
     elif "," in bare:
         raise InvalidQuery(
-            "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword using the valid "
-            f"microversion. Got: {value}"
+            f"Multiple values for '{parameter}' must be prefixed with the 'in:' or '!in:' keyword{since}. Got: {value}",
+            code,
         )
     else:
         names = [bare]
     for name in names:
         if not uuids.is_like(name):
-            raise InvalidQuery(f"{INVALID} Expected 'member_of' parameter to contain valid UUID(s). Got: {name}")
+            raise InvalidQuery(
+                f"{INVALID} Expected '{parameter}' parameter to contain valid UUID(s). Got: {name}", code
+            )
     return frozenset(names)
 
 
@@ -162,6 +183,18 @@ def parse_tree(value: str) -> str:
     uuid = value.strip()
     if not uuids.is_like(uuid):
         raise InvalidQuery(f"{INVALID} Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+    return uuid
+
+
+def parse_subtree(value: str) -> str:
+    """The uuid of the top of a subtree, as given.
+
+    Raises:
+        InvalidQuery: it is no uuid.
+    """
+    uuid = value.strip()
+    if not uuids.is_like(uuid):
+        raise InvalidQuery(f"{INVALID} Expected 'in_subtree' parameter to be a format of uuid. Got: {value}", BAD_VALUE)
     return uuid
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from stead.api.errors import Answer, answering
+from stead.api.errors import Answer, Rows, answering
 from stead.api.gates import allowed, json_answer, since
 from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.representations import answer
 from stead.api.versions import V
 from stead.candidates.render import Form
-from stead.domain.errors import UnknownResourceClass
+from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass
 
 if TYPE_CHECKING:
     from stead.api.limits import Limits
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 CUT = ("stead-incomplete", "work")
 """The header of an answer to a request that ran out of work (``[stead] max_candidate_work``)."""
+
+
+UNKNOWN_CLASSES: Rows = {
+    UnknownResourceClass: Answer(400, text="Invalid resource class in resources parameter: {error}"),
+    UnknownClassInOrder: Answer(400, text="Invalid resource class in order_by parameter: {error}"),
+}
 
 
 @cache
@@ -47,12 +53,13 @@ class AllocationCandidates:
     @since(V.CANDIDATES)
     @json_answer
     @allowed("placement:allocation_candidates:list")
-    @answering({UnknownResourceClass: Answer(400, text="Invalid resource class in resources parameter: {error}")})
+    @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """List the ways to serve a request."""
-        wanted = parse_candidate_request(Pairs.of(req), req.version)
+        wanted = parse_candidate_request(Pairs.of(req), *req.agreed)
         self._limits.require_groups(wanted.groups)
-        body, is_cut = self._service.candidates(wanted, form_of(req.version))
+        body, is_cut, number = self._service.candidates(wanted, form_of(req.version), req.phases())
+        req.note(candidates=number, is_cut=is_cut)
         answer(req, resp, body)
         if is_cut:
             resp.set_header(*CUT)

@@ -92,6 +92,7 @@ class Allocations:
         wanted = read_body(req, REPLACE_SEVERAL)
         claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.items()]
         self._limits.require_allocations(claims)
+        req.note(claims=len(claims))
         self._service.claim(claims)
         answer_nothing(resp)
 
@@ -133,6 +134,7 @@ class AllocationsOfConsumer:
         wanted = read_body(req, REPLACE_ONE)
         claims = [wanted.claim(uuid, self._incomplete)]
         self._limits.require_allocations(claims)
+        req.note(claims=1)
         self._service.claim(claims)
         answer_nothing(resp)
 

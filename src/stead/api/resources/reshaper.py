@@ -85,5 +85,6 @@ class Reshaper:
         wanted = read_body(req, RESHAPE)
         claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.consumers.items()]
         self._limits.require_allocations(claims)
+        req.note(claims=len(claims))
         self._service.reshape(wanted.inventories, claims)
         answer_nothing(resp)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
+from orjson import dumps
 
 from stead.api import uuids
 from stead.api.bodies import STORABLE, Body, Schema, read_body, strict_object
@@ -14,12 +15,13 @@ from stead.api.errors import Answer, answering
 from stead.api.gates import allowed, json_answer, json_body
 from stead.api.lookup import find_provider
 from stead.api.provider_text import ProviderForm
+from stead.api.query.pages import links, parse_page
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.representations import NOW, answer, answer_nothing, locate
 from stead.api.shapes import UUID
 from stead.api.versions import V, Versioned
-from stead.candidates.providers import matching_providers
+from stead.candidates.providers import matching_providers, page_of
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.store import providers
 from stead.store.providers import KEEP
@@ -96,12 +98,19 @@ class Providers:
     )
     def on_get(self, req: Request, resp: Response) -> None:
         """List those that pass all filters."""
-        query = parse_provider_query(Pairs.of(req), req.version)
+        pairs = Pairs.of(req)
+        query = parse_provider_query(pairs, *req.agreed)
+        page = parse_page(pairs)
         snapshot = self._service.snapshot()
         slots = matching_providers(snapshot, query)
+        more = ""
+        if page:
+            slots, goes_on = page_of(snapshot, slots, page)
+            if page.limit is not None:
+                more = f',"links":{dumps(links(req, pairs, snapshot.uuid(slots[-1]) if goes_on else None)).decode()}'
         shown = ",".join(ProviderForm.of(req).texts(snapshot, slots))
         modified = int(snapshot.modified.at(np.array(slots, np.int64)).max()) if slots else NOW
-        answer(req, resp, f'{{"resource_providers":[{shown}]}}'.encode(), modified=modified)
+        answer(req, resp, f'{{"resource_providers":[{shown}]{more}}}'.encode(), modified=modified)
 
     @json_body
     @allowed("placement:resource_providers:create")

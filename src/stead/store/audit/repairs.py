@@ -25,6 +25,7 @@ from stead.store.tables import (
     resource_provider_aggregates,
     resource_provider_traits,
     resource_providers,
+    stead_change_log,
     stead_clock,
     stead_counter,
     stead_provider_change,
@@ -85,7 +86,7 @@ def _slots(tx: Transaction, _found: Sequence[int]) -> None:
 def _newest_change(tx: Transaction, slot: int) -> int:
     newest = [
         tx.connection.scalar(sa.select(sa.func.max(changes.c.tick)).where(changes.c.slot == slot))
-        for changes in (stead_provider_change, stead_usage_change)
+        for changes in (stead_provider_change, stead_usage_change, stead_change_log)
     ]
     return max((tick for tick in newest if tick is not None), default=0)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
+from stead.store.dialects.tracing import name_places
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import PoolProxiedConnection
+
+    Rows = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
 
 CONNECT_SECONDS = 10
 """A server that does not let in for so long has failed."""
@@ -59,21 +63,22 @@ class Database:
     """Off, a power cut may take acknowledged writes with it."""
     mysql_sql_mode: str = "TRADITIONAL"
     """Empty leaves the server's own."""
-    echo: bool = False
+    names_places: bool = False
+    """Statements say in a comment where in the code they come from."""
     pooled: bool = True
     """Off, every connection is opened for whoever asks for it, and closed when it is given back."""
 
     def pool(self) -> dict[str, Any]:
         """The pool's arguments for ``create_engine``."""
         if not self.pooled:
-            return {"poolclass": sa.NullPool, "echo": self.echo}
+            return {"poolclass": sa.NullPool}
         sizes = {
             "pool_size": POOL_SIZE if self.max_pool_size is None else self.max_pool_size,
             "max_overflow": self.max_overflow,
             "pool_timeout": self.pool_timeout,
         }
         given = {name: size for name, size in sizes.items() if size is not None}
-        return {**given, "pool_recycle": self.connection_recycle_time, "echo": self.echo}
+        return {**given, "pool_recycle": self.connection_recycle_time}
 
 
 class Dialect(Hashable, Protocol):
@@ -90,6 +95,13 @@ class Dialect(Hashable, Protocol):
 
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
+
+    def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:
+        """A query for all rows of *query* as one JSON text, or None where rows are as well fetched one by one.
+
+        A number that would not be the same afterwards is null in it.
+        """
+        ...
 
     def certifies(self, connection: Connection) -> bool:
         """Whether writes may come from other nodes, which see none of our locks and end a transaction that holds one on
@@ -176,10 +188,25 @@ class Dialect(Hashable, Protocol):
         """The settings that do not keep what a commit promises, as they are for *connection*, one of the writer."""
         ...
 
+    def may_define(self, connection: Connection) -> bool:
+        """Whether the account may make and change tables here, as far as can be told without trying."""
+        ...
+
+    def unwritable(self, connection: Connection) -> list[str]:
+        """Names of tables which the account may not read and write, as far as can be told without trying."""
+        ...
+
+    def without_transactions(self, connection: Connection) -> list[str]:
+        """Names of tables which know neither transactions nor locks on rows."""
+        ...
+
 
 def create_engine(url: URL, database: Database, **more: Any) -> Engine:
     """An engine with the pool of *database*."""
-    return sa.create_engine(url, **database.pool(), **more)
+    engine = sa.create_engine(url, **database.pool(), **more)
+    if database.names_places:
+        name_places(engine)
+    return engine
 
 
 class Server:
@@ -189,6 +216,9 @@ class Server:
     ignores_case = False
     returns_updated = True
     counts_commits = False
+
+    def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:  # noqa: ARG002 - only SQLite needs it
+        return None
 
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - only Galera does
         return False
@@ -201,3 +231,9 @@ class Server:
 
     def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:  # noqa: ARG002 - nobody but the server knows
         return False
+
+    def unwritable(self, connection: Connection) -> list[str]:  # noqa: ARG002 - rights are those on the database
+        return []
+
+    def without_transactions(self, connection: Connection) -> list[str]:  # noqa: ARG002 - all tables have them
+        return []

@@ -51,6 +51,16 @@ class Mysql(Server):
             *(1290, 1792, 1836),  # read-only
         }
     )
+    _GRANTEE = """CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@',
+                         QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))"""
+    _RIGHTS = f"""
+        SELECT privilege_type FROM information_schema.user_privileges WHERE grantee = {_GRANTEE}
+        UNION SELECT privilege_type FROM information_schema.schema_privileges
+        WHERE grantee = {_GRANTEE} AND DATABASE() LIKE table_schema
+        UNION SELECT 'BY ROLE' FROM DUAL WHERE COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE'"""
+    _NOT_INNODB = """
+        SELECT table_name FROM information_schema.tables
+        WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND engine <> 'InnoDB' ORDER BY table_name"""
     _CLIENT = range(2000, 2100)  # the client library's: no connection, or it broke
     _ON = frozenset({"1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"})
 
@@ -136,6 +146,14 @@ class Mysql(Server):
         names = ("innodb_read_only", "read_only", "transaction_read_only", "tx_read_only")
         on = [name for name, value in self._variables(connection, *names).items() if value in self._ON]
         return f"{on[0]} is on, as on a replica" if on else None
+
+    def may_define(self, connection: Connection) -> bool:
+        # A role in use is taken to have them: what roles bring is listed differently by MySQL and MariaDB.
+        rights = set(connection.exec_driver_sql(self._RIGHTS).scalars())
+        return rights >= {"CREATE", "ALTER", "INDEX"} or "BY ROLE" in rights
+
+    def without_transactions(self, connection: Connection) -> list[str]:
+        return list(connection.exec_driver_sql(self._NOT_INNODB).scalars())
 
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         values = self._variables(connection, "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog")

@@ -42,6 +42,15 @@ class Postgresql(Server):
     # them a disk quota that is used up).
     _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58", "XX"})
     _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", "55P03"})  # read-only, idle or long transaction, lock wait
+    _MAY_DEFINE = """
+        SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AND NOT EXISTS (
+            SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND NOT pg_has_role(tableowner, 'USAGE'))"""
+    _UNWRITABLE = """
+        SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
+        WHERE relkind = 'r' AND nspname = current_schema() AND NOT (
+            has_table_privilege(pg_class.oid, 'SELECT') AND has_table_privilege(pg_class.oid, 'INSERT')
+            AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))
+        ORDER BY relname"""
     _WANTED = (
         ("fsync", ("on",), LOSES_ACKNOWLEDGED),
         ("full_page_writes", ("on",), TEARS_PAGES),
@@ -133,6 +142,12 @@ class Postgresql(Server):
         if self._setting(connection, "transaction_read_only") == "on":
             return "default_transaction_read_only is on"
         return None
+
+    def may_define(self, connection: Connection) -> bool:
+        return bool(connection.exec_driver_sql(self._MAY_DEFINE).scalar_one())
+
+    def unwritable(self, connection: Connection) -> list[str]:
+        return list(connection.exec_driver_sql(self._UNWRITABLE).scalars())
 
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         values = {name: self._setting(connection, name) for name, _, _ in self._WANTED}

@@ -17,7 +17,26 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uniq_consumer_types0name"),
         mysql_engine="InnoDB",
     )
-    with op.batch_alter_table("consumers") as consumers:
+    # SQLite's consumers are copied to a new table, which can not be read from the database where nothing is executed.
+    with op.batch_alter_table("consumers", copy_from=_consumers() if op.get_context().as_sql else None) as consumers:
         consumers.add_column(sa.Column("consumer_type_id", sa.Integer, nullable=True))
         consumers.create_foreign_key("consumers_consumer_type_id_fkey", "consumer_types", ["consumer_type_id"], ["id"])
         consumers.create_index("consumers_consumer_type_id_idx", ["consumer_type_id"])
+
+
+def _consumers() -> sa.Table:
+    """The table as it was until now."""
+    return sa.Table(
+        "consumers",
+        sa.MetaData(),
+        sa.Column("created_at", sa.DateTime, nullable=True),
+        sa.Column("updated_at", sa.DateTime, nullable=True),
+        sa.Column("id", sa.Integer, primary_key=True, nullable=False),
+        sa.Column("uuid", sa.String(36), nullable=False),
+        sa.Column("project_id", sa.Integer, nullable=False),
+        sa.Column("user_id", sa.Integer, nullable=False),
+        sa.Column("generation", sa.Integer, server_default=sa.text("0"), nullable=False),
+        sa.UniqueConstraint("uuid", name="uniq_consumers0uuid"),
+        sa.Index("consumers_project_id_user_id_uuid_idx", "project_id", "user_id", "uuid"),
+        sa.Index("consumers_project_id_uuid_idx", "project_id", "uuid"),
+    )

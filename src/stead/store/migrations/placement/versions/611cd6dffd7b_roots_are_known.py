@@ -8,6 +8,8 @@ down_revision = "b4ed3a175331"
 
 
 def upgrade() -> None:
+    if op.get_context().as_sql:
+        return  # who writes the statements has looked already
     query = sa.text("SELECT count(*) FROM resource_providers WHERE root_provider_id IS NULL")
     if op.get_bind().execute(query).scalar_one():
         raise RuntimeError(

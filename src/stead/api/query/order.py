@@ -1,0 +1,62 @@
+"""``order_by``: which candidates come first.
+
+Source: "Order", docs/api.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY
+from stead.domain.errors import InvalidQuery
+from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.order import PACK, SPREAD, ByAmount, ByShare, Drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.domain.order import Order
+
+HEAVIEST = 1_000_000
+"""A weight beyond it would leave nothing of the digits of another."""
+
+_WORDS: dict[str, Order] = {"pack": PACK, "spread": SPREAD, "random": Drawn()}
+_DIRECTIONS = {"asc": -1, "desc": 1}
+_CLASS = re.compile(RESOURCE_CLASS_NAME)
+_WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASCII)
+
+
+def parse_order(values: Sequence[str]) -> Order | None:
+    """The order that the values of ``order_by`` ask for; None if there are none.
+
+    Raises:
+        InvalidQuery: malformed, or repeated.
+    """
+    if len(values) > 1:
+        raise InvalidQuery("Query parameter 'order_by' may be specified only once.", DUPLICATE_KEY)
+    if not values:
+        return None
+    found = _WORDS.get(values[0]) or _list(values[0])
+    if found is None:
+        raise InvalidQuery(
+            "Invalid query string parameters: Expected 'order_by' parameter to be pack, spread, random, "
+            f"CLASS:asc,CLASS:desc or CLASS:WEIGHT,CLASS:WEIGHT. Got: {values[0]}",
+            BAD_VALUE,
+        )
+    return found
+
+
+def _list(value: str) -> Order | None:
+    """The order of a list of classes; None if it is malformed."""
+    pairs = [element.strip().partition(":") for element in value.split(",")]
+    names = [name for name, _, _ in pairs]
+    if len(set(names)) < len(names) or not all(map(_CLASS.fullmatch, names)):
+        return None
+    said = [text for _, _, text in pairs]
+    if all(text in _DIRECTIONS for text in said):
+        return ByAmount({name: _DIRECTIONS[text] for name, text in zip(names, said, strict=True)})
+    if not all(map(_WEIGHT.fullmatch, said)):
+        return None
+    weights = {name: float(text) for name, text in zip(names, said, strict=True)}
+    return ByShare(weights) if all(0 < abs(weight) <= HEAVIEST for weight in weights.values()) else None

@@ -1,0 +1,40 @@
+"""Parameters of pages, which all lists that come in pages share, and the link from one page to the next.
+
+Source: "Pages", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from stead.api.bodies import ONE_LINE
+from stead.api.query.values import whole_number
+from stead.api.versions import S
+from stead.domain.pages import Page
+
+if TYPE_CHECKING:
+    from stead.api.query.pairs import Pairs
+    from stead.api.request import Request
+    from stead.api.versions import Step
+
+KEYS: dict[str, tuple[Step, dict[str, str]]] = {
+    "limit": (S.OWN_FEATURES, {"type": "string", "pattern": "^[1-9][0-9]*$", "format": ONE_LINE}),
+    "marker": (S.OWN_FEATURES, {"type": "string", "format": "uuid"}),
+}
+"""Each key with its first version and what its last value must look like."""
+
+
+def parse_page(pairs: Pairs) -> Page:
+    """The page that *pairs*, which were checked, ask for."""
+    limit = pairs.last("limit")
+    return Page(None if limit is None else whole_number(limit), pairs.last("marker"))
+
+
+def links(req: Request, pairs: Pairs, last: str | None) -> list[dict[str, str]]:
+    """The links of a page: to the next one, which comes after the uuid *last*; none if there is no next."""
+    if last is None:
+        return []
+    asked = [(key, value) for key, value in pairs if key != "marker"]
+    href = f"{req.root_path}{req.path}?{urlencode([*asked, ('marker', last)])}"
+    return [{"rel": "next", "href": href}]

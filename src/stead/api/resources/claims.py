@@ -1,0 +1,131 @@
+"""``/claims``: find a place and claim it, in one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stead.api import uuids
+from stead.api.bodies import Body, Schema, read_body, strict_object
+from stead.api.errors import NOTHING_FITS, Answer, MalformedBody, Rows, answering
+from stead.api.gates import allowed, json_body
+from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.representations import answer
+from stead.api.resources import explanations
+from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
+from stead.api.resources.allocations import CHANGED
+from stead.api.shapes import CONSUMER_FIELDS, UUID
+from stead.api.versions import S, V, Versioned
+from stead.domain.errors import InvalidQuery, NothingFits
+from stead.domain.placing import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.api.limits import Limits
+    from stead.api.request import Request, Response
+    from stead.domain.placing import Granted
+    from stead.service import Service
+
+CLAIM: Schema = strict_object(
+    {
+        "consumer_uuid": UUID,
+        "query": {"type": "string", "minLength": 1},
+        **{name: schema for name, (_, schema) in CONSUMER_FIELDS.items()},
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The body: records of what each consumer wants, whether under different roots, and if nothing fits, why."""
+
+    records: Sequence[dict[str, Any]]
+    distinct_roots: bool
+    explained: bool
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> Wanted:
+        """From the body of a POST.
+
+        Raises:
+            MalformedBody: a consumer is there twice.
+        """
+        records = [{**record, "consumer_uuid": uuids.normalised(record["consumer_uuid"])} for record in body["claims"]]
+        if len({record["consumer_uuid"] for record in records}) < len(records):
+            raise MalformedBody("JSON does not validate: two of the claims are of the same consumer")
+        return cls(records, body.get("distinct_roots", False), body.get("explain", True))
+
+
+CLAIMS = Versioned(
+    {
+        V.INITIAL: Body(
+            strict_object(
+                {"claims": {"type": "array", "minItems": 1, "items": CLAIM}},
+                {"distinct_roots": {"type": "boolean"}, "explain": {"type": "boolean"}},
+            ),
+            Wanted.build,
+        )
+    }
+)
+
+
+def show_why(error: NothingFits) -> dict[str, Any] | None:
+    """The explanation, as GET ``/allocation_candidates/explain`` shows one; None if there is none."""
+    if not isinstance(error.explanation, tuple):
+        return None
+    return explanations.shown(*error.explanation)
+
+
+NO_PLACE: Rows = {
+    NothingFits: Answer(409, NOTHING_FITS, more={"claim": lambda error: error.claim, "explanation": show_why})
+}
+
+
+class Claims:
+    """``/claims``. Only for requests that ask for ``stead``."""
+
+    stead_since = S.OWN_FEATURES
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+
+    @json_body
+    @allowed("stead:claims:create")
+    @answering({**UNKNOWN_CLASSES, **CHANGED, **NO_PLACE})
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Find the best place for each claim, and claim it, all of them or none."""
+        wanted = read_body(req, CLAIMS)
+        self._limits.require_claims(wanted.records, [record["query"] for record in wanted.records])
+        wishes = [self._wish(req, number, record) for number, record in enumerate(wanted.records)]
+        outcome = self._service.claim_by_query(wishes, distinct_roots=wanted.distinct_roots, explained=wanted.explained)
+        shown = [show_granted(wish, one) for wish, one in zip(wishes, outcome.granted, strict=True)]
+        answer(req, resp, {"claims": shown, "tries": outcome.tries}, modified=None)
+
+    def _wish(self, req: Request, number: int, record: dict[str, Any]) -> Wish:
+        try:
+            request = parse_candidate_request(Pairs.read(record["query"]), *req.agreed)
+        except InvalidQuery as error:
+            raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
+        self._limits.require_groups(request.groups)
+        generation = record["consumer_generation"]
+        return Wish(
+            record["consumer_uuid"],
+            request,
+            record["project_id"],
+            record["user_id"],
+            record["consumer_type"],
+            None if generation is None else int(generation),
+        )
+
+
+def show_granted(wish: Wish, granted: Granted) -> dict[str, Any]:
+    """What one consumer holds now."""
+    return {
+        "consumer_uuid": wish.consumer,
+        "consumer_generation": (wish.expected or 0) + 1,
+        "allocations": {uuid: {"resources": amounts} for uuid, amounts in granted.allocations.items()},
+        "mappings": granted.mappings,
+    }

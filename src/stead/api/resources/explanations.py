@@ -1,0 +1,153 @@
+"""``/allocation_candidates/explain``: why a request finds what it finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import Schema, strict_object
+from stead.api.errors import answering
+from stead.api.gates import allowed, json_answer
+from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.representations import answer
+from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
+from stead.api.shapes import UUID
+from stead.api.versions import S
+from stead.candidates.funnel import Constraint
+
+if TYPE_CHECKING:
+    from stead.api.limits import Limits
+    from stead.api.request import Request, Response
+    from stead.candidates.explain import Count, Explanation
+    from stead.candidates.funnel import Choice, Miss, Step
+    from stead.candidates.relaxations import Relaxation
+    from stead.candidates.verdicts import Lost
+    from stead.catalog.snapshot import Snapshot
+    from stead.service import Service
+
+Json = dict[str, Any]
+
+
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "integer"}
+_NAME: Schema = {"type": ["string", "null"]}
+_LEFT = {"left": _NUMBER, "removed": _NUMBER}
+_WORDS = {"parameter": _TEXT, "value": _TEXT}
+_CHECK = {"check": _TEXT}
+
+
+def _array(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+CONSTRAINT = strict_object(_WORDS, _CHECK)
+STEP = strict_object({**_WORDS, **_LEFT}, _CHECK)
+MISS = strict_object(
+    {
+        **_WORDS,
+        "providers": _NUMBER,
+        "lacking": _array(strict_object({"amount": _NUMBER, "providers": _NUMBER})),
+        "examples": _array(strict_object({"uuid": UUID, "name": _TEXT})),
+    },
+    _CHECK,
+)
+CHOICE = strict_object(
+    {"resource_class": _NAME, "in_play": _NUMBER, "steps": _array(STEP), "nearest": _array(MISS)},
+)
+LOST = {"anyOf": [STEP, strict_object({"suffix": _TEXT, "resource_class": _NAME, **_LEFT})]}
+COUNT = {"candidates": _NUMBER, "more": {"type": "boolean"}}
+CHANGE = {"anyOf": [CONSTRAINT, {"type": "null"}]}
+EXPLANATION = strict_object(
+    {
+        **COUNT,
+        "complete": {"type": "boolean"},
+        "roots": strict_object({"in_play": _NUMBER, "steps": _array(STEP)}),
+        "groups": _array(strict_object({"suffix": _TEXT, "choices": _array(CHOICE)})),
+        "trees": strict_object({"in_play": _NUMBER, "undecided": _NUMBER, "steps": _array(LOST)}),
+        "relaxations": _array(strict_object({"without": CHANGE, "with": CHANGE, **COUNT})),
+    }
+)
+"""What an explanation looks like. Source: "Explaining" of allocation candidates, docs/api.md."""
+
+
+class Explanations:
+    """``/allocation_candidates/explain``: why a request finds what it finds. Only where ``stead`` is asked for."""
+
+    stead_since = S.OWN_FEATURES
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+
+    @json_answer
+    @allowed("stead:allocation_candidates:explain")
+    @answering(UNKNOWN_CLASSES)
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Explain what a request for candidates finds, and what would help if it finds nothing."""
+        wanted = parse_candidate_request(Pairs.of(req), *req.agreed)
+        self._limits.require_groups(wanted.groups)
+        answer(req, resp, shown(*self._service.explain(wanted)))
+
+
+def shown(snapshot: Snapshot, explanation: Explanation) -> Json:
+    """The body of an explanation."""
+    groups: dict[str, list[Json]] = {}
+    for choice in explanation.choices:
+        groups.setdefault(choice.suffix, []).append(_choice(snapshot, choice))
+    return {
+        **_count(explanation.candidates),
+        "complete": explanation.is_complete,
+        "roots": {"in_play": explanation.roots, "steps": [_step(step) for step in explanation.root_steps]},
+        "groups": [{"suffix": suffix, "choices": choices} for suffix, choices in groups.items()],
+        "trees": {
+            "in_play": explanation.trees.in_play,
+            "undecided": explanation.trees.undecided,
+            "steps": [_lost(step) for step in explanation.trees.steps],
+        },
+        "relaxations": [_relaxation(relaxation, count) for relaxation, count in explanation.relaxations],
+    }
+
+
+def _count(count: Count) -> Json:
+    return {"candidates": count.number, "more": count.more}
+
+
+def _constraint(constraint: Constraint) -> Json:
+    words = {"parameter": constraint.parameter, "value": constraint.value}
+    return words if constraint.check is None else {**words, "check": constraint.check}
+
+
+def _step(step: Step) -> Json:
+    return {**_constraint(step.constraint), "left": step.left, "removed": step.removed}
+
+
+def _choice(snapshot: Snapshot, choice: Choice) -> Json:
+    return {
+        "resource_class": choice.resource_class,
+        "in_play": choice.in_play,
+        "steps": [_step(step) for step in choice.steps],
+        "nearest": [_miss(snapshot, miss) for miss in choice.misses],
+    }
+
+
+def _miss(snapshot: Snapshot, miss: Miss) -> Json:
+    providers = [snapshot.provider(slot) for slot in miss.examples]
+    return {
+        **_constraint(miss.constraint),
+        "providers": miss.providers,
+        "lacking": [{"amount": amount, "providers": number} for amount, number in miss.lacking],
+        "examples": [{"uuid": provider.uuid, "name": provider.name} for provider in providers],
+    }
+
+
+def _lost(step: Lost) -> Json:
+    by = _constraint(step.by) if isinstance(step.by, Constraint) else dict(zip(_CHOICE, step.by, strict=True))
+    return {**by, "left": step.left, "removed": step.removed}
+
+
+_CHOICE = ("suffix", "resource_class")
+
+
+def _relaxation(relaxation: Relaxation, count: Count) -> Json:
+    changes = {"without": relaxation.without, "with": relaxation.instead}
+    return {key: None if one is None else _constraint(one) for key, one in changes.items()} | _count(count)

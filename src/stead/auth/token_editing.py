@@ -1,0 +1,81 @@
+"""Changes of a token file by its owner. The services that use it read it again by themselves."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from stead.auth.private_files import locked, replace_privately
+from stead.auth.token_file import Token, digest, new_token, parse, render
+from stead.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+
+def tokens_in(path: Path) -> tuple[Token, ...]:
+    """The entries of the file; none if it does not exist.
+
+    Raises:
+        ConfigError: it can not be read, or is malformed.
+    """
+    with _explained(path):
+        return _read(path)
+
+
+def create(
+    path: Path, name: str, *, user: str, project: str, roles: Sequence[str], expires: datetime | None = None
+) -> str:
+    """Make a token and enter its digest; returns the token, which is kept nowhere. The file is made if there is none.
+
+    Raises:
+        ConfigError: the file can not be used, there is a token of this name, or a text can not stand in an entry.
+    """
+    made = new_token()
+    entry = Token(name=name, digest=digest(made), user=user, project=project, roles=tuple(roles), expires=expires)
+    with _explained(path), locked(path):
+        present = _read(path)
+        if any(token.name == name for token in present):
+            raise ConfigError(f"token file {path}: there is a token {name} already")
+        _write(path, [*present, entry])
+    return made
+
+
+def revoke(path: Path, names: Collection[str]) -> None:
+    """Remove the entries of these *names*, all or none.
+
+    Raises:
+        KeyError: of a name that is not there.
+        ConfigError: the file can not be used.
+    """
+    with _explained(path), locked(path):
+        present = _read(path)
+        for name in names:
+            if all(token.name != name for token in present):
+                raise KeyError(name)
+        _write(path, [token for token in present if token.name not in names])
+
+
+def _read(path: Path) -> tuple[Token, ...]:
+    with suppress(FileNotFoundError):
+        return parse(path.read_bytes())
+    return ()
+
+
+def _write(path: Path, tokens: Sequence[Token]) -> None:
+    text = render(tokens)
+    parse(text)  # what could not be read again is not written
+    place = path.resolve()  # a link stays one
+    replace_privately(place, text, like=place.stat() if place.exists() else None)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"token file {path}: {error.filename or path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"token file {path}: {error}") from error

@@ -1,0 +1,211 @@
+"""Claiming by query: find a place, claim it, look for another if it was taken meanwhile.
+
+A place is found in memory, and claimed as any claim is, with all its checks. So memory may be old by then; what it was
+right about is decided under the locks. That nothing fits is decided by memory alone, as of one moment: the consumers
+must be as the clients think they are at that very moment, and the change log tells whether they were.
+
+Source: "POST /claims", docs/api.md.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from stead.candidates.engine import find
+from stead.candidates.explain import explain
+from stead.candidates.placing import NoPlace, place, taken_by
+from stead.candidates.work import Work
+from stead.domain.claim import Claim
+from stead.domain.errors import (
+    AllocationRefused,
+    ConcurrentUpdate,
+    ConsumerConflict,
+    NothingFits,
+    UnknownProvider,
+)
+from stead.domain.placing import Granted, Outcome
+from stead.store import holders
+from stead.store.allocations import ProvidersChanged
+from stead.store.changes import clock_of
+from stead.store.clock import read_clock
+from stead.store.happened import logged_between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from stead.candidates.candidate import Candidate
+    from stead.candidates.engine import Enumeration
+    from stead.candidates.placing import Amounts
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import Moment
+    from stead.domain.placing import Wish
+    from stead.store.allocations import HeldAllocations
+    from stead.store.clock import Clock
+    from stead.store.transaction import Store
+
+    Held = Mapping[str, HeldAllocations]
+
+
+class View(Protocol):
+    """What this process knows."""
+
+    def view(self) -> tuple[Snapshot, Moment | None]:
+        """All that was acknowledged before the call, and the moment it is of."""
+        ...
+
+
+class Writer(Protocol):
+    """Who writes claims."""
+
+    def __call__(self, claims: Sequence[Claim], since: Clock | None) -> None:
+        """Replace all that consumers hold, unless providers changed since in other ways than by claims."""
+        ...
+
+
+class Claiming:
+    """Claims by query, on one database."""
+
+    def __init__(self, store: Store, known: View, write: Writer, enumeration: Enumeration) -> None:
+        """Nothing is read yet."""
+        self._store = store
+        self._known = known
+        self._write = write
+        self._enumeration = enumeration
+
+    def claim(self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool) -> Outcome:
+        """Grant all wishes, or none.
+
+        Args:
+            explained: if nothing fits, why.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
+            ConcurrentUpdate: others were faster every time.
+        """
+        until = time.monotonic() + self._store.claim_timeout
+        tries = 0
+        while True:
+            known = [wish.consumer for wish in wishes if wish.expected is not None]
+            held = self._store.read(holders.named, known) if known else {}
+            snapshot, moment = self._known.view()
+            clock = clock_of(moment)
+            freed = snapshot.with_taken(_given_back(snapshot, held))
+            requests = [wish.request for wish in wishes]
+            placed = place(freed, requests, self._enumeration, distinct_roots=distinct_roots)
+            try:
+                if not isinstance(placed, NoPlace):
+                    granted = [_granted(snapshot, candidate) for candidate in placed]
+                    tries += 1
+                    self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
+                    return Outcome(granted, tries)
+                if self._is_as_known(wishes, held, clock):
+                    raise self._refusal(wishes, placed, explained=explained)
+            except (AllocationRefused, UnknownProvider, ProvidersChanged):
+                pass  # whoever was faster changed what the next view shows
+            except ConsumerConflict:
+                before = self._granted_before(wishes)
+                if before is None:
+                    raise
+                return Outcome(before, 0)
+            if time.monotonic() > until:
+                raise ConcurrentUpdate("Others were faster every time.")
+
+    def _is_as_known(self, wishes: Sequence[Wish], held: Held, clock: Clock | None) -> bool:
+        """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
+
+        Raises:
+            ConsumerConflict: one is not now.
+        """
+        uuids = [wish.consumer for wish in wishes]
+        now, changed = self._store.read(_consumers_since, uuids, clock)
+        for wish in wishes:
+            found = now[wish.consumer].generation if wish.consumer in now else None
+            if found != wish.expected:
+                raise ConsumerConflict(wish.consumer, wish.expected, found)
+        return not changed and all(now[uuid].amounts() == of.amounts() for uuid, of in held.items())
+
+    def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, *, explained: bool) -> NothingFits:
+        wish = wishes[placed.number]
+        why = explain(placed.left, wish.request, self._enumeration.work) if explained else None
+        return NothingFits(placed.number, wish.consumer, placed.gave_up, why and (placed.left, why))
+
+    def _granted_before(self, wishes: Sequence[Wish]) -> list[Granted] | None:
+        """What the wishes were granted, if the same request was carried out before; None if it was not."""
+        held = self._store.read(holders.named, [wish.consumer for wish in wishes])
+        if not all(_is_next(wish, held.get(wish.consumer)) for wish in wishes):
+            return None
+        snapshot, _ = self._known.view()
+        left = snapshot.with_taken(_given_back(snapshot, held))
+        granted = []
+        for wish in wishes:
+            candidate = self._candidate_of(left, wish, held[wish.consumer])
+            if candidate is None:
+                return None
+            granted.append(_granted(snapshot, candidate))
+            left = left.with_taken(taken_by(candidate))
+        return granted
+
+    def _candidate_of(self, snapshot: Snapshot, wish: Wish, held: HeldAllocations) -> Candidate | None:
+        """A candidate for a wish that takes just what is held; None if there is none."""
+        wanted = _slots(snapshot, held)
+        roots = np.zeros(snapshot.size, np.bool_)
+        roots[[snapshot.forest.root[slot] for slot in wanted]] = True
+        found = find(snapshot, wish.request, self._enumeration, work=Work(self._enumeration.work), among=roots)
+        return next((candidate for candidate in found if taken_by(candidate) == wanted), None)
+
+
+def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock | None) -> tuple[Held, bool]:
+    """What some consumers hold now, and whether any of them changed after a moment; None: whether is not known."""
+    now = read_clock(connection)
+    logged = logged_between(connection, clock.ticks, now.ticks) if clock else {"": None}
+    return holders.named(connection, uuids), not logged.keys().isdisjoint({"", *uuids})
+
+
+def _is_next(wish: Wish, held: HeldAllocations | None) -> bool:
+    """Whether a consumer is as the wish, granted once, would have left it, but for what it holds."""
+    return (
+        held is not None
+        and held.generation == (wish.expected or 0) + 1
+        and (held.project, held.user, held.consumer_type) == (wish.project, wish.user, wish.consumer_type)
+    )
+
+
+def _claim(wish: Wish, granted: Granted) -> Claim:
+    return Claim(wish.consumer, granted.allocations, wish.project, wish.user, wish.consumer_type, wish.expected)
+
+
+def _granted(snapshot: Snapshot, candidate: Candidate) -> Granted:
+    names = snapshot.class_names.by_id
+    return Granted(
+        {
+            snapshot.uuid(slot): {names[class_id].name: amount for class_id, amount in given.items()}
+            for slot, given in candidate.allocations.items()
+        },
+        {suffix: [snapshot.uuid(slot) for slot in slots] for suffix, slots in candidate.mappings.items()},
+    )
+
+
+def _slots(snapshot: Snapshot, held: HeldAllocations) -> Amounts:
+    """What is held, by slot and class id; what is not known is left out."""
+    known = snapshot.class_names.by_name
+    return {
+        slot: {known[name].id: amount for name, amount in amounts.items() if name in known}
+        for uuid, amounts in held.amounts().items()
+        if (slot := snapshot.find(uuid)) is not None
+    }
+
+
+def _given_back(snapshot: Snapshot, held: Held) -> Amounts:
+    """What is taken less if consumers give up what they hold."""
+    less: Amounts = {}
+    for one in held.values():
+        for slot, amounts in _slots(snapshot, one).items():
+            of = less.setdefault(slot, {})
+            for class_id, amount in amounts.items():
+                of[class_id] = of.get(class_id, 0) - amount
+    return less

@@ -1,0 +1,78 @@
+"""``stead config``: what is configured, and what can be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003  # Typer reads it
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stead.cli.errors import CommandError
+from stead.cli.options import options
+from stead.cli.output import one_line, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead.config.report import Report
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+NOT_SET = "<not set>"
+
+
+@app.command()
+def show(
+    config_file: Annotated[
+        list[Path] | None, typer.Option(help="Configuration file instead of the usual ones; may be repeated.")
+    ] = None,
+    config_dir: Annotated[
+        list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; may be repeated.")
+    ] = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Leave out what nobody decided.")] = False,
+) -> None:
+    """Show the configuration in effect, and where each value comes from; passwords are masked."""
+    from stead.config import ConfigError, load
+    from stead.config.report import report
+
+    try:
+        found = report(load(config_file or None, config_dir or None, data_dir=options().data_dir))
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    if options().json:
+        print_json(
+            {
+                "options": [
+                    {"group": each.group, "option": each.name, "value": each.value, "from": each.origin}
+                    for each in found.shown
+                    if not (changed and each.is_default)
+                ],
+                "ignored": [{"group": one.group, "option": one.name, "from": one.place} for one in found.ignored],
+            }
+        )
+    else:
+        print("\n".join(_lines(found, changed=changed)))
+
+
+def _lines(found: Report, *, changed: bool) -> Iterator[str]:
+    group = None
+    for each in found.shown:
+        if changed and each.is_default:
+            continue
+        if each.group != group:
+            yield from ([""] if group else [])
+            yield f"[{each.group}]"
+            group = each.group
+        yield one_line(f"{each.name} = {NOT_SET if each.value is None else each.value}  # {each.origin}")
+    if found.ignored:
+        yield "\n# read by nobody here:"
+        yield from (one_line(f"# [{one.group}] {one.name}  ({one.place})") for one in found.ignored)
+
+
+@app.command()
+def sample() -> None:
+    """Write a documented placement.conf, with every option commented out at its default."""
+    from stead.config.report import write_sample
+
+    write_sample(sys.stdout)

@@ -1,0 +1,159 @@
+"""``stead token``: the static tokens of ``auth_strategy = token``. Services see a change at their next request."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stead.cli.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
+from stead.cli.errors import CommandError, Negative
+from stead.cli.options import options
+from stead.cli.output import print_json, printable, show
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stead.auth.token_file import Token
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What the token is called, for you.", show_default=False)],
+    role: Annotated[list[str], typer.Option(help="A role of whoever shows it; may be repeated.", show_default=False)],
+    user: Annotated[str | None, typer.Option(help="The user's id; the name of the token, if not given.")] = None,
+    project: Annotated[str | None, typer.Option(help="The project's id; the name of the token, if not given.")] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(help="When: 30m, 12h, 90d from now, or a time like 2031-01-01T00:00:00Z. Never, if not given."),
+    ] = None,
+    config_file: ConfigFile = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Make a token and print it, once: only a hash of it is kept."""
+    from stead.auth import token_editing
+    from stead.config import ConfigError
+
+    end = None if expires is None else _end(expires)
+    path = _token_file(config_file, config_dir)
+    who: dict[str, Any] = {"user": name if user is None else user, "project": name if project is None else project}
+    try:
+        made = token_editing.create(path, name, **who, roles=role, expires=end)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    if options().json:
+        print_json({"name": name, "token": made, **who, "roles": role, "expires": end and end.isoformat()})
+    else:
+        print(made)
+
+
+@app.command("list")
+def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
+    """List the tokens: whom they stand for, and until when."""
+    from stead.auth.token_editing import tokens_in
+    from stead.config import ConfigError
+
+    try:
+        tokens = tokens_in(_token_file(config_file, config_dir))
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    now = datetime.now(UTC)
+    if options().json:
+        print_json({"tokens": [_as_json(token, now) for token in tokens]})
+    else:
+        _show(tokens, now)
+
+
+@app.command()
+def revoke(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which tokens.", show_default=False)],
+    config_file: ConfigFile = None,
+    config_dir: ConfigDir = None,
+) -> None:
+    """Make tokens worthless, at once."""
+    from stead.auth import token_editing
+    from stead.config import ConfigError
+
+    try:
+        token_editing.revoke(_token_file(config_file, config_dir), names)
+    except KeyError as error:
+        raise Negative(f"there is no token {error.args[0]}") from error
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    if options().json:
+        print_json({"revoked": names})
+    else:
+        print(f"revoked {printable(', '.join(names))}")
+
+
+def _token_file(config_file: list[Path] | None, config_dir: list[Path] | None) -> Path:
+    """Where the service of this configuration looks; the directory of an embedded one is made."""
+    from stead.config import ConfigError, load
+
+    try:
+        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
+        if settings.embedded:
+            settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"data directory {settings.data_dir}: {error.strerror}") from error
+    if settings.token_file is None:
+        raise CommandError(
+            f"auth_strategy is `{settings.auth_strategy}`: tokens of a file are for `token`, and [stead] token_file "
+            "says where"
+        )
+    return settings.token_file
+
+
+def _end(text: str) -> datetime:
+    """The time that *text* means, in UTC.
+
+    Raises:
+        CommandError: it means none, or one that is over.
+    """
+    now = datetime.now(UTC)
+    if match := re.fullmatch(r"([0-9]{1,6})([mhd])", text):
+        return (now + timedelta(**{_UNITS[match[2]]: int(match[1])})).replace(microsecond=0)
+    try:
+        end = datetime.fromisoformat(text)
+    except ValueError:
+        end = None
+    if end is None or end.tzinfo is None:
+        raise CommandError(f"--expires {text}: neither 30m, 12h or 90d nor a time with its zone, 2031-01-01T00:00:00Z")
+    if end <= now:
+        raise CommandError(f"--expires {text}: that is over")
+    return end.astimezone(UTC)
+
+
+def _as_json(token: Token, now: datetime) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "user": token.user,
+        "project": token.project,
+        "roles": list(token.roles),
+        "expires": token.expires and token.expires.isoformat(),
+        "expired": token.is_expired(now),
+    }
+
+
+def _show(tokens: tuple[Token, ...], now: datetime) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not tokens:
+        print("there are no tokens")
+        return
+    table = Table("name", "user", "project", "roles", "expires")
+    for token in tokens:
+        end = "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M:%S %Z}"
+        end += " (it has)" if token.is_expired(now) else ""
+        cells = [token.name, token.user, token.project, ", ".join(token.roles), end]
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    show(table)

@@ -1,0 +1,176 @@
+"""The configuration for people: what is in effect and where it comes from, and a sample of all that can be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import IO, TYPE_CHECKING, Any
+
+from oslo_config import cfg, generator
+
+from stead.config import options
+from stead.config.database_url import masked_parameters, masked_url
+from stead.config.errors import ConfigError
+from stead.config.written import Written, written_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead.config.settings import Settings
+
+OURS = "placement.conf"
+KEYSTONE = "keystonemiddleware.auth_token"
+MASK = "***"
+DEFAULT = "default"
+EMBEDDED = "embedded mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An option in effect. ``value`` is as a file would have it, without secrets; None: not set."""
+
+    group: str
+    name: str
+    value: str | None
+    origin: str  # a file, a variable of the environment, `default`, or `embedded mode`
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody decided it."""
+        return self.origin == DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that is in effect, group by group, and what was written and is not read by anybody here."""
+
+    shown: tuple[Shown, ...]
+    ignored: tuple[Written, ...]
+
+
+def report(settings: Settings) -> Report:
+    """What is in effect under *settings*.
+
+    Raises:
+        ConfigError: a value does not fit its option. The message holds no secret.
+    """
+    conf, groups = settings.conf, dict(_groups(settings.conf))
+    files = written_in(settings.config_files, settings.config_dirs)
+    places = {(one.group, one.name): one.place for one in files}
+    known = {called for group, opts in groups.items() for opt in opts for called in _called(group, opt)}
+    shown = [_shown(conf, group, opt, places) for group, opts in groups.items() for opt in opts]
+    if settings.embedded:
+        url = masked_url(settings.database.url)
+        shown = [_embedded(each, url, str(settings.token_file)) for each in shown]
+    return Report(tuple(shown), tuple(one for one in files if (one.group, one.name) not in known))
+
+
+def _embedded(each: Shown, url: str, token_file: str) -> Shown:
+    decided = {("placement_database", "connection"): url, ("stead", "token_file"): token_file}
+    if each.value is None and (each.group, each.name) in decided:
+        return Shown(each.group, each.name, decided[each.group, each.name], EMBEDDED)
+    return each
+
+
+def _called(group: str, opt: cfg.Opt) -> Iterator[tuple[str, str]]:
+    """The group and the name under which an option may be written, the deprecated ones last."""
+    yield group, str(opt.dest)
+    for old in opt.deprecated_opts:
+        yield old.group or group, (old.name or str(opt.dest)).replace("-", "_")
+
+
+def _groups(conf: cfg.ConfigOpts) -> Iterator[tuple[str, list[cfg.Opt]]]:
+    """The options of each group, those of libraries included, in the order of the groups' names; DEFAULT first."""
+    found: dict[str, dict[str, cfg.Opt]] = {"DEFAULT": {}}
+    for group, opts in _listed():
+        found.setdefault(group, {}).update({str(opt.dest): opt for opt in opts})
+    for group, by_name in found.items():
+        conf.register_opts(list(by_name.values()), group=None if group == "DEFAULT" else group)
+    if KEYSTONE in _namespaces():
+        found["keystone_authtoken"].update({str(opt.dest): opt for opt in _plugin_options(conf)})
+    for group in ["DEFAULT", *sorted(found.keys() - {"DEFAULT"})]:
+        yield group, sorted(found[group].values(), key=lambda opt: str(opt.dest))
+
+
+def _listed() -> Iterator[tuple[str, list[cfg.Opt]]]:
+    yield from options.GROUPS.items()
+    by_name = {point.name: point for point in entry_points(group="oslo.config.opts")}
+    for namespace in _namespaces()[1:]:
+        for group, opts in by_name[namespace].load()():
+            yield str(group or "DEFAULT"), opts
+
+
+def _plugin_options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
+    """How the service itself logs in to Keystone: what the plugin that ``auth_type`` names can be told."""
+    from keystoneauth1 import exceptions, loading
+
+    group = conf.keystone_authtoken.auth_section or "keystone_authtoken"
+    if group != "keystone_authtoken" or not conf.keystone_authtoken.auth_type:
+        return []
+    try:
+        opts: list[cfg.Opt] = loading.get_auth_plugin_conf_options(conf.keystone_authtoken.auth_type)
+    except exceptions.NoMatchingPlugin as error:
+        raise ConfigError(f"[keystone_authtoken] auth_type: {error}") from error
+    conf.register_opts(opts, group=group)
+    return opts
+
+
+def _namespaces() -> list[str]:
+    """Whose options there are, ours first."""
+    return [OURS, "oslo.log", "oslo.policy", *([KEYSTONE] if find_spec("keystonemiddleware") else [])]
+
+
+def _shown(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: dict[tuple[str, str], str]) -> Shown:
+    try:
+        holder = conf if group == "DEFAULT" else conf[group]
+        value = getattr(holder, str(opt.dest))
+        where = conf.get_location(opt.dest, None if group == "DEFAULT" else group)
+    except cfg.TemplateSubstitutionError as error:
+        raise ConfigError(
+            f"[{group}] {opt.name} refers to an option that does not exist: write `$$` for `$`"
+        ) from error
+    except (cfg.Error, ValueError) as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    return Shown(group, str(opt.dest), _value(opt, value), _origin(where, group, opt, places))
+
+
+def _origin(where: cfg.LocationInfo | None, group: str, opt: cfg.Opt, places: dict[tuple[str, str], str]) -> str:
+    if where is None or where.location is cfg.Locations.opt_default:
+        return DEFAULT
+    if where.location is cfg.Locations.environment:
+        return str(where.detail)
+    if where.location is not cfg.Locations.user:
+        return DEFAULT if group == "DEFAULT" else EMBEDDED  # what is set for logging is the same in every mode
+    # oslo.config remembers one file for each group; ours is the one that has the option.
+    return next((places[called] for called in _called(group, opt) if called in places), str(where.detail))
+
+
+def _value(opt: cfg.Opt, value: Any) -> str | None:
+    if value is None:
+        return None
+    text = _written(value)
+    if opt.dest in ("connection", "slave_connection"):
+        return masked_url(text)
+    if opt.dest == "connection_parameters":
+        return masked_parameters(text)
+    return MASK if opt.secret and text else text
+
+
+def _written(value: Any) -> str:
+    """As a file would have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{inner}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def write_sample(to: IO[str]) -> None:
+    """Write a ``placement.conf`` in which every option stands, documented and commented out."""
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf([f"--namespace={namespace}" for namespace in _namespaces()], default_config_files=[], default_config_dirs=[])
+    generator.generate(conf, to)

@@ -1,0 +1,67 @@
+"""What stands in the configuration files, option by option, whether anybody knows it or not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+
+from stead.config import options
+from stead.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+OWN_GROUP = "stead"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An option as somebody wrote it; the group, whose case does not matter, in lower case (but DEFAULT)."""
+
+    group: str
+    name: str
+    place: str  # a file, or a variable of the environment
+
+
+def written_in(files: Sequence[Path], dirs: Sequence[Path]) -> list[Written]:
+    """Every option in *files* and in the ``*.conf`` files of *dirs*, in the order in which they are read.
+
+    Raises:
+        ConfigError: a file is unreadable or malformed.
+    """
+    found = []
+    for path in [*files, *(path for directory in dirs for path in sorted(directory.glob("*.conf")))]:
+        sections: dict[str, dict[str, list[str]]] = {}
+        try:
+            cfg.ConfigParser(str(path), sections).parse()
+        except (cfg.Error, OSError, ValueError) as error:
+            raise ConfigError(" ".join(str(error).split())) from error
+        for group, values in sections.items():
+            known_as = group if group == "DEFAULT" else group.lower()
+            found += [Written(known_as, name, str(path)) for name in values]
+    return found
+
+
+def require_known(found: Sequence[Written]) -> None:
+    """Refuse what is not an option in the group that is ours alone; all others may hold options of somebody else.
+
+    Raises:
+        ConfigError: naming the nearest option there is.
+    """
+    known = [str(option.dest) for option in options.STEAD_OPTS]
+    for one in [*found, *_of_environment()]:
+        if one.group == OWN_GROUP and one.name not in known:
+            nearest = get_close_matches(one.name, known, n=1, cutoff=0.0)[0]
+            raise ConfigError(f"[{OWN_GROUP}] has no option {one.name} ({one.place}): the nearest is {nearest}")
+
+
+def _of_environment() -> Iterator[Written]:
+    prefix = f"OS_{OWN_GROUP.upper()}__"
+    for variable in sorted(os.environ):
+        if variable.startswith(prefix):
+            yield Written(OWN_GROUP, variable.removeprefix(prefix).lower(), variable)

@@ -1,0 +1,165 @@
+"""The metrics for Prometheus, on a port of their own: whichever worker gets the port answers for all of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from stead.background import Background
+from stead.observe.metrics import BUILD, CPU, MEMORY, METRICS, REPORTED
+from stead.observe.reports import Reports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from threading import Thread
+    from wsgiref.simple_server import WSGIServer
+
+    from prometheus_client import Metric as Family
+
+    from stead.observe.tallies import Gauge, Labels, Metric, Recorder, Tallies
+
+REPORT_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Exporter:
+    """Reports what this process counted and measures, and answers scrapes if nobody else does."""
+
+    def __init__(
+        self, recorder: Recorder, measure: Callable[[], Iterable[Gauge]], directory: Path, address: tuple[str, int]
+    ) -> None:
+        """Nothing happens yet.
+
+        Args:
+            measure: the gauges of this process, without the label of the worker.
+            directory: in which all workers of the service report; nobody else writes there.
+            address: host and port to listen on.
+        """
+        self._recorder = recorder
+        self._measure = measure
+        self._reports = Reports(directory)
+        self._address = address
+        self._server: tuple[WSGIServer, Thread] | None = None
+        self._failed = False
+        self._background = Background("metrics", self._step, 0.0)
+
+    def start(self) -> None:
+        """From now on, in a thread."""
+        self._background.start()
+
+    def stop(self) -> None:
+        """Report a last time; do not answer any more."""
+        self._background.stop()
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join()
+            self._server = None
+        self._report()
+
+    def _step(self) -> float:
+        self._report()
+        if self._server is None:
+            self._listen()
+        return REPORT_SECONDS
+
+    def _report(self) -> None:
+        worker = str(os.getpid())
+        measured = [
+            (metric, (worker, *labels), value) for metric, labels, value in (*self._measure(), *_of_this_process())
+        ]
+        try:
+            self._reports.write(self._recorder.tallies(), measured)
+        except OSError as error:
+            if not self._failed:  # once: it comes every second
+                _log.warning("metrics can not be reported: %s", error)
+            self._failed = True
+        else:
+            self._failed = False
+
+    def _listen(self) -> None:
+        registry = CollectorRegistry()
+        registry.register(_Collected(self._reports))
+        host, port = self._address
+        try:
+            self._server = start_http_server(port, host, registry)
+        except OSError:
+            pass  # another worker has the port; should it end, the next one gets it
+        else:
+            _log.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+
+
+class _Collected(Collector):
+    """What all workers reported, as Prometheus has it."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+
+    def describe(self) -> Iterator[Family]:
+        """Nothing: the families are ours to know, and not to be read when the server starts."""
+        return iter(())
+
+    def collect(self) -> Iterator[Family]:
+        from stead import __version__
+
+        sums, reports = self._reports.read()
+        counted = _by_name(sums)
+        gauges = [gauge for report in reports for gauge in report.measured]
+        gauges += [(REPORTED.name, (report.worker,), report.age) for report in reports]
+        gauges.append((BUILD.name, (__version__,), 1.0))
+        for metric in METRICS:
+            if metric.kind == "gauge":
+                yield _gauge(metric, [(labels, value) for name, labels, value in gauges if name == metric.name])
+            else:
+                yield _counted(metric, counted.get(metric.name, []))
+
+
+def _by_name(sums: Tallies) -> dict[str, list[tuple[Labels, list[float]]]]:
+    found: dict[str, list[tuple[Labels, list[float]]]] = {}
+    for name, labels, values in sums:
+        found.setdefault(name, []).append((labels, values))
+    return found
+
+
+def _gauge(metric: Metric, samples: Iterable[tuple[Labels, float]]) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _counted(metric: Metric, samples: list[tuple[Labels, list[float]]]) -> Family:
+    samples = [(labels, values) for labels, values in samples if len(labels) == len(metric.labels)]
+    if not samples and not metric.labels:  # it did not happen yet, which is not the same as unknown
+        samples = [((), [0.0] * (len(metric.buckets) + 2 if metric.buckets else 1))]
+    if metric.kind == "counter":
+        counter = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for labels, (value,) in samples:
+            counter.add_metric(labels, value)
+        return counter
+    histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    bounds = [*map(floatToGoString, metric.buckets), "+Inf"]
+    for labels, (*counts, total) in samples:
+        so_far, buckets = 0.0, []
+        for bound, count in zip(bounds, counts, strict=True):
+            so_far += count
+            buckets.append((bound, so_far))
+        histogram.add_metric(labels, buckets, total)
+    return histogram
+
+
+def _of_this_process() -> Iterator[Gauge]:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    yield MEMORY, (), pages * resource.getpagesize()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield CPU, (), used.ru_utime + used.ru_stime

@@ -1,0 +1,57 @@
+"""The log: as the options of oslo.log say, or one JSON object a line.
+
+Whatever a record has under ``extra`` (a mapping) is shown by the two JSON forms only, ours and that of oslo.log; the
+text lines are those that existing tools know.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from oslo_log import log
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+_log = logging.getLogger(__name__)
+
+
+def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str) -> None:
+    """Let this process log as *conf* says, to stderr where it does not say anything else."""
+    if not (conf.log_file or conf.log_dir or conf.use_journal or conf.use_syslog):
+        conf.set_default("use_stderr", True)  # the library would write to stdout, where commands give their answers
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # unless default_log_levels says otherwise
+    log.setup(conf, "placement", version)
+    sql = conf.placement_database.connection_debug
+    if sql >= 50:  # past SQLAlchemy's `echo`, which writes to stdout if it finds no handler of its own
+        logging.getLogger("sqlalchemy.engine").setLevel(logging.INFO if sql < 100 else logging.DEBUG)
+    if json_lines and not conf.log_config_append:
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines())
+    if conf.log_options:
+        conf.log_opt_values(_log, logging.DEBUG)
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        for name in ("request_id", "global_request_id"):
+            if value := getattr(record, name, None):
+                line[name] = value
+        line.update(getattr(record, "extra", {}))
+        if record.exc_info:
+            line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

@@ -1,0 +1,153 @@
+"""The metrics: their names, what they mean, and what of a request goes into which. Listed in docs/operations.md."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from stead.observe.tallies import Metric
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
+    from stead.observe.notes import Notes
+    from stead.observe.tallies import Recorder
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+PHASE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+NUMBERS = (0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
+
+REQUESTS = Metric(
+    "stead_request_duration_seconds",
+    "histogram",
+    "Requests by route and status: how many (`_count`), and how long until their answer. `route` is the template of "
+    "the path, `none` for what never reached a route (401, 404).",
+    ("method", "route", "status"),
+    SECONDS,
+)
+PHASES = Metric(
+    "stead_candidates_phase_seconds",
+    "histogram",
+    "Queries for candidates, by phase: `refresh` (memory is brought up to date), `resolve`, `match`, `trees`, `combine`"
+    " (with the order and the limit), `render`.",
+    ("phase",),
+    PHASE_SECONDS,
+)
+CANDIDATES = Metric(
+    "stead_candidates_returned",
+    "histogram",
+    "Candidates in an answer. Bucket `0` counts the queries for which nothing fits.",
+    (),
+    NUMBERS,
+)
+CUT = Metric(
+    "stead_candidates_incomplete_total",
+    "counter",
+    "Queries that ran out of work (`[stead] max_candidate_work`) and returned what they had found.",
+)
+CLAIMS = Metric(
+    "stead_claims_total",
+    "counter",
+    "Consumers whose allocations were to be written, by PUT and POST of allocations and by reshapes: `written`, "
+    "`conflict` (409), `invalid` (other 4xx), `failed` (5xx).",
+    ("outcome",),
+)
+CONFLICTS = Metric(
+    "stead_conflicts_total",
+    "counter",
+    "Answers 409 by cause, the error that was raised: `capacity_exceeded` and `units_violated` (no room), "
+    "`generation_conflict` and `consumer_conflict` (the client's knowledge is old), `concurrent_update` (races were "
+    "lost until patience was over), and others.",
+    ("cause",),
+)
+RETRIES = Metric(
+    "stead_write_retries_total",
+    "counter",
+    "Attempts at a write that were made anew, by cause: `race` (what was read changed), `duplicate` (another wrote the "
+    "same key first), `deadlock` (or a lost certification), `busy` (the database made us wait), `commit_unanswered`.",
+    ("cause",),
+)
+REFRESHES = Metric(
+    "stead_catalog_refresh_seconds",
+    "histogram",
+    "Refreshes of memory: `unchanged` (nothing to do), `changes`, `everything` (all was loaded) or `failed`.",
+    ("kind",),
+    PHASE_SECONDS,
+)
+PROVIDERS = Metric("stead_catalog_providers", "gauge", "Providers in memory.", ("worker",))
+LAG = Metric(
+    "stead_catalog_lag_seconds",
+    "gauge",
+    "Since the memory was last known to be that of the database; some two seconds at most while all is well.",
+    ("worker",),
+)
+POOL = Metric(
+    "stead_database_connections",
+    "gauge",
+    "Connections of a pool (`reader`, `writer`) that are `in_use` or `idle`.",
+    ("worker", "pool", "state"),
+)
+POOL_LIMIT = Metric(
+    "stead_database_connections_limit",
+    "gauge",
+    "Connections that a pool opens at most, kept ones and overflow.",
+    ("worker", "pool"),
+)
+BROKEN = Metric("stead_database_connections_broken", "gauge", "Connections that broke since the start.", ("worker",))
+MEMORY = Metric("stead_worker_resident_bytes", "gauge", "Memory of a worker.", ("worker",))
+CPU = Metric("stead_worker_cpu_seconds", "gauge", "Processor time of a worker since its start.", ("worker",))
+REPORTED = Metric(
+    "stead_worker_report_age_seconds",
+    "gauge",
+    "Since a worker last reported; a second or two, unless it is stopped, hangs, or has ended.",
+    ("worker",),
+)
+BUILD = Metric("stead_build_info", "gauge", "1; the version is in the label.", ("version",))
+
+METRICS: tuple[Metric, ...] = (
+    REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL, POOL_LIMIT, BROKEN,
+    MEMORY, CPU, REPORTED, BUILD,
+)  # fmt: skip
+
+METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+"""What clients make up beside these is one label, or they could fill our memory."""
+
+
+class RequestMetrics:
+    """Counts requests; a watcher."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._record = recorder.record
+
+    def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
+        """Count one."""
+        record = self._record
+        method = environ["REQUEST_METHOD"]
+        labels = (method if method in METHODS else "other", notes.route or "none", str(notes.status))
+        record(REQUESTS, labels, notes.seconds)
+        if notes.marks:
+            for phase, seconds in notes.phases().items():
+                record(PHASES, (phase,), seconds)
+        if notes.candidates is not None:
+            record(CANDIDATES, (), notes.candidates)
+            if notes.is_cut:
+                record(CUT)
+        if notes.claims:
+            record(CLAIMS, (_outcome(notes.status),), notes.claims)
+        if notes.status == 409:
+            record(CONFLICTS, (cause(notes.error or "other"),))
+
+
+def _outcome(status: int) -> str:
+    if status < 400:
+        return "written"
+    if status == 409:
+        return "conflict"
+    return "invalid" if status < 500 else "failed"
+
+
+@lru_cache
+def cause(error: str) -> str:
+    """The name of an error as a label: ``CapacityExceeded`` → ``capacity_exceeded``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", error).lower()

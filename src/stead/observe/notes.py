@@ -1,0 +1,102 @@
+"""What a request tells of itself on its way, for the log, the metrics and the traces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from wsgiref.types import WSGIEnvironment
+
+NOTES_KEY = "stead.notes"
+"""Where the notes lie in the environ while anybody wants to read them."""
+
+Marks = list[tuple[str, float]]
+"""Phases in the order in which they ended, each with the time of its end on ``time.perf_counter``."""
+
+
+class Notes:
+    """One request. What nobody told stays as it is here.
+
+    ``began`` and ``ended`` are of ``time.perf_counter``; ``began_wall`` is in nanoseconds since 1970. ``route`` is the
+    template of the path, None if there is no such route or nobody got so far. ``error`` names what was raised.
+    ``claims`` counts the consumers whose allocations were to be written. ``marks`` begin when the first phase does.
+    """
+
+    __slots__ = (
+        "began",
+        "began_wall",
+        "bytes",
+        "candidates",
+        "claims",
+        "ended",
+        "error",
+        "is_cut",
+        "marks",
+        "microversion",
+        "phases_began",
+        "project",
+        "route",
+        "status",
+    )
+
+    def __init__(self) -> None:
+        self.began_wall = time.time_ns()
+        self.began = self.ended = self.phases_began = time.perf_counter()
+        self.route: str | None = None
+        self.status = 0
+        self.bytes: int | None = None
+        self.microversion: str | None = None
+        self.project: str | None = None
+        self.error: str | None = None
+        self.claims = 0
+        self.candidates: int | None = None
+        self.is_cut = False
+        self.marks: Marks = []
+
+    @property
+    def seconds(self) -> float:
+        """From the arrival to the answer."""
+        return self.ended - self.began
+
+    def spans(self) -> Iterable[tuple[str, float, float]]:
+        """Every phase with its begin and its end."""
+        begin = self.phases_began
+        for name, end in self.marks:
+            yield name, begin, end
+            begin = end
+
+    def phases(self) -> dict[str, float]:
+        """Seconds by phase; one that came several times is added up."""
+        found: dict[str, float] = {}
+        for name, begin, end in self.spans():
+            found[name] = found.get(name, 0.0) + end - begin
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """What is known, under the names that the fields of the log have."""
+        found: dict[str, Any] = {"status": self.status, "seconds": round(self.seconds, 6)}
+        for name in ("route", "bytes", "microversion", "project", "error", "candidates"):
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = value
+        if self.claims:
+            found["claims"] = self.claims
+        if self.is_cut:
+            found["incomplete"] = True
+        if self.marks:
+            found["phases"] = {name: round(seconds, 6) for name, seconds in self.phases().items()}
+        return found
+
+
+Watcher = Callable[["WSGIEnvironment", Notes], None]
+"""Is told of every request when its answer is known."""
+
+
+def tell(watchers: Sequence[Watcher], environ: WSGIEnvironment, notes: Notes) -> None:
+    """Let all *watchers* know that a request has its answer."""
+    notes.ended = time.perf_counter()
+    for watcher in watchers:
+        watcher(environ, notes)
