@@ -30,7 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "torture: random faults against live servers; `make torture` runs them, CI does not"
+        "markers", "torture: random faults in a cluster of live servers; `make torture-galera` runs them, CI does not"
+    )
+    config.addinivalue_line(
+        "markers", "releases: installs and runs every release of the service; `make releases` runs them, CI does not"
     )
     config.addinivalue_line(
         "markers", "differs(reason, sometimes=False): where the released service does not do what the contract asks for"

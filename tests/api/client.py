@@ -32,6 +32,7 @@ REASONS = {
     405: "Method Not Allowed",
     406: "Not Acceptable",
     409: "Conflict",
+    410: "Gone",
     413: "Content Too Large",
     414: "URI Too Long",
     415: "Unsupported Media Type",
@@ -73,6 +74,8 @@ class Error:
     code: str | None = None
     max_version: str | None = None
     min_version: str | None = None
+    claim: int | None = None
+    explanation: Any = None
 
 
 @dataclass(frozen=True)

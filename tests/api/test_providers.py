@@ -174,6 +174,31 @@ class TestList:
         assert listed(api, in_tree=root.uuid, member_of=rack, name=child.name) == {child.name}
         assert listed(api, in_tree=root.uuid, member_of=fresh_uuid()) == set()
 
+    @pytest.mark.differs("it has nothing of Stead's own")
+    def test_in_subtree_is_a_provider_and_all_below_it(self, api: Api) -> None:
+        own = api.at("1.39, stead 1.0")
+        root = api.create_provider()
+        middle, other = api.create_provider(parent=root), api.create_provider(parent=root)
+        leaf = api.create_provider(parent=middle)
+        assert listed(own, in_subtree=root.uuid) == {root.name, middle.name, other.name, leaf.name}
+        assert listed(own, in_subtree=f" {middle.uuid} ") == {middle.name, leaf.name}
+        assert listed(own, in_subtree=leaf.uuid, in_tree=other.uuid) == {leaf.name}
+        assert listed(own, ("in_subtree", leaf.uuid), ("in_subtree", other.uuid)) == {other.name}
+        assert listed(own, in_subtree=fresh_uuid()) == set()
+
+    @pytest.mark.differs("it has nothing of Stead's own")
+    def test_in_subtree_must_be_a_uuid(self, api: Api) -> None:
+        own = api.at("1.39, stead 1.0")
+        for query in ({"in_subtree": "xyz"}, [("in_subtree", "xyz"), ("in_subtree", fresh_uuid())]):
+            refused = own.get("/resource_providers", query).expect(400)
+            assert "Expected 'in_subtree' parameter to be a format of uuid. Got: xyz" in refused.error.detail
+            assert refused.error.code == "placement.query.bad_value"
+
+    @pytest.mark.parametrize("version", ["1.18", "1.39", "latest"])
+    def test_in_subtree_is_an_unknown_key_to_who_does_not_ask_for_stead(self, api: Api, version: str) -> None:
+        refused = api.at(version).get("/resource_providers", {"in_subtree": fresh_uuid()}).expect(400)
+        assert "('in_subtree' was unexpected)" in refused.error.detail
+
     @pytest.mark.parametrize("key", ["name", "uuid", "in_tree", "resources"])
     def test_a_repeated_key_counts_once_with_its_last_value(self, api: Api, key: str) -> None:
         host = api.create_provider(inventories={"VCPU": 4})

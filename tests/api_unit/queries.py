@@ -239,3 +239,56 @@ PROVIDER_FAULTS = [
     (f"member_of={A}&member_of={B}", (3, 23), ["Multiple member_of parameters are not supported"]),
     (f"member_of=!{A}", (3, 31), ["Forbidden member_of parameters are not supported in the specified microversion"]),
 ]
+
+NO_ROOT_UUID = f"{INVALID}: Expected 'root_member_of' parameter to contain valid UUID(s)."
+TWO = "resources_A=VCPU:1&resources_B=VCPU:1"
+EMPTY_SUFFIX = "Empty string (unsuffixed group) can not be specified in"
+
+# query, texts of the message, code: where Stead's own features are asked for
+OWN_FAULTS = [
+    (f"{R}&root_member_of=", [f"{NO_ROOT_UUID} Got: "], BAD_VALUE),
+    (f"{R}&root_member_of=!", [NO_ROOT_UUID], BAD_VALUE),
+    (f"{R}&root_member_of=!in:{A},x", [f"{NO_ROOT_UUID} Got: x"], BAD_VALUE),
+    (f"{R}&root_member_of={A}&root_member_of=x", [f"{NO_ROOT_UUID} Got: x"], BAD_VALUE),
+    (
+        f"{R}&root_member_of=!{A},{B}",
+        [f"Multiple values for 'root_member_of' must be prefixed with the 'in:' or '!in:' keyword. Got: !{A},{B}"],
+        BAD_VALUE,
+    ),
+    (f"{TWO}&isolate=_A,", [f"{EMPTY_SUFFIX} `isolate`"], BAD_VALUE),
+    (f"{TWO}&isolate=_A&group_policy=isolate", ["isolate and group_policy can not be used together."], BAD_VALUE),
+    (
+        f"{TWO}&isolate=_A&isolate=_X",
+        ["should be specified in `isolate`: ['_X'] not found"],
+        BAD_VALUE,
+    ),
+    (f"{TWO}&same_subtree=_X&isolate=_Y", ["specified in `same_subtree`: ['_X'] not found"], BAD_VALUE),
+    (f"{TWO}&same_subtree=_A,!", [f"{EMPTY_SUFFIX} `same_subtree`"], BAD_VALUE),
+    (f"{TWO}&same_subtree=!_A,!_B", ['same_subtree needs at least one suffix without "!".'], BAD_VALUE),
+    (f"{TWO}&same_subtree=_A,_B,!_B", ['_B is given both with and without "!"'], BAD_VALUE),
+    (f"{TWO}&same_subtree=_A,!_X", ["specified in `same_subtree`: ['_X'] not found"], BAD_VALUE),
+    (f"{TWO}&same_subtree=_A,!!_B", ["specified in `same_subtree`: ['!_B'] not found"], BAD_VALUE),
+    (
+        "resources_A=VCPU:1&required_B=X&resources_C=VCPU:1&same_subtree=_A",
+        [f"{RESOURCELESS} bad group(s) - ['_B']"],
+        BAD_VALUE,
+    ),
+    (
+        f"{R}&can_split=VCPU&can_split=VCPU",
+        ["Query parameter 'can_split' may be specified only once."],
+        "placement.query.duplicate_key",
+    ),
+    (
+        f"{R}&can_split=VCPU,",
+        ["can_split names resource classes that the unsuffixed group does not request: ['']"],
+        BAD_VALUE,
+    ),
+    (f"{TWO}&can_split=VCPU", ["that the unsuffixed group does not request: ['VCPU']"], BAD_VALUE),
+    (f"{R}&in_subtree=x", [f"{INVALID}: Expected 'in_subtree' parameter to be a format of uuid. Got: x"], BAD_VALUE),
+    (f"{R}&in_subtree=x&in_subtree={A}", ["parameter to be a format of uuid. Got: x"], BAD_VALUE),
+    (f"{R}&same_subtree=&root_member_of=x", [f"{EMPTY_SUFFIX} `same_subtree`"], BAD_VALUE),
+    (f"{R}&isolate=&root_member_of=x&can_split=A&can_split=A", [NO_ROOT_UUID], BAD_VALUE),
+    (f"{R}&isolate=&can_split=A&can_split=A", [f"{EMPTY_SUFFIX} `isolate`"], BAD_VALUE),
+    (f"{R}&can_split=A&required=X,!X", ["Conflicting required and forbidden traits"], None),
+    (f"{R}&colour=1", [f"'colour' {REGEXES}: '^in_subtree{WORD}', '^in_tree{WORD}', '^member_of{WORD}'"], None),
+]

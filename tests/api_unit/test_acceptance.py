@@ -13,6 +13,9 @@ from stead.api.query import candidates, providers
 from stead.api.resources import (
     aggregates,
     allocations,
+    changes,
+    claims,
+    consumers,
     inventories,
     reshaper,
     resource_classes,
@@ -23,7 +26,19 @@ from stead.api.resources import (
 from stead.api.versions import Microversion, Versioned
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
-RESOURCES = (aggregates, allocations, inventories, reshaper, resource_classes, resource_providers, traits, usages)
+RESOURCES = (
+    aggregates,
+    allocations,
+    changes,
+    claims,
+    consumers,
+    inventories,
+    reshaper,
+    resource_classes,
+    resource_providers,
+    traits,
+    usages,
+)
 
 
 def validators():

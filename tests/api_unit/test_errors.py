@@ -26,6 +26,7 @@ def test_every_error_of_the_domain_has_a_status_of_its_own(error):
         domain.BadRequest: 400,
         domain.NotFound: 404,
         domain.Conflict: 409,
+        domain.StartOver: 410,
     }
     expected = next(status for base, status in known.items() if issubclass(error, base))
     made = error.__new__(error)

@@ -9,10 +9,10 @@ from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.query.values import BEYOND
-from stead.api.versions import V
+from stead.api.versions import NEWEST, S, V
 from stead.domain.errors import InvalidQuery
-from stead.domain.request import ProviderQuery, RequestGroup, Terms
-from tests.api_unit.queries import CANDIDATE_FAULTS, PROVIDER_FAULTS, A, B
+from stead.domain.request import Apart, ProviderQuery, RequestGroup, Terms
+from tests.api_unit.queries import CANDIDATE_FAULTS, OWN_FAULTS, PROVIDER_FAULTS, A, B
 
 UNDEFINED = None
 
@@ -225,3 +225,59 @@ def test_2000_groups_and_60_kb_are_read():
     query = "&".join(f"resources_{n}=VCPU:1&required_{n}=HW_CPU_X86_AVX2" for n in range(2000)) + "&group_policy=none"
     assert len(query) > 60_000
     assert len(candidates(query).groups) == 2000
+
+
+def own(query):
+    """What a candidate query means where Stead's own features are asked for."""
+    return parse_candidate_request(pairs(query), NEWEST, S.OWN_FEATURES)
+
+
+@pytest.mark.parametrize(("query", "texts", "code"), OWN_FAULTS)
+def test_a_faulty_query_for_stead_s_own_features_is_refused(query, texts, code):
+    with pytest.raises(InvalidQuery) as refused:
+        own(query)
+    assert all(text in str(refused.value) for text in texts), str(refused.value)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("key", "refusal"),
+    [
+        *((key, f"'{key}' does not match any of the regexes") for key in ("root_member_of", "isolate", "can_split")),
+        ("in_subtree", "'in_subtree' does not match"),
+        ("in_subtree_A", "'in_subtree_A' does not match"),
+    ],
+)
+def test_stead_s_own_keys_are_unknown_to_every_microversion_alone(key, refusal):
+    with pytest.raises(InvalidQuery, match=refusal):
+        candidates(f"resources=VCPU:1&{key}={A}")
+
+
+def test_a_negated_suffix_alone_is_a_strange_suffix():
+    with pytest.raises(InvalidQuery, match=r"\['!_A'\] not found"):
+        candidates("resources_A=VCPU:1&same_subtree=_A,!_A")
+
+
+def test_what_all_of_stead_s_own_keys_mean_together():
+    request = own(
+        f"resources=VCPU:8,DISK_GB:1&can_split=VCPU , VCPU&in_subtree={A}&in_subtree= {B} &resources_A=VGPU:1"
+        f"&resources_B=VGPU:1&required_N=X&in_subtree_N={A}&isolate=_A&isolate=_B , _A&same_subtree=_A,_N,!_B, !_B"
+        f"&same_subtree=_A,_N&root_member_of=in:{A},{B}&root_member_of=!{A}&root_member_of=!in:{B}"
+    )
+    assert [group.in_subtree for group in request.groups] == [B, None, None, A]
+    assert [group.can_split for group in request.groups] == [frozenset({"VCPU"}), *[frozenset()] * 3]
+    assert all(group.like_any_other for group in request.groups)
+    assert (request.isolate, request.isolated) == (False, frozenset({"_A", "_B"}))
+    assert request.same_subtree == (frozenset({"_A", "_N"}),)
+    assert request.apart == (Apart(frozenset({"_A", "_N"}), frozenset({"_B"})),)
+    assert request.root_aggregates == Terms((frozenset({A, B}),), frozenset({A, B}))
+
+
+def test_groups_need_no_policy_where_stead_s_own_features_are_asked_for():
+    assert not own("resources_A=VCPU:1&resources_B=VCPU:1").isolate
+    assert own("resources_A=VCPU:1&resources_B=VCPU:1&group_policy=isolate").isolate
+
+
+def test_without_them_groups_mean_what_they_always_did():
+    (group,) = candidates("resources_A=VCPU:1").groups
+    assert (group.in_subtree, group.can_split, group.like_any_other) == (None, frozenset(), False)

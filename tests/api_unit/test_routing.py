@@ -49,8 +49,13 @@ ROUTES = [
     ("/allocations/{consumer_uuid}", "PUT", "ctype policy", None),
     ("/allocations/{consumer_uuid}", "DELETE", "policy", None),
     ("/allocation_candidates", "GET", "ver accept policy", (10, 404)),
+    ("/allocation_candidates/explain", "GET", "accept policy", None),
     ("/usages", "GET", "ver accept policy", (9, 404)),
     ("/reshaper", "POST", "ver ctype policy", (30, 404)),
+    ("/allocation_candidates/explain", "GET", "accept policy", None),
+    ("/consumers", "GET", "accept policy", None),
+    ("/claims", "POST", "ctype policy", None),
+    ("/changes", "GET", "accept policy", None),
     ("/openapi.json", "GET", "accept", None),
 ]
 GATED = [(method, path, *gate) for path, method, _, gate in ROUTES if gate]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stead.api.versions import NEWEST, OLDEST, Microversion, V, Versioned
+from stead.api.versions import NEWEST, OLDEST, Agreed, Microversion, S, V, Versioned, name_of
 
 
 def test_the_minor_numbers_run_from_0_to_39_without_a_gap():
@@ -24,3 +24,19 @@ def test_a_span_reaches_to_the_next():
 def test_before_the_first_span_there_is_no_value():
     with pytest.raises(ValueError, match="empty"):
         Versioned({V.AGGREGATES: "list"}).at(V.INITIAL)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "known"),
+    [
+        (Agreed(V.FORBIDDEN_AGGREGATES), [True, False, False]),
+        (Agreed(NEWEST), [True, True, False]),
+        (Agreed(NEWEST, S.OWN_FEATURES), [True, True, True]),
+    ],
+)
+def test_what_stead_has_of_its_own_is_known_to_who_asked_for_it_alone(agreed, known):
+    assert [agreed.knows(step) for step in (V.FORBIDDEN_AGGREGATES, NEWEST, S.OWN_FEATURES)] == known
+
+
+def test_versions_are_named_apart():
+    assert (name_of(V.ROOT_REQUIRED), name_of(S.OWN_FEATURES)) == ("1.35", "stead 1.0")

@@ -1,8 +1,11 @@
 """Keystone's middleware is in its place; what it does is its own tests' business."""
 
 import json
+import socketserver
 import sys
 import threading
+import traceback
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -35,6 +38,7 @@ class FakeKeystone(BaseHTTPRequestHandler):
         self._send(201, self._token("placement", ["service"]), token="service-token")
 
     def _validate(self):
+        self.server.asked.append(self.headers["X-Subject-Token"])
         if self.headers["X-Subject-Token"] != VALID:
             self._send(404, {"error": {"code": 404, "message": "no", "title": "Not Found"}})
         else:
@@ -70,23 +74,81 @@ class FakeKeystone(BaseHTTPRequestHandler):
         pass
 
 
+class Memcached(socketserver.StreamRequestHandler):
+    """As much of memcached as a cache of tokens needs; what it has is shared by all connections."""
+
+    def handle(self):
+        while command := self.rfile.readline().split():
+            match command:
+                case [b"set", key, flags, _, length, *_]:
+                    self.server.kept[key] = flags, self.rfile.read(int(length))
+                    self.rfile.readline()
+                    self.wfile.write(b"STORED\r\n")
+                case [b"get", key]:
+                    if key in self.server.kept:
+                        flags, value = self.server.kept[key]
+                        self.wfile.write(b"VALUE %s %s %d\r\n%s\r\n" % (key, flags, len(value), value))
+                    self.wfile.write(b"END\r\n")
+
+
+@contextmanager
+def running(server):
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 @pytest.fixture
-def keystone(tmp_path, client, settings):
-    """The application behind keystonemiddleware, which asks a fake Keystone."""
-    pytest.importorskip("webob", reason="needs the extra keystone")
+def identity():
+    """A Keystone that counts which tokens it was asked about."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakeKeystone) as server, running(server):
+        server.asked = []
+        yield server
+
+
+@pytest.fixture
+def memcached():
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Memcached) as server:
+        server.daemon_threads = True  # clients keep their connections
+        server.kept = {}
+        with running(server):
+            yield server
+
+
+@pytest.fixture
+def behind(tmp_path, client, settings):
+    """The application behind keystonemiddleware, with lines of ``[keystone_authtoken]``, and variables."""
     pytest.importorskip("keystonemiddleware.auth_token", reason="needs the extra keystone")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeKeystone)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    file = tmp_path / "placement.conf"
-    file.write_text(
-        f"[keystone_authtoken]\nwww_authenticate_uri = http://keystone.example/\nauth_url = {url}\n"
-        "auth_type = password\nusername = placement\npassword = secret\nuser_domain_id = default\n"
-        "project_name = service\nproject_domain_id = default\n"
-    )
-    yield client(settings(file))
-    server.shutdown()
-    server.server_close()
+
+    def make(*lines, **variables):
+        file = tmp_path / "placement.conf"
+        file.write_text("\n".join(["[keystone_authtoken]", *lines]))
+        return client(settings(file, **variables))
+
+    return make
+
+
+def login(identity):
+    return [
+        "www_authenticate_uri = http://keystone.example/",
+        f"auth_url = http://127.0.0.1:{identity.server_port}",
+        "auth_type = password",
+        "username = placement",
+        "password = secret",
+        "user_domain_id = default",
+        "project_name = service",
+        "project_domain_id = default",
+    ]
+
+
+@pytest.fixture
+def keystone(behind, identity):
+    return behind(*login(identity))
 
 
 # The library and what it imports use parts of the standard library that are on their way out.
@@ -113,10 +175,71 @@ def test_root_and_healthcheck_go_around_keystone(keystone):
         assert keystone.credentials.user_id is None
 
 
-def test_an_unvalidated_request_that_was_let_through_is_401(tmp_path, client, settings):
-    pytest.importorskip("keystonemiddleware.auth_token", reason="needs the extra keystone")
-    file = tmp_path / "placement.conf"
-    file.write_text("[keystone_authtoken]\ndelay_auth_decision = true\nwww_authenticate_uri = http://k/\n")
-    delayed = client(settings(file))
-    assert delayed.get().status == 401
+def test_an_unvalidated_request_that_was_let_through_is_401(behind, identity):
+    delayed = behind(*login(identity), "delay_auth_decision = true")
+    refused = delayed.get()
+    assert refused.status == 401
+    assert refused.headers["www-authenticate"] == 'Keystone uri="http://keystone.example/"'
     assert delayed.reached is None
+
+
+def test_without_keystone_the_answer_is_503_and_open_paths_are_open(behind, identity):
+    lonely = behind(*login(identity), "http_request_max_retries = 0")
+    identity.server_close()
+    identity.shutdown()
+    assert lonely.get(X_Auth_Token=VALID).status == 503
+    assert lonely.get("/").status == 200
+
+
+def test_a_variable_of_the_environment_outvotes_the_file(behind, identity):
+    wrong = [line for line in login(identity) if not line.startswith("auth_url")]
+    variable = {"OS_KEYSTONE_AUTHTOKEN__AUTH_URL": f"http://127.0.0.1:{identity.server_port}"}
+    assert behind(*wrong, "auth_url = http://127.0.0.1:9", **variable).get(X_Auth_Token=VALID).status == 200
+
+
+def test_how_to_log_in_may_stand_in_a_section_of_its_own(behind, identity):
+    elsewhere = behind("auth_section = as_whom", "www_authenticate_uri = http://k/", "[as_whom]", *login(identity)[1:])
+    assert elsewhere.get(X_Auth_Token=VALID).status == 200
+    with pytest.raises(ConfigError, match=r"\[as_whom\] auth_type is not set"):
+        behind("auth_section = as_whom")
+
+
+@pytest.mark.parametrize(("line", "asked"), [("", 1), ("token_cache_time = 300", 1), ("token_cache_time = -1", 3)])
+def test_keystone_is_asked_as_often_as_the_cache_is_configured_to(behind, identity, line, asked):
+    cached = behind(*login(identity), line)
+    assert [cached.get(X_Auth_Token=VALID).status for _ in range(3)] == [200, 200, 200]
+    assert identity.asked == [VALID] * asked
+
+
+@pytest.mark.parametrize("lines", [[], ["memcache_use_advanced_pool = false"]])
+@pytest.mark.parametrize("strategy", ["None", "MAC"])
+def test_processes_share_what_they_know_in_memcached(behind, identity, memcached, lines, strategy):
+    lines = [f"memcached_servers = 127.0.0.1:{memcached.server_address[1]}", *lines]
+    lines += [f"memcache_security_strategy = {strategy}", "memcache_secret_key = s3cr3t"]
+    one, other = (behind(*login(identity), *lines) for _ in range(2))
+    assert [each.get(X_Auth_Token=VALID).status for each in (one, other, one)] == [200, 200, 200]
+    assert other.credentials.user_id == "alice-id"
+    assert identity.asked == [VALID]
+    assert len(memcached.kept) == 1
+    assert VALID.encode() not in b"".join([*memcached.kept])
+
+
+@pytest.mark.parametrize(
+    ("missing", "lines", "reason"),
+    [
+        ("auth_url", [], "auth_url"),
+        ("auth_type", [], r"\[keystone_authtoken\] auth_type is not set"),
+        ("auth_type", ["auth_type = pasword"], "pasword"),
+        ("", ["token_cache_time = for ever"], "token_cache_time"),
+        ("password", ["password = my$secret"], r"write `\$\$` for"),
+        ("", ["memcached_servers = 127.0.0.1:9", "memcache_security_strategy = MAC"], "memcache_secret_key"),
+        ("", ["memcached_servers = 127.0.0.1:9", "memcache_sasl_enabled = true"], "python-binary-memcached"),
+    ],
+)
+def test_a_configuration_that_can_not_work_stops_the_start(behind, identity, monkeypatch, missing, lines, reason):
+    monkeypatch.setattr("stead.auth.keystone.find_spec", lambda name: None)  # as where only our dependencies are
+    given = [line for line in login(identity) if not (missing and line.startswith(missing))]
+    with pytest.raises(ConfigError, match=reason) as refused:
+        behind(*given, *lines)
+    told = "".join(traceback.format_exception(refused.value))  # as a WSGI server does
+    assert "secret" not in told.replace("memcache_secret_key", "")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stead.domain.errors import BadRequest, UnknownResourceClass, UnknownTraits
-from stead.domain.request import UNSUFFIXED, CandidateRequest, ProviderQuery, RequestGroup, Terms
+from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tests.candidates.plain import Forest, PlainInventory, PlainProvider
 
@@ -25,6 +25,9 @@ SHARES = "MISC_SHARES_VIA_AGGREGATE"
 
 Take = tuple[str, str, int]
 """From a provider (its name), of a class, an amount."""
+
+Division = tuple[tuple["PlainProvider", str, int], ...]
+"""From each of some providers, of one class, a part of the amount."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def first_obstacle(forest: Forest, request: CandidateRequest) -> frozenset[Way] 
     if unknown:
         return Refusal(UnknownTraits, unknown)
     anchors = eligible_anchors(forest, request)
-    if request.root_traits and not anchors:
+    if (request.root_traits or request.root_aggregates) and not anchors:
         return frozenset()
     for group in request.groups:
         verdict = obstacle_of_group(forest, group, anchors)
@@ -108,6 +111,8 @@ def obstacle_of_group(
     if unknown:
         return Refusal(UnknownTraits, unknown)
     if group.in_tree is not None and group.in_tree not in forest.by_uuid:
+        return frozenset()
+    if group.in_subtree is not None and group.in_subtree not in forest.by_uuid:
         return frozenset()
     if not any(True for anchor in anchors for _ in partials_of(forest, group, anchor)):
         return frozenset()
@@ -152,11 +157,21 @@ def anchors_of(forest: Forest, provider: PlainProvider) -> set[str]:
 
 
 def eligible_anchors(forest: Forest, request: CandidateRequest) -> list[PlainProvider]:
-    return [root for root in forest.roots if has_traits(root.traits, request.root_traits)]
+    return [
+        root
+        for root in forest.roots
+        if has_traits(root.traits, request.root_traits)
+        and in_aggregates(root, request.root_aggregates)
+        and not is_barred(root, request.root_aggregates)
+    ]
 
 
 def is_in_tree_of(forest: Forest, provider: PlainProvider, uuid: str) -> bool:
-    return forest.root(provider.name) == forest.root(forest.by_uuid[uuid].name)
+    return uuid in forest.by_uuid and forest.root(provider.name) == forest.root(forest.by_uuid[uuid].name)
+
+
+def is_in_subtree_of(forest: Forest, provider: PlainProvider, uuid: str) -> bool:
+    return uuid in forest.by_uuid and forest.by_uuid[uuid].name in forest.line(provider.name)
 
 
 def partials_of(forest: Forest, group: RequestGroup, anchor: PlainProvider) -> Iterator[Partial]:
@@ -168,7 +183,7 @@ def partials_of(forest: Forest, group: RequestGroup, anchor: PlainProvider) -> I
 def partials_of_suffixed(forest: Forest, group: RequestGroup, anchor: PlainProvider) -> Iterator[Partial]:
     """One provider serves everything of the group, by what is set on itself."""
     resourceless = not group.resources
-    if resourceless and not group.traits.clauses and not group.aggregates.clauses:
+    if resourceless and not (group.like_any_other or group.traits.clauses or group.aggregates.clauses):
         return  # only forbidden things, or only a tree, are no reason to match anything
     for provider in forest.providers:
         if (
@@ -177,21 +192,75 @@ def partials_of_suffixed(forest: Forest, group: RequestGroup, anchor: PlainProvi
             and has_traits(provider.traits, group.traits)
             and in_aggregates(provider, group.aggregates)
             and not is_barred(provider, group.aggregates)
-            and (group.in_tree is None or resourceless or is_in_tree_of(forest, provider, group.in_tree))
+            and (
+                group.in_tree is None
+                or (resourceless and not group.like_any_other)
+                or is_in_tree_of(forest, provider, group.in_tree)
+            )
+            and (group.in_subtree is None or is_in_subtree_of(forest, provider, group.in_subtree))
         ):
             takes = tuple((provider.name, name, amount) for name, amount in group.resources.items())
             yield Partial(frozenset({provider.name}), takes)
 
 
 def partials_of_unsuffixed(forest: Forest, group: RequestGroup, anchor: PlainProvider) -> Iterator[Partial]:
-    """Each class is served by one provider of the anchor's tree, or by one that shares with it; traits add up."""
-    pools = [pool(forest, group, anchor, name, amount) for name, amount in group.resources.items()]
+    """Each class is served by one provider of the anchor's tree, or by one that shares with it; traits add up.
+
+    What may be split is served by a set of the tree's providers, or by one that shares with it.
+    """
+    pools = [
+        divisions(forest, group, anchor, name, amount)
+        if name in group.can_split
+        else [((provider, name, amount),) for provider in pool(forest, group, anchor, name, amount)]
+        for name, amount in group.resources.items()
+    ]
     for chosen in itertools.product(*pools):
-        collected = {trait for provider in chosen for trait in provider.traits}
+        given = [gift for gifts in chosen for gift in gifts]
+        collected = {trait for provider, _, _ in given for trait in provider.traits}
         if has_traits(collected, group.traits):
-            pairs = zip(chosen, group.resources.items(), strict=True)
-            takes = tuple((provider.name, name, amount) for provider, (name, amount) in pairs)
-            yield Partial(frozenset(provider.name for provider in chosen), takes)
+            takes = tuple((provider.name, name, amount) for provider, name, amount in given)
+            yield Partial(frozenset(provider.name for provider, _, _ in given), takes)
+
+
+def divisions(forest: Forest, group: RequestGroup, anchor: PlainProvider, name: str, amount: int) -> list[Division]:
+    """A foreign provider gives the whole amount; own ones give it in every set in which nobody is dispensable."""
+    whole = pool(forest, group, anchor, name, amount)
+    foreign = [((one, name, amount),) for one in whole if forest.root(one.name) != anchor.name]
+    shares = {
+        provider.name: frozenset(k for k in range(1, amount + 1) if fits(provider.inventories.get(name), k))
+        for provider in forest.providers
+        if may_join_unsuffixed(forest, group, anchor, provider)
+        and not provider.traits & group.traits.forbidden
+        and forest.root(provider.name) == anchor.name
+    }
+    minimal: list[frozenset[str]] = []
+    for size in range(1, len(shares) + 1):
+        for members in map(frozenset, itertools.combinations(shares, size)):
+            if amount in sums(shares[one] for one in members) and not any(less < members for less in minimal):
+                minimal.append(members)
+    return foreign + [
+        tuple((one, name, part) for one, part in canonical(forest, members, shares, amount)) for members in minimal
+    ]
+
+
+def sums(shares: Iterable[frozenset[int]]) -> frozenset[int]:
+    """All that one amount of each share can add up to."""
+    found = frozenset({0})
+    for share in shares:
+        found = frozenset(total + part for total in found for part in share)
+    return found
+
+
+def canonical(
+    forest: Forest, members: Collection[str], shares: Mapping[str, frozenset[int]], amount: int
+) -> Iterator[tuple[PlainProvider, int]]:
+    """Whoever can give most comes first, then by uuid, and each gives as much as the others can make up for."""
+    turn = sorted(members, key=lambda one: (-max(shares[one]), forest.by_name[one].uuid))
+    for number, one in enumerate(turn, 1):
+        others = sums(shares[other] for other in turn[number:])
+        part = max(part for part in shares[one] if amount - part in others)
+        yield forest.by_name[one], part
+        amount -= part
 
 
 def pool(forest: Forest, group: RequestGroup, anchor: PlainProvider, name: str, amount: int) -> list[PlainProvider]:
@@ -214,6 +283,7 @@ def may_join_unsuffixed(forest: Forest, group: RequestGroup, anchor: PlainProvid
     return (
         (is_own or is_shared)
         and (group.in_tree is None or is_in_tree_of(forest, anchor, group.in_tree))
+        and (group.in_subtree is None or (is_own and is_in_subtree_of(forest, provider, group.in_subtree)))
         and (in_aggregates(provider, terms) or in_aggregates(anchor, terms))
         and not is_barred(provider, terms)
         and not is_barred(anchor, terms)
@@ -225,7 +295,9 @@ def is_candidate(forest: Forest, request: CandidateRequest, choice: tuple[Partia
     totals = total_takes(choice)
     return (
         (not request.isolate or are_isolated(served))
+        and are_alone(served, request.isolated)
         and all(is_one_subtree(forest, served, suffixes) for suffixes in request.same_subtree)
+        and all(keeps_apart(forest, served, apart) for apart in request.apart)
         and all(fits_in_total(forest, provider, name, amount) for (provider, name), amount in totals.items())
         and not (request.one_provider_per_tree and forest.is_nested and two_of_a_tree(forest, totals))
     )
@@ -242,6 +314,20 @@ def total_takes(choice: Iterable[Partial]) -> Counter[tuple[str, str]]:
 def are_isolated(served: dict[str, Partial]) -> bool:
     used = [provider for suffix, partial in served.items() if suffix != UNSUFFIXED for provider in partial.providers]
     return len(used) == len(set(used))
+
+
+def are_alone(served: dict[str, Partial], isolated: Collection[str]) -> bool:
+    """Whether no provider of these groups serves another suffixed group."""
+    suffixed = [suffix for suffix in served if suffix != UNSUFFIXED]
+    pairs = [(one, other) for one in isolated for other in suffixed if other != one]
+    return all(served[one].providers.isdisjoint(served[other].providers) for one, other in pairs)
+
+
+def keeps_apart(forest: Forest, served: dict[str, Partial], apart: Apart) -> bool:
+    """Whether the groups together are one subtree, and would not be one with any of the others."""
+    return is_one_subtree(forest, served, apart.together) and not any(
+        is_one_subtree(forest, served, apart.together | {other}) for other in apart.others
+    )
 
 
 def is_one_subtree(forest: Forest, served: dict[str, Partial], suffixes: Collection[str]) -> bool:
@@ -287,6 +373,8 @@ def every_provider(forest: Forest, query: ProviderQuery) -> frozenset[str] | Ref
     """
     if query.in_tree is not None and query.in_tree not in forest.by_uuid:
         return frozenset()
+    if query.in_subtree is not None and query.in_subtree not in forest.by_uuid:
+        return frozenset()
     unknown = frozenset().union(*query.traits.clauses) - forest.traits
     if unknown:
         return Refusal(UnknownTraits, unknown)
@@ -316,6 +404,7 @@ def passes_all_but_resources(forest: Forest, query: ProviderQuery, provider: Pla
         query.name in (None, provider.name)
         and query.uuid in (None, provider.uuid)
         and (query.in_tree is None or is_in_tree_of(forest, provider, query.in_tree))
+        and (query.in_subtree is None or is_in_subtree_of(forest, provider, query.in_subtree))
         and has_traits(provider.traits, query.traits)
         and in_aggregates(provider, query.aggregates)
         and not is_barred(provider, query.aggregates)

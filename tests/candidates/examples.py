@@ -14,13 +14,14 @@ from urllib.parse import parse_qsl
 
 import yaml
 
-from stead.domain.request import CandidateRequest, ProviderQuery, RequestGroup, Terms
+from stead.domain.request import Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
 from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EXAMPLES = Path(__file__).parents[1] / "examples" / "candidate_examples.yaml"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+FILES = (EXAMPLES / "candidate_examples.yaml", EXAMPLES / "candidate_examples_beyond.yaml")
 
 STANDARD_CLASSES = {"VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "SRIOV_NET_VF", "IPV4_ADDRESS", "PCPU"}
 STANDARD_TRAITS = {"MISC_SHARES_VIA_AGGREGATE", "HW_CPU_X86_AVX2", "HW_CPU_X86_VMX", "COMPUTE_STATUS_DISABLED"}
@@ -28,15 +29,17 @@ STANDARD_TRAITS = {"MISC_SHARES_VIA_AGGREGATE", "HW_CPU_X86_AVX2", "HW_CPU_X86_V
 ERRORS_OF_DATA = ("No such trait", "No such resource class", "Invalid resource class")
 """What a refusal says that only the data can cause; all others are faults of syntax, which is not read here."""
 
-GROUP_KEY = re.compile(r"(resources|required|member_of|in_tree)(.*)", re.DOTALL)
+WORDS = ("resources", "required", "member_of", "in_tree", "in_subtree")
+GROUP_KEY = re.compile(rf"({'|'.join(WORDS)})(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a query on a forest, and what the contract says comes out."""
+    """One row: a query on a forest, and what the contract says comes out; ``is_own`` if it asks for ``stead`` too."""
 
     forest: Forest
     microversion: int
+    is_own: bool
     path: str
     query: str
     expected: dict[str, Any]
@@ -48,13 +51,14 @@ class Case:
 
 def cases() -> Iterator[tuple[str, Case]]:
     """Every row that looks at data, with its name (``E07.3``)."""
-    for example in yaml.safe_load(EXAMPLES.read_text(encoding="utf-8")):
+    for example in (example for file in FILES for example in yaml.safe_load(file.read_text(encoding="utf-8"))):
         forest = forest_of(example)
         for number, row in enumerate(example["cases"], 1):
             query = fill(row.get("query", ""))
             outcome = row | row.get("expect_any", [{}])[0]  # the others are outcomes of the released service alone
             path = row.get("path", "/allocation_candidates")
-            case = Case(forest, int(row["microversion"].split(".")[1]), path, query, outcome)
+            microversion, is_own = int(row["microversion"].split(".")[1]), "stead" in row
+            case = Case(forest, microversion, is_own, path, query, outcome)
             if not is_older_syntax(case) and (not case.is_refused or is_refused_by_data(outcome)):
                 yield f"{example['id']}.{number}", case
 
@@ -98,16 +102,26 @@ def candidate_request(case: Case) -> CandidateRequest:
     pairs = parse_qsl(case.query, keep_blank_values=True)
     limits = [int(value) for key, value in pairs if key == "limit"]
     return CandidateRequest(
-        groups=tuple(groups(pairs)),
+        groups=tuple(groups(pairs, is_own=case.is_own)),
         isolate=("group_policy", "isolate") in pairs,
-        same_subtree=tuple(frozenset(value.split(",")) for key, value in pairs if key == "same_subtree"),
+        isolated=frozenset(suffix for key, value in pairs if key == "isolate" for suffix in value.split(",")),
+        same_subtree=tuple(together for together, others in subtrees(pairs) if not others),
+        apart=tuple(Apart(together, others) for together, others in subtrees(pairs) if others),
         root_traits=trait_terms([value for key, value in pairs if key == "root_required"]),
+        root_aggregates=aggregate_terms([value for key, value in pairs if key == "root_member_of"]),
         limit=limits[0] if limits else None,
         one_provider_per_tree=case.microversion < 29,
     )
 
 
-def groups(pairs: list[tuple[str, str]]) -> Iterator[RequestGroup]:
+def subtrees(pairs: list[tuple[str, str]]) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    for value in (value.split(",") for key, value in pairs if key == "same_subtree"):
+        others = {suffix for suffix in value if suffix.startswith("!")}
+        yield frozenset(value) - others, frozenset(suffix[1:] for suffix in others)
+
+
+def groups(pairs: list[tuple[str, str]], *, is_own: bool) -> Iterator[RequestGroup]:
+    can_split = [name for key, value in pairs if key == "can_split" for name in value.split(",")]
     for suffix, values in by_suffix(pairs).items():
         yield RequestGroup(
             suffix=suffix,
@@ -115,6 +129,9 @@ def groups(pairs: list[tuple[str, str]]) -> Iterator[RequestGroup]:
             traits=trait_terms(values["required"]),
             aggregates=aggregate_terms(values["member_of"]),
             in_tree=values["in_tree"][-1] if values["in_tree"] else None,
+            in_subtree=values["in_subtree"][-1] if values["in_subtree"] else None,
+            can_split=frozenset(() if suffix else can_split),
+            like_any_other=is_own,
         )
 
 
@@ -124,7 +141,7 @@ def by_suffix(pairs: list[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
     for key, value in pairs:
         match = GROUP_KEY.fullmatch(key)
         if match:
-            empty: dict[str, list[str]] = {word: [] for word in ("resources", "required", "member_of", "in_tree")}
+            empty: dict[str, list[str]] = {word: [] for word in WORDS}
             found.setdefault(match[2], empty)[match[1]].append(value)
     return found
 
@@ -133,6 +150,7 @@ def provider_query(case: Case) -> ProviderQuery:
     values = by_suffix(parse_qsl(case.query))[""]
     return ProviderQuery(
         in_tree=values["in_tree"][-1] if values["in_tree"] else None,
+        in_subtree=values["in_subtree"][-1] if values["in_subtree"] else None,
         traits=trait_terms(values["required"]),
         aggregates=aggregate_terms(values["member_of"]),
         resources=resources(values["resources"]),

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import string
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from hypothesis import strategies as st
 
-from stead.domain.request import UNSUFFIXED, CandidateRequest, ProviderQuery, RequestGroup, Terms
+from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
 from tests.candidates.brute_force import SHARES, anchors_of
 from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 
@@ -49,6 +50,9 @@ MAX_PROVIDERS = 10
 MAX_ROOTS = 4
 HUGE = (2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64 + 1, 10**40)
 """Amounts that no small number holds."""
+
+MOST_SPLIT = 30
+"""Brute force counts up to what may be split."""
 
 PLAIN_INVENTORIES = tuple(PlainInventory(total, used=used) for total, used in ((1, 0), (2, 0), (4, 1), (6, 2), (9, 0)))
 
@@ -142,6 +146,46 @@ def requests(draw: st.DrawFn, forest: Forest) -> CandidateRequest:
         root_traits=trait_terms(draw, root.traits) if once_in(draw, 6) else Terms(),
         one_provider_per_tree=once_in(draw, 6),
     )
+
+
+@st.composite
+def requests_beyond(draw: st.DrawFn, forest: Forest) -> CandidateRequest:
+    """A request of before with some of what Stead has of its own: the edge would let it through."""
+    request = draw(requests(forest))
+    suffixes = [group.suffix for group in request.groups if group.suffix != UNSUFFIXED]
+    root = pick(draw, forest.roots)
+    apart: list[Apart] = []
+    for _ in range(pick(draw, (0, 0, 1, 1, 2)) if len(suffixes) > 1 else 0):
+        turn = draw(st.permutations(suffixes))
+        number = 1 + draw(below(len(turn) - 1))
+        apart.append(Apart(frozenset(turn[:number]), frozenset(turn[number : number + 1 + draw(below(2))])))
+    isolated = frozenset(pick(draw, suffixes) for _ in range(1 + draw(below(2)))) if suffixes else frozenset()
+    return replace(
+        request,
+        groups=tuple(group_beyond(draw, forest, group) for group in request.groups),
+        isolate=request.isolate and once_in(draw, 3),
+        isolated=isolated if not request.isolate and once_in(draw, 2) else frozenset(),
+        apart=tuple(apart),
+        root_aggregates=aggregate_terms(draw, root.aggregate_uuids) if once_in(draw, 6) else Terms(),
+        one_provider_per_tree=False,
+    )
+
+
+def group_beyond(draw: st.DrawFn, forest: Forest, group: RequestGroup) -> RequestGroup:
+    """*group*, perhaps in a subtree; of the unsuffixed group more is asked now and then, and most may be split."""
+    group = replace(group, like_any_other=True, in_subtree=subtree(draw, forest))
+    if group.suffix != UNSUFFIXED:
+        return group
+    amounts = dict(group.resources)
+    for name in amounts:
+        if once_in(draw, 2) and amounts[name] < MOST_SPLIT:
+            amounts[name] += pick(draw, (1, 2, 3, 5, 8))
+    can_split = frozenset(name for name, amount in amounts.items() if amount <= MOST_SPLIT and not once_in(draw, 4))
+    return replace(group, resources=amounts, can_split=can_split)
+
+
+def subtree(draw: st.DrawFn, forest: Forest) -> str | None:
+    return pick(draw, [*forest.by_uuid, UNKNOWN_UUID]) if once_in(draw, 10) else None
 
 
 def providers_under(forest: Forest, anchor: PlainProvider) -> list[PlainProvider]:
@@ -242,6 +286,14 @@ def forests_and_requests(draw: st.DrawFn) -> tuple[Forest, tuple[CandidateReques
 
 
 @st.composite
+def forests_and_requests_beyond(draw: st.DrawFn) -> tuple[Forest, tuple[CandidateRequest, ...]]:
+    """A forest and one to three requests with what Stead has of its own."""
+    forest = draw(forests())
+    each = requests_beyond(forest)
+    return forest, tuple(draw(each) for _ in range(1 + draw(below(3))))
+
+
+@st.composite
 def forests_and_provider_queries(draw: st.DrawFn) -> tuple[Forest, ProviderQuery]:
     """A query around one provider, of which each filter may have another in mind."""
     forest = draw(forests())
@@ -255,6 +307,7 @@ def forests_and_provider_queries(draw: st.DrawFn) -> tuple[Forest, ProviderQuery
         name=pick(draw, (meant().name, "nobody")) if once_in(draw, 5) else None,
         uuid=pick(draw, (meant().uuid, UNKNOWN_UUID)) if once_in(draw, 5) else None,
         in_tree=pick(draw, (meant().uuid, meant().uuid, UNKNOWN_UUID)) if once_in(draw, 5) else None,
+        in_subtree=pick(draw, (meant().uuid, meant().uuid, UNKNOWN_UUID)) if once_in(draw, 5) else None,
         traits=trait_terms(draw, meant().traits) if once_in(draw, 2) else Terms(),
         aggregates=aggregate_terms(draw, meant().aggregate_uuids) if once_in(draw, 2) else Terms(),
         resources=asked | unusual_class(draw, 5) or None,

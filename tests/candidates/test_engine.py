@@ -20,7 +20,7 @@ from stead.candidates.kinds import Kind
 from stead.candidates.providers import matching_providers
 from stead.candidates.render import Form
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.request import CandidateRequest, ProviderQuery, RequestGroup, Terms
+from stead.domain.request import Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
 from tests.candidates.brute_force import (
     Refusal,
     Way,
@@ -32,7 +32,13 @@ from tests.candidates.brute_force import (
     ways_under,
 )
 from tests.candidates.examples import CANDIDATES, PROVIDERS, Case, candidate_request, provider_query
-from tests.candidates.forests import UNKNOWN_CLASS, UNKNOWN_UUID, forests_and_provider_queries, forests_and_requests
+from tests.candidates.forests import (
+    UNKNOWN_CLASS,
+    UNKNOWN_UUID,
+    forests_and_provider_queries,
+    forests_and_requests,
+    forests_and_requests_beyond,
+)
 from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.candidates.snapshots import snapshot_of, summary_of, way_of, way_of_json
 from tests.catalog.small_blocks import small_blocks
@@ -86,6 +92,40 @@ def test_the_engine_finds_what_brute_force_finds(case: tuple[Forest, Sequence[Ca
         event("refused" if isinstance(expected, Refusal) else f"{min(len(expected), 3)} candidates or more")
         found = found_by_engine(snapshot, request)
         assert agree(found, expected), (request, found, expected)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(forests_and_requests_beyond())
+def test_the_engine_finds_what_brute_force_finds_of_what_stead_has_of_its_own(
+    case: tuple[Forest, Sequence[CandidateRequest]],
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    snapshot = snapshot_of(forest)
+    for request in requests:
+        expected = every_way(forest, request)
+        event("refused" if isinstance(expected, Refusal) else f"{min(len(expected), 3)} candidates or more")
+        found = found_by_engine(snapshot, request)
+        assert agree(found, expected), (request, found, expected)
+
+
+@brisk
+@given(forests_and_requests_beyond(), enumerations, st.integers(1, 6))
+def test_every_order_of_what_stead_has_of_its_own_is_the_same_and_a_limit_a_part_of_it(
+    case: tuple[Forest, Sequence[CandidateRequest]], enumeration: Enumeration, limit: int
+) -> None:
+    forest, requests = case
+    note(str(forest))
+    with small_blocks(), patch.object(kinds, "_FIRST", 1), patch.object(kinds, "_MOST", 2):
+        snapshot = snapshot_of(forest)
+        for request in requests:
+            expected = every_way(forest, request)
+            found = found_by_engine(snapshot, request, enumeration)
+            assert agree(found, expected), (request, found)
+            some = found_by_engine(snapshot, replace(request, limit=limit), enumeration)
+            if not isinstance(expected, Refusal) and not isinstance(some, Refusal):
+                assert len(some) == len(set(some)) == min(limit, len(expected))
+                assert expected.issuperset(some)
 
 
 @brisk
@@ -345,6 +385,23 @@ def test_groups_that_each_fit_somewhere_and_nowhere_in_one_subtree_are_recognise
     forest = Forest((PlainProvider("host"), *nodes), frozenset({"VCPU", "MEMORY_MB"}), frozenset())
     groups = (RequestGroup("_C", {"VCPU": 1}), RequestGroup("_M", {"MEMORY_MB": 1}))
     request = ask(*groups, same_subtree=(frozenset({"_C", "_M"}),))
+    assert found_by_engine(snapshot_of(forest), request) == []
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_isolated_groups_that_leave_no_provider_to_one_of_the_others_are_recognised_as_hopeless() -> None:
+    groups = equal_groups(20)
+    request = ask(*groups, isolated=frozenset(group.suffix for group in groups[:19]))
+    assert found_by_engine(snapshot_of(devices(19, PlainInventory(100))), request) == []
+
+
+@pytest.mark.timeout(60)  # likewise
+def test_groups_that_keep_apart_from_a_group_that_is_above_all_are_recognised_as_hopeless() -> None:
+    children = [PlainProvider(f"device {n}", "host", {"VGPU": PlainInventory(9)}) for n in range(30)]
+    host = PlainProvider("host", None, {"VCPU": PlainInventory(9)})
+    forest = Forest((host, *children), frozenset({"VCPU", "VGPU"}), frozenset())
+    groups = (RequestGroup("_C", {"VCPU": 1}), *equal_groups(9))
+    request = ask(*groups, apart=(Apart(frozenset({"_C"}), frozenset({"8"})),))
     assert found_by_engine(snapshot_of(forest), request) == []
 
 

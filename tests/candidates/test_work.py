@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 def found(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> tuple[list[str], bool]:
     """The candidates as texts, in their order, and whether there may be more."""
-    body, is_cut = answer(snapshot, request, enumeration, Form())
-    return [json.dumps(one, sort_keys=True) for one in json.loads(body)["allocation_requests"]], is_cut
+    given = answer(snapshot, request, enumeration, Form())
+    return [json.dumps(one, sort_keys=True) for one in json.loads(given.body)["allocation_requests"]], given.is_cut
 
 
 @settings(max_examples=300, deadline=None)

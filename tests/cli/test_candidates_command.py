@@ -144,7 +144,10 @@ def test_a_list_that_was_cut_says_so(server, stead):
 def test_nothing_fits_is_a_no_in_one_line(server, stead, arguments):
     can(server, f"{QUERY}&limit=20", {"allocation_requests": [], "provider_summaries": {}})
     ran = stead("candidates", QUERY, *arguments)
-    assert (ran.code, ran.err) == (1, f"stead: nothing fits {QUERY}\n")
+    assert (ran.code, ran.err) == (
+        1,
+        f"stead: nothing fits {QUERY}; `stead explain` with the same query says why\n",
+    )
     assert ran.out == "" or ran.json == {"candidates": []}
 
 

@@ -125,7 +125,10 @@ def test_an_interrupt_ends_it_quietly(server):
 
     server.answer = slow
     with subprocess.Popen(
-        [*STEAD, "--url", server.url, "tree"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*STEAD, "--url", server.url, "tree"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background have it ignored
     ) as command:
         assert asked.wait(30)
         command.send_signal(signal.SIGINT)

@@ -37,10 +37,11 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.cors.allowed_origins == ()
     assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
-    assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 5_000_000, 0)
+    assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 5_000_000, 0, 1000, 4)
     assert settings.database.require_durable_commits is False
     assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
     assert settings.database.reconcile_interval == 0.0
+    assert settings.database.kept_changes == 1_000_000
     assert settings.proxy_headers is False
     assert settings.compress_responses is False
     assert settings.debug is False
@@ -83,6 +84,9 @@ def test_a_file_says_all_that_it_says(conf_file):
         max_allocations = 5
         max_candidate_work = 6
         max_concurrent_requests = 7
+        max_claims = 8
+        max_watchers = 9
+        kept_changes = 10
         """.replace("\n        ", "\n")
     )
     settings = load([path])
@@ -97,9 +101,10 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.allocations.incomplete_user_id == "nobody"
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
-    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6, 7)
+    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6, 7, 8, 9)
     assert settings.database.require_durable_commits is True
     assert settings.database.reconcile_interval == 30.0
+    assert settings.database.kept_changes == 10
     assert settings.proxy_headers is True
     assert settings.compress_responses is True
     assert settings.config_files == (path,)
@@ -189,3 +194,36 @@ def test_the_token_strategy_needs_a_token_file(conf_file, tmp_path):
 def test_every_option_has_a_help_text():
     silent = [option.name for _, group in list_opts() for option in group if not option.help]
     assert silent == []
+
+
+class TestWatching:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [("9778", ("127.0.0.1", 9778)), ("0.0.0.0:9778", ("0.0.0.0", 9778)), ("[::1]:9778", ("::1", 9778))],
+    )
+    def test_metrics_are_at_an_address_and_a_port(self, monkeypatch, text, expected):
+        monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", "sqlite://")
+        monkeypatch.setenv("OS_STEAD__METRICS", text)
+        assert load().watch.metrics == expected
+
+    @pytest.mark.parametrize("text", ["nonsense", "127.0.0.1:", "127.0.0.1:99999", "0", "1.2.3.4"])
+    def test_metrics_at_no_port_are_refused(self, monkeypatch, text):
+        monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", "sqlite://")
+        monkeypatch.setenv("OS_STEAD__METRICS", text)
+        with pytest.raises(ConfigError, match=r"\[stead\] metrics is"):
+            load()
+
+    @pytest.mark.parametrize(
+        ("text", "expected"), [("/placement/", "/placement"), ("/a/b", "/a/b"), ("/", ""), ("", "")]
+    )
+    def test_a_prefix_has_no_slash_at_its_end(self, monkeypatch, text, expected):
+        monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", "sqlite://")
+        monkeypatch.setenv("OS_STEAD__PATH_PREFIX", text)
+        assert load().path_prefix == expected
+
+    @pytest.mark.parametrize("text", ["placement", "//placement", "/a b", "/a//b", "/ä"])
+    def test_a_prefix_that_is_no_path_is_refused(self, monkeypatch, text):
+        monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", "sqlite://")
+        monkeypatch.setenv("OS_STEAD__PATH_PREFIX", text)
+        with pytest.raises(ConfigError, match="path_prefix"):
+            load()

@@ -3,7 +3,7 @@
 import http.client
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID, uuid5
@@ -20,8 +20,17 @@ SPACE = UUID("a2d1c0de-0000-4000-8000-000000000000")
 
 def kept_door(port: int) -> Door:
     """A door to the server on *port* whose connection stays open."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    return _door_over(http.client.HTTPConnection("127.0.0.1", port, timeout=120))
 
+
+@contextmanager
+def opened_door(port: int) -> Iterator[Door]:
+    """The same, closed in the end."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=120)) as connection:
+        yield _door_over(connection)
+
+
+def _door_over(connection: http.client.HTTPConnection) -> Door:
     def knock(method: str, target: str, headers: Headers, body: bytes | None) -> Reply:
         try:
             connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
@@ -137,7 +146,8 @@ def pair() -> Iterator[Pair]:
 @contextmanager
 def stead(directory: Path) -> Iterator[Door]:
     """Stead in this process, with its files in *directory*."""
-    settings = load([released.configure(directory)])
+    file = directory / "placement.conf"
+    settings = load([file if file.exists() else released.configure(directory)])
     service = build_service(settings)
     try:
         yield wsgi_door(assemble(service, settings))

@@ -1,9 +1,13 @@
-"""``python -m tests.fuzz N``: so many requests, on every database in turn; a summary, and what was wrong with them."""
+"""``python -m tests.fuzz N``: so many requests, on every database in turn; a summary, and what was wrong with them.
+
+Before them, so many more (``--examples``) that schemathesis makes of each operation of the OpenAPI document.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import logging
 import secrets
 import signal
@@ -20,14 +24,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from scripts.docs import the_routes
+from stead.api.openapi import document
 from tests.databases import Server
+from tests.fuzz.document import operations, probe
 from tests.fuzz.runs import REQUESTS_PER_SITE, Tally, fuzz
 from tests.fuzz.site import site
 from tests.servers.programs import Unavailable
 from tests.servers.throwaway import STARTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 MOST_FAULTS = 50
@@ -41,6 +48,7 @@ def main() -> int:
     parser.add_argument("requests", type=int, nargs="?", default=100_000)
     parser.add_argument("--seed", type=int, default=None, help="of the run that is to be repeated")
     parser.add_argument("--database", choices=KINDS, action="append", help="only this; may be repeated")
+    parser.add_argument("--examples", type=int, default=50, help="of each operation, right and wrong, on each database")
     arguments = parser.parse_args()
     seed = secrets.randbelow(10**9) if arguments.seed is None else arguments.seed
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started ends, too
@@ -52,7 +60,9 @@ def main() -> int:
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("fuzz", total=arguments.requests)
             tally.step = lambda: progress.advance(task)
-            run(arguments.requests, seed, arguments.database or KINDS, tally, progress.console)
+            kinds = arguments.database or KINDS
+            run_described(arguments.examples, seed, kinds, tally, progress.console)
+            run(arguments.requests, seed, kinds, tally, progress.console)
     except KeyboardInterrupt:
         print("interrupted")
     except Unavailable as unavailable:
@@ -77,6 +87,24 @@ def run(number: int, seed: int, kinds: tuple[str, ...], tally: Tally, console: C
                 console.print(fault, markup=False, highlight=False, soft_wrap=True)
             if len(tally.faults) > MOST_FAULTS:
                 return
+
+
+def run_described(examples: int, seed: int, kinds: Sequence[str], tally: Tally, console: Console) -> None:
+    """So many requests that fit each operation of the document, and as many that do not, on each kind of database."""
+    described = json.loads(json.dumps(document(the_routes())))
+    asked: Counter[int] = Counter()
+    for kind in kinds if examples else ():
+        with ExitStack() as ends:
+            place = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="stead-fuzz-")))
+            server = ends.enter_context(started(kind, place))
+            opened = ends.enter_context(site(place, server.create(), everything_on=False))
+            for operation in operations(described, opened.application):
+                try:
+                    probe(operation, examples, asked, seed=seed)
+                except BaseExceptionGroup as group:
+                    tally.faults.append(f"{kind}: {operation.label}: {group} {group.exceptions}")
+                    console.print(tally.faults[-1], markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{asked.total()} requests that the document describes: {dict(sorted(asked.items()))}")
 
 
 def one(server: Server, seed: int, number: int, tally: Tally, place: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.fuzz.queries import query
 from tests.fuzz.words import (
     AGGREGATES,
     CLASSES,
@@ -94,6 +95,8 @@ def valid(rng: Random, minor: int, generation: Callable[[str], int | None]) -> R
             "/allocations",
             {uuid: claim(rng, max(minor, 12), generation(uuid)) for uuid in rng.sample(CONSUMERS, rng.randint(1, 3))},
         ),
+        lambda: Route("POST", "/claims", claims(rng, generation)),
+        lambda: Route("POST", "/claims", claims(rng, generation)),
         lambda: Route(
             "POST",
             "/reshaper",
@@ -146,6 +149,22 @@ def inventories(rng: Random, generation: int | None) -> Json:
 def aggregates(rng: Random, minor: int, generation: int | None) -> Json:
     some = [spelled(rng, uuid) for uuid in rng.sample(AGGREGATES, rng.randint(0, 3))]
     return some if minor < 19 else {"aggregates": some, "resource_provider_generation": generation}
+
+
+def claims(rng: Random, generation: Callable[[str], int | None]) -> Json:
+    """What some consumers shall hold, wherever there is a place for it."""
+    wanted = [
+        {
+            "consumer_uuid": spelled(rng, uuid),
+            "query": mostly(rng, [f"resources={rng.choice(CLASSES[:4])}:1"], [query(rng, "/allocation_candidates")], 3),
+            "project_id": rng.choice(OWNERS),
+            "user_id": rng.choice(OWNERS),
+            "consumer_type": rng.choice(TYPES),
+            "consumer_generation": generation(uuid),
+        }
+        for uuid in rng.sample(CONSUMERS, rng.randint(1, 3))
+    ]
+    return {"claims": wanted, **({"distinct_roots": True} if one_in(rng, 3) else {})}
 
 
 def claim(rng: Random, minor: int, generation: int | None) -> Json:

@@ -23,7 +23,9 @@ CODES = {
           "placement.query.bad_value", "placement.query.missing_value"},
     409: {"placement.undefined_code", "placement.concurrent_update", "placement.inventory.inuse",
     "placement.duplicate_name",
-          "placement.resource_provider.inuse", "placement.resource_provider.cannot_delete_parent"},
+          "placement.resource_provider.inuse", "placement.resource_provider.cannot_delete_parent",
+          "stead.nothing_fits"},
+    410: {"stead.start_over"},
 }  # fmt: skip
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]*")
@@ -35,6 +37,18 @@ def faults(request: Request, answer: Answer) -> Iterator[str]:
     if answer.status not in (200, 201, 204, 401, *REASONS) or answer.status >= 500:
         yield f"status {answer.status}"
         return
+    if request.method in ("GET", "HEAD") and request.target.partition("?")[0] == "/healthcheck":
+        yield from _of_health(request, answer)
+    else:
+        yield from _of_the_api(request, answer)
+
+
+def _of_health(request: Request, answer: Answer) -> Iterator[str]:
+    if (answer.status, answer.body) != (200, b"" if request.method == "HEAD" else b'{"status": "ok"}'):
+        yield f"health: {answer.status} {answer.body!r}"
+
+
+def _of_the_api(request: Request, answer: Answer) -> Iterator[str]:
     yield from _of_headers(request, answer)
     body = answer.body
     if answer.header("content-encoding") == "gzip":

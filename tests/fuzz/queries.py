@@ -86,7 +86,20 @@ OF_GROUP: dict[str, Callable[[Random], str]] = {
     "required": names,
     "member_of": groups,
     "in_tree": tree,
+    "in_subtree": tree,
 }
+
+
+def order(rng: Random) -> str:
+    """A value of ``order_by``."""
+    if one_in(rng, 3):
+        return rng.choice(["pack", "spread", "random", "", "best"])
+    said = rng.choice([["asc", "desc"], ["1", "-0.5", "1e3", "0"]])
+    return ",".join(f"{mostly(rng, CLASSES, TEXTS, 30)}:{rng.choice(said)}" for _ in range(rng.randint(1, 3)))
+
+
+PAGE = one_of("1", "2", "1000", "0", "9" * 30, "9" * 5000, "1\n", "-1")
+
 LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
     "/resource_providers": {
         "name": one_of(*NAMES),
@@ -94,7 +107,10 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
         "member_of": groups,
         "resources": amounts,
         "in_tree": tree,
+        "in_subtree": tree,
         "required": names,
+        "limit": PAGE,
+        "marker": tree,
     },
     "/traits": {
         "name": one_of("in:CUSTOM_FUZZ_A,X", "startswith:CUSTOM_", "startswith:%", "startswith:", "in:", "x:y", "HW"),
@@ -111,16 +127,31 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
         "group_policy": one_of("none", "isolate"),
         "root_required": names,
         "same_subtree": subtree,
+        "root_member_of": groups,
+        "isolate": subtree,
+        "can_split": lambda rng: ",".join(mostly(rng, CLASSES, TEXTS, 30) for _ in range(rng.randint(1, 3))),
+        "order_by": order,
     },
+    "/consumers": {
+        "project_id": one_of(*OWNERS),
+        "user_id": one_of(*OWNERS),
+        "consumer_type": one_of(*TYPES, "unknown", "all"),
+        "limit": PAGE,
+        "marker": tree,
+    },
+    "/changes": {"since": one_of("", "AQ", "x" * 3000, "é"), "timeout": one_of("0", "00", "61", "x", "-1")},
 }
 """The parameters of every route that has any, with a maker of values."""
+
+OWN = ("root_member_of", "isolate", "can_split", "order_by")
+"""Keys of Stead's own that stand for the whole request."""
 
 MOST_GROUPS = 3000
 
 
 def query(rng: Random, path: str) -> str:
     """A query string for *path*, as it stands on the wire."""
-    if path == "/allocation_candidates":
+    if path.startswith("/allocation_candidates"):
         pairs = many_groups(rng) if one_in(rng, 400) else candidates(rng)
     elif path in LISTS:
         table = LISTS[path]
@@ -139,18 +170,21 @@ def candidates(rng: Random) -> Pairs:
     """Some groups, with what the whole request may have."""
     suffixes = rng.sample(SUFFIXES, rng.choices([0, 1, 2, 3, 5], [40, 20, 20, 10, 4])[0])
     pairs: Pairs = []
+    is_own = one_in(rng, 3)
     for suffix in ["", *suffixes] if one_in(rng, 3) or not suffixes else suffixes:
         resourceless = suffix != "" and one_in(rng, 8)
         if not resourceless:
             pairs.append((f"resources{suffix}", amounts(rng)))
-        for key in ("required", "member_of", "in_tree"):
+        for key in ("required", "member_of", "in_tree", *(["in_subtree"] if is_own else [])):
             if one_in(rng, 1 if resourceless and key == "required" else 6):
                 pairs.append((f"{key}{suffix}", OF_GROUP[key](rng)))
     if len(suffixes) > 1 and not one_in(rng, 10):
         pairs.append(("group_policy", rng.choice(["none", "isolate"])))
     if suffixes and one_in(rng, 4):
-        pairs.append(("same_subtree", ",".join(rng.sample(suffixes, rng.randint(1, len(suffixes))))))
-    for key in ("root_required", "limit", "same_subtree", "group_policy"):
+        sign = rng.choice(["", ",!"]) if is_own and len(suffixes) > 1 else ""
+        some = rng.sample(suffixes, rng.randint(1 + bool(sign), len(suffixes)))
+        pairs.append(("same_subtree", some[0] + "".join(f"{sign or ','}{suffix}" for suffix in some[1:])))
+    for key in ("root_required", "limit", "same_subtree", "group_policy", *(OWN if is_own else ())):
         if one_in(rng, 12):
             pairs.append((key, LISTS["/allocation_candidates"][key](rng)))
     if one_in(rng, 3):

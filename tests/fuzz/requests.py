@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.api.client import Headers
 
 NEWEST = 39
+OWN = f"placement 1.{NEWEST}, stead 1.0"
 ODD_VERSIONS = [
     "placement 1.40", "placement 2.0", "placement 0.9", "placement 1", "placement 1.2.3", "placement LATEST",
     "placement",
@@ -71,7 +72,7 @@ PATHS = [
     "/resource_providers/{p}/allocations", "/resource_providers/{p}/traits", "/resource_classes",
     "/resource_classes/{c}",
     "/traits", "/traits/{t}", "/allocations", "/allocations/{k}", "/allocation_candidates", "/usages", "/reshaper",
-    "/openapi.json",
+    "/openapi.json", "/allocation_candidates/explain", "/consumers", "/claims", "/changes",
 ]  # fmt: skip
 ODD_PATHS = [
     "//", "/%2e%2e/", "/traits/", "/traits//x", "/resource_providers/%00", "/resource_providers%2F", "/%FF",
@@ -146,11 +147,12 @@ def filled(rng: Random, path: str) -> str:
 
 def headers(rng: Random, minor: int, body: bytes | None) -> Headers:
     """Those every request should have, sometimes not as they should be, and some that it should not have."""
+    versions = [f"placement 1.{minor}", *([OWN] if body is None or minor == NEWEST else [])]
     found: dict[str, str | None] = {
         "X-Auth-Token": mostly(rng, ["admin"], ["", "reader:p", "é", "x" * 20000, None, ":", "a\nb"], 40),
         "X-Roles": mostly(rng, ["admin,service"], ["", "reader", "member", "é", "," * 5000, None, "%(x)s"], 40),
         "Accept": mostly(rng, ["application/json"], [*ACCEPTS, None], 12),
-        "OpenStack-API-Version": mostly(rng, [f"placement 1.{minor}"], [*ODD_VERSIONS, None], 20),
+        "OpenStack-API-Version": mostly(rng, versions, [*ODD_VERSIONS, None], 20),
     }
     if body is not None:
         found["Content-Type"] = mostly(rng, ["application/json"], [*CONTENT_TYPES, None], 25)

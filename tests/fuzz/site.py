@@ -110,6 +110,7 @@ def site(directory: Path, url: str, *, everything_on: bool) -> Iterator[Site]:
     with file.open("a") as more:
         more.write(EVERYTHING_ON if everything_on else "")
         more.write("[placement_database]\nsqlite_synchronous = false\n")  # a fuzzed site need not survive a power cut
+        more.write("[stead]\nmax_watchers = 0\n")  # nobody else is there, so that who waits for a change waits in vain
     settings = load([file])
     service = application.build_service(settings)
     opened = Site(application.assemble(service, settings), url)

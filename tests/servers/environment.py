@@ -7,6 +7,8 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 600
 
@@ -44,8 +46,19 @@ class Environment:
                 done.write_text(self.requirements.read_text())
         return place
 
+    def required_for(self, what: str) -> Path:
+        """Where it is. What is not there skips the test, whose subject is *what*; in CI that is a failure."""
+        try:
+            return self.installed()
+        except Unavailable as unavailable:
+            text = f"NOT TRIED: {what}: {unavailable} (or give a virtual environment in {self.given})"
+            if os.environ.get("CI"):
+                pytest.fail(text, pytrace=False)
+            pytest.skip(text)
+
     def _install(self, place: Path) -> None:
         pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip.append("--no-compile")  # a third of the time: most modules are never imported, the others compile then
         try:
             venv.create(place, with_pip=True)
             made = subprocess.run(

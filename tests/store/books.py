@@ -41,9 +41,11 @@ def fresh_custom(kind: str = "THING") -> str:
 class Books:
     """Everything a client could do, without HTTP."""
 
-    def __init__(self, url: str, *, write_timeout: float = 60.0, upgrade: bool = True) -> None:
+    def __init__(
+        self, url: str, *, write_timeout: float = 60.0, upgrade: bool = True, names_places: bool = False
+    ) -> None:
         self.url = url
-        database = Database(url, max_pool_size=20, max_overflow=20)
+        database = Database(url, max_pool_size=20, max_overflow=20, names_places=names_places)
         self.store = Store(database, write_timeout=write_timeout, claim_timeout=write_timeout)
         self.service = Service(self.store, Enumeration())
         schema.prepare(self.store.writer, may_upgrade=upgrade)

@@ -113,9 +113,10 @@ def test_the_tick_is_the_last_thing_before_the_commit(books: Books) -> None:
     books.claim(fresh_uuid(), {host: {"VCPU": 1}})
     with statements(books.store.writer) as seen:
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
-    assert seen[-3:] == [
+    assert seen[-4:] == [
         "UPDATE stead_clock SET",
         "INSERT INTO stead_usage_change",
+        "INSERT INTO stead_change_log",
         "COMMIT",
     ]
     assert sum("stead_clock SET" in statement for statement in seen) == 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 from stead.domain.claim import Claim
-from stead.domain.errors import CapacityExceeded
+from stead.domain.errors import CapacityExceeded, GenerationConflict, ProviderNotFound
 from stead.store import allocations, consumers
 from stead.store.consumers import OwnersUnknown
+from stead.store.tables import placement_aggregates
 from tests.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:
@@ -85,3 +87,16 @@ def test_a_consumer_changes_hands_with_its_next_claim_and_keeps_its_type_if_none
     assert [books.consumer_generation(claim.consumer) for claim in (first, second)] == [2, 2]
     present = books.service.read(consumers.find, [first.consumer, second.consumer])
     assert {row.uuid for row in present.values()} == {first.consumer, second.consumer}
+
+
+@pytest.mark.parametrize("refused", [GenerationConflict, ProviderNotFound])
+def test_what_is_refused_makes_no_aggregates(books: Books, refused: type[Exception]) -> None:
+    """A client whose knowledge is old must not fill the tables with names that nobody uses."""
+    provider = books.provider() if refused is GenerationConflict else fresh_uuid()
+    wanted = [fresh_uuid() for _ in range(3)]
+    with pytest.raises(refused):
+        books.service.replace_aggregates(provider, wanted, 7)
+    aggregates = placement_aggregates.c.uuid
+    assert not books.service.read(
+        lambda connection: connection.scalars(sa.select(aggregates).where(aggregates.in_(wanted))).all()
+    )

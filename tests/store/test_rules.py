@@ -316,7 +316,7 @@ class TestWhatAnotherServiceWrote:
     def test_with_the_kept_sums_left_it_is_refused_for_ever(
         self, books: Books, host: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reconcile, "_touch", lambda tx, ids: tx.touch(ids))
+        monkeypatch.setattr(reconcile, "_touch", lambda tx, ids, _uuids: tx.touch(ids))
         pass_over(books)
         assert books.used(host) == 3
         assert outcome(lambda: books.claim(fresh_uuid(), {host: {"VCPU": 2}})) == "CapacityExceeded"

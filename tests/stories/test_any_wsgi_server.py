@@ -17,9 +17,22 @@ with make_server("127.0.0.1", 0, application) as server:
     server.handle_request()
 """
 
+FORKING_SERVER = """
+import os
+from wsgiref.simple_server import make_server
+from stead.wsgi import application
+with make_server("127.0.0.1", 0, application) as server:
+    print(server.server_port, flush=True)
+    if os.fork():
+        os.wait()
+    else:
+        server.handle_request()
+"""
+
 
 @pytest.mark.timeout(60)
-def test_another_server_finds_the_configuration_and_serves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [SERVER, FORKING_SERVER], ids=["alone", "forked after loading"])
+def test_another_server_finds_the_configuration_and_serves(tmp_path: Path, program: str) -> None:
     (tmp_path / "placement.conf").write_text("[api]\nauth_strategy = noauth2\n")
     environment = {
         "PATH": os.environ["PATH"],
@@ -28,7 +41,7 @@ def test_another_server_finds_the_configuration_and_serves(tmp_path: Path) -> No
         "OS_PLACEMENT_DATABASE__CONNECTION": f"sqlite:///{tmp_path}/placement.db",
         "OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP": "true",
     }
-    command = [sys.executable, "-c", SERVER]
+    command = [sys.executable, "-c", program]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:

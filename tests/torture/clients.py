@@ -12,6 +12,7 @@ from tests.torture.model import (
     NOTHING,
     Claim,
     Holding,
+    Placed,
     Provider,
     ReadAllocations,
     ReadCandidates,
@@ -22,6 +23,8 @@ from tests.torture.model import (
     Release,
     Request,
     Resize,
+    Seek,
+    Want,
     Wish,
 )
 
@@ -61,6 +64,8 @@ class Knowledge:
                 for wish in request.wishes:
                     new = Holding(wish.consumer, (wish.expected or 0) + 1, request.mark, wish.amounts)
                     self._hold(wish.consumer, new if wish.amounts else None)
+            case Seek() if isinstance(answer, Placed):
+                self.learn(request.at(answer.places), DONE)
             case ReadConsumer():
                 self._hold(request.consumer, None if answer == NOTHING else answer[0])
             case Release() if answer == DONE:
@@ -143,7 +148,14 @@ class Client(threading.Thread):
                 known.renew(consumer)
             return Release(consumer)
         several = chance.sample(list(known.holdings), k=chance.choice([1, 1, 1, 2, 3]))
+        if chance.random() < 0.4:
+            wants = tuple(self._want(one) for one in sorted(several))
+            return Seek(wants, known.mark(), distinct=chance.random() < 0.3)
         return Claim(tuple(sorted(self._wish(one) for one in several)), known.mark())
+
+    def _want(self, consumer: str) -> Want:
+        holding = self._knowledge.holdings.get(consumer)
+        return Want(consumer, self._chance.randint(1, 3), holding and holding.generation)
 
     def _wish(self, consumer: str) -> Wish:
         chance, holding = self._chance, self._knowledge.holdings.get(consumer)
@@ -156,6 +168,8 @@ def _questions(request: Request) -> list[Request]:
     match request:
         case Claim():
             return [ReadConsumer(wish.consumer) for wish in request.wishes]
+        case Seek():
+            return [ReadConsumer(want.consumer) for want in request.wants]
         case Release():
             return [ReadConsumer(request.consumer)]
         case Resize():

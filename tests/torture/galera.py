@@ -88,11 +88,15 @@ class ClusteredDatabase:
         self._chance.choice(self.members).proxy.cut()
 
     def kill(self) -> None:
-        """Let a node stand still for a while; who kills one in the middle of a round is `kill_and_rejoin`."""
+        """Let a node stand still for long; who kills one in the middle of a round is `kill_and_rejoin`."""
+        self.stand_still(self._chance.uniform(SHORTEST_STOP, LONGEST_STOP))
+
+    def stand_still(self, seconds: float) -> None:
+        """Let a node do nothing for so long."""
         with self._one_at_a_time:
             node = self._chance.choice(self._cluster.nodes)
             with node.stopped():
-                time.sleep(self._chance.uniform(SHORTEST_STOP, LONGEST_STOP))
+                time.sleep(seconds)
             self._cluster.wait_until_synced(node)
             self.done["node stopped for a while"] += 1
 

@@ -8,13 +8,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.torture.model import UNKNOWN, Seek
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from tests.torture.model import Request
 
-UNKNOWN = "unknown"
-"""The answer of a request that may or may not have happened, and may still: a broken connection, or a 5xx."""
+
+__all__ = ["UNKNOWN", "History", "NotSent", "Operation"]
 
 
 class NotSent(Exception):
@@ -39,7 +41,9 @@ class Operation:
 class History:
     """Operations as they are recorded, by several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, providers: Sequence[str] = ()) -> None:
+        """*providers* are those among which the service may choose."""
+        self._providers = providers
         self.operations: list[Operation] = []
         self._numbers = itertools.count(1)
         self._writing = threading.Lock()
@@ -53,6 +57,8 @@ class History:
         began = time.monotonic()
         answer = ask(request)
         ended = time.monotonic()
+        rows = request.as_happened(answer, self._providers) if isinstance(request, Seek) else [(request, answer)]
         with self._writing:
-            self.operations.append(Operation(next(self._numbers), client, request, began, ended, answer))
+            for meant, told in rows:
+                self.operations.append(Operation(next(self._numbers), client, meant, began, ended, told))
         return answer

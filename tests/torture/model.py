@@ -10,6 +10,7 @@ Source: "Writing allocations", "The capacity check" and "Generations", docs/api.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -21,6 +22,9 @@ Amounts = tuple[tuple[str, int], ...]
 """How much of which provider, by name."""
 
 DONE, OLD, FULL, NOTHING = "done", "old generation", "no room", "nothing there"
+PLACE = "there is a place"
+UNKNOWN = "unknown"
+"""The answer of a request that may or may not have happened, and may still: a broken connection, or a 5xx."""
 
 
 class Provider(NamedTuple):
@@ -117,6 +121,75 @@ class Claim:
     @staticmethod
     def _providers(holding: Holding | None) -> list[str]:
         return [name for name, _ in holding.amounts] if holding else []
+
+
+class Want(NamedTuple):
+    """How much of one provider, of whichever, a consumer shall hold, by a client that knows its generation."""
+
+    consumer: str
+    amount: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """POST of claims by query. The service chooses the places; `as_happened` says what that means for the books."""
+
+    wants: tuple[Want, ...]
+    mark: int
+    distinct: bool = False
+
+    def answer(self, books: Books) -> tuple[Hashable, Books]:
+        """As far as nothing is written: that there is a place is no answer that anybody is told."""
+        held = {want.consumer: books.holding(want.consumer) for want in self.wants}
+        if any(want.expected != (of and of.generation) for want, of in zip(self.wants, held.values(), strict=True)):
+            return OLD, books
+        free = Counter({provider.name: provider.total - books.used(provider.name) for provider in books.providers})
+        for holding in held.values():
+            free.update(dict(holding.amounts) if holding else {})
+        names = [provider.name for provider in books.providers]
+        return (PLACE if any(self._fits(free, some) for some in self.choices(names)) else FULL), books
+
+    def _fits(self, free: Counter[str], places: tuple[str, ...]) -> bool:
+        taken = Counter[str]()
+        for want, name in zip(self.wants, places, strict=True):
+            taken[name] += want.amount
+        return all(amount <= free[name] for name, amount in taken.items())
+
+    def choices(self, names: Iterable[str]) -> Iterable[tuple[str, ...]]:
+        """Every place for every want, room or no room."""
+        some = list(names)
+        return (
+            itertools.permutations(some, len(self.wants))
+            if self.distinct
+            else itertools.product(some, repeat=len(self.wants))
+        )
+
+    def at(self, places: Iterable[str]) -> Claim:
+        """The claim of these places."""
+        wishes = [
+            Wish(want.consumer, ((name, want.amount),), want.expected)
+            for want, name in zip(self.wants, places, strict=True)
+        ]
+        return Claim(tuple(sorted(wishes)), self.mark)
+
+    def as_happened(self, answer: Hashable, names: Iterable[str]) -> list[tuple[Request, Hashable]]:
+        """Requests and answers that mean the same. Told places are a claim of them, which must have been right then.
+
+        Where the outcome is unknown, it is that of a claim of any places: of several that show one generation of a
+        consumer, no two can happen unless it goes and comes back.
+        """
+        if isinstance(answer, Placed):
+            return [(self.at(answer.places), DONE)]
+        if answer == UNKNOWN:
+            return [(self.at(places), UNKNOWN) for places in self.choices(names)]
+        return [(self, answer)]
+
+
+class Placed(NamedTuple):
+    """What a client is told whose wants have got places, one for each."""
+
+    places: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _kind(operation: Operation) -> str:
 
 
 def _record(site: Site, *, seconds: float, seed: int, faults: bool) -> tuple[Books, list[Operation], list[str]]:
-    chance, world, history, stop = random.Random(seed), World(), History(), threading.Event()
+    chance, world, history, stop = random.Random(seed), World(), History(list(TOTALS)), threading.Event()
     setter = Caller(world, site.urls, chance)
     initial = set_up(setter, world, TOTALS)
     setter.close()

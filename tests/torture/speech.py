@@ -18,6 +18,7 @@ from tests.torture.model import (
     Books,
     Claim,
     Holding,
+    Placed,
     Provider,
     ReadAllocations,
     ReadCandidates,
@@ -28,19 +29,26 @@ from tests.torture.model import (
     Release,
     Request,
     Resize,
+    Seek,
     Wish,
 )
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
 CLASS, TYPE = "VCPU", "INSTANCE"
 FIRST_UNIT = 1000
 """An inventory's mark is in ``max_unit``, from here on."""
 
 PATIENCE_SECONDS = 15.0
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39", "Content-Type": "application/json"}
+HEADERS = {
+    "X-Auth-Token": "admin",
+    "OpenStack-API-Version": "placement 1.39, stead 1.0",
+    "Content-Type": "application/json",
+}
+WITHOUT_GENERATION = {**HEADERS, "OpenStack-API-Version": "placement 1.18"}
+"""At which the aggregates of a provider do not raise its generation."""
 
 
 class World:
@@ -48,6 +56,7 @@ class World:
 
     def __init__(self) -> None:
         self.project = str(uuid4())
+        self.aggregate = str(uuid4())
         self._names: dict[str, str] = {}
 
     def uuid(self, name: str) -> str:
@@ -98,6 +107,25 @@ def _record(wish: Wish, mark: int, world: World) -> dict[str, Any]:
         "consumer_generation": wish.expected,
         "consumer_type": TYPE,
     }
+
+
+@words.register
+def _(request: Seek, world: World) -> Sent:
+    def meaning(told: Any) -> Hashable:
+        return Placed(tuple(world.name(uuid) for one in told["claims"] for uuid in one["allocations"]))
+
+    wanted = [
+        {
+            "consumer_uuid": world.uuid(want.consumer),
+            "query": f"resources={CLASS}:{want.amount}&member_of={world.aggregate}",
+            "project_id": world.project,
+            "user_id": str(request.mark),
+            "consumer_generation": want.expected,
+            "consumer_type": TYPE,
+        }
+        for want in request.wants
+    ]
+    return Sent("POST", "/claims", {"claims": wanted, "distinct_roots": request.distinct}, meaning)
 
 
 @words.register
@@ -200,7 +228,9 @@ class Caller:
             return sent.meaning(body)
         return _refusal(status, body)
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int | None, Any]:
+    def call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = HEADERS
+    ) -> tuple[int | None, Any]:
         """Status and JSON; no status if the answer did not come.
 
         Raises:
@@ -210,7 +240,7 @@ class Caller:
             self._connect()
         assert self._connection is not None
         try:
-            self._connection.request(method, path, None if body is None else json.dumps(body), HEADERS)
+            self._connection.request(method, path, None if body is None else json.dumps(body), dict(headers))
             response = self._connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException):
@@ -240,6 +270,8 @@ def _refusal(status: int, body: Any) -> Hashable:
         return NOTHING
     if status == 409 and "Another thread concurrently updated" in error["detail"]:
         raise NotSent
+    if status == 409 and error["code"] == "stead.nothing_fits":
+        return FULL
     if status == 409 and error["code"] == "placement.concurrent_update":
         return OLD
     if status == 409 and "Unable to allocate inventory" in error["detail"]:
@@ -253,5 +285,7 @@ def set_up(caller: Caller, world: World, totals: dict[str, int]) -> Books:
         uuid = world.uuid(name)
         made, _ = caller.call("POST", "/resource_providers", {"name": uuid, "uuid": uuid})
         filled = caller.ask(Resize(name, total, 0, 0))
-        assert (made, filled) == (200, 1), (made, filled)
+        path = f"/resource_providers/{uuid}/aggregates"
+        grouped, _ = caller.call("PUT", path, [world.aggregate], WITHOUT_GENERATION)
+        assert (made, filled, grouped) == (200, 1, 200), (made, filled, grouped)
     return Books(tuple(Provider(name, 1, total, 0) for name, total in sorted(totals.items())))

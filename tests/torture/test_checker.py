@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.torture import model
 from tests.torture.checker import Unexplained, check
-from tests.torture.history import UNKNOWN, Operation
+from tests.torture.history import UNKNOWN, History, Operation
 from tests.torture.model import (
     DONE,
     FULL,
@@ -17,6 +18,7 @@ from tests.torture.model import (
     Books,
     Claim,
     Holding,
+    Placed,
     Provider,
     ReadBooks,
     ReadCandidates,
@@ -26,6 +28,8 @@ from tests.torture.model import (
     Release,
     Request,
     Resize,
+    Seek,
+    Want,
     Wish,
 )
 
@@ -38,6 +42,21 @@ START = Books((A, B))
 
 def claim(consumer: str, mark: int, expected: int | None = None, **amounts: int) -> Claim:
     return Claim((Wish(consumer, tuple(sorted(amounts.items())), expected),), mark)
+
+
+def seek(mark: int, *amounts: int, distinct: bool = False) -> Seek:
+    """Claims by query of new consumers s0, s1 and so on."""
+    return Seek(tuple(Want(f"s{n}", amount, None) for n, amount in enumerate(amounts)), mark, distinct)
+
+
+def sought(*rows: tuple[float, float, Request, Hashable]) -> list[Operation]:
+    """A history as it is recorded, where the service may choose."""
+    found: list[Operation] = []
+    for began, ended, request, answer in rows:
+        recorded = History(["a", "b"])
+        recorded.record(0, request, lambda _, told=answer: told)  # type: ignore[misc]  # a default binds it
+        found += [replace(operation, began=began, ended=ended) for operation in recorded.operations]
+    return [replace(operation, number=number, client=number) for number, operation in enumerate(found)]
 
 
 def history(*rows: tuple[float, float, Request, Hashable]) -> list[Operation]:
@@ -76,6 +95,18 @@ GOOD = {
         (0, 1, claim("c", 1, a=4), DONE), (2, 3, Resize("a", 1, 2, 2), 3), (4, 5, claim("c", 3, 1, a=3), DONE),
         (6, 7, claim("d", 4, a=1), FULL), (8, 9, ReadInventory("a"), Provider("a", 4, 1, 2)),
     ),
+    "a place was found": sought(
+        (0, 1, claim("c", 1, a=3), DONE), (2, 3, seek(2, 3), Placed(("b",))), (4, 5, ReadUsages("b"), (2, 3))
+    ),
+    "one of a gang beside another in one place": sought(
+        (0, 1, seek(1, 2, 2), Placed(("a", "a"))), (2, 3, ReadUsages("a"), (2, 4))
+    ),
+    "there was no place": sought((0, 1, claim("c", 1, a=3, b=3), DONE), (2, 3, seek(2, 2), FULL)),
+    "there were not places for all": sought((0, 1, seek(1, 3, 3, 3), FULL)),
+    "there were not as many roots": sought((0, 1, seek(1, 1, 1, 1, distinct=True), FULL)),
+    "the consumer was there": sought((0, 1, claim("s0", 1, a=1), DONE), (2, 3, seek(2, 1), OLD)),
+    "unknown where": sought((0, 1, seek(1, 3), UNKNOWN), (2, 3, ReadConsumer("s0"), held("s0", 1, 1, 2, b=3))),
+    "unknown, and nowhere": sought((0, 1, seek(1, 3), UNKNOWN), (2, 3, ReadConsumer("s0"), NOTHING)),
     "the final books": history(
         (0, 1, claim("c", 1, a=1, b=1), DONE),
         (2, 3, ReadBooks(), Books((A._replace(generation=2), B._replace(generation=2)),
@@ -115,6 +146,22 @@ BAD = {
     ),
     "acknowledged, then lost": history(
         (0, 1, claim("c", 1, a=3), DONE), (2, 3, ReadUsages("a"), (2, 3)), (8, 9, ReadBooks(), START)
+    ),
+    "a place that was taken": sought((0, 1, claim("c", 1, a=3), DONE), (2, 3, seek(2, 3), Placed(("a",)))),
+    "one place for two": sought((0, 5, seek(1, 3), Placed(("a",))), (0, 5, claim("d", 2, a=2), DONE)),
+    "a gang that does not fit": sought((0, 1, seek(1, 3, 2), Placed(("a", "a")))),
+    "no place although there is one": sought((0, 1, claim("c", 1, a=3), DONE), (2, 3, seek(2, 3), FULL)),
+    "no place although there was one all the time": sought(
+        (0, 1, claim("c", 1, a=4, b=1), DONE), (2, 6, seek(2, 2), FULL), (3, 4, claim("c", 3, 1, a=4, b=2), DONE)
+    ),
+    "no place for a consumer that was there": sought(
+        (0, 1, claim("s0", 1, a=4, b=4), DONE), (2, 3, seek(2, 1), FULL)
+    ),
+    "half of a gang": sought(
+        (0, 1, seek(1, 1, 1), Placed(("a", "b"))), (2, 3, ReadUsages("a"), (2, 1)), (4, 5, ReadUsages("b"), (1, 0))
+    ),
+    "unknown, and twice": sought(
+        (0, 1, seek(1, 3), UNKNOWN), (2, 3, ReadUsages("a"), (2, 3)), (4, 5, ReadUsages("b"), (2, 3))
     ),
     "refused although it is known to be right": history((0, 1, claim("c", 1, a=1), OLD)),
     "refused although there is room": history((0, 1, claim("c", 1, a=4), FULL)),

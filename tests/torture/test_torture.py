@@ -21,7 +21,7 @@ from tests.torture.speech import Caller, World, set_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.torture]
+pytestmark = pytest.mark.timeout(180)
 
 SECONDS = 5.0
 ROUNDS = 12

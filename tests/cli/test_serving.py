@@ -1,0 +1,200 @@
+"""``stead serve`` as others see it: sockets, TLS, reloads. The application is a small one, as in test_serve."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from stead.cli import granian_server
+from tests.cli.test_serve import machine, one_line, until
+
+__all__ = ["machine"]  # a fixture
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that signs itself, and its key."""
+    place = tmp_path_factory.mktemp("tls")
+    names = SimpleNamespace(certificate=place / "cert.pem", key=place / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:TRUE",
+         "-keyout", names.key, "-out", names.certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return names
+
+
+class TestUnixSocket:
+    def test_requests_come_by_a_socket_for_owner_and_group(self, machine):
+        path = machine.home / "stead.sock"
+        service = machine.serve("--socket", str(path))
+        assert service.url == f"unix://{path}"
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
+            assert client.get("http://stead/").json()["embedded"] is True
+        assert path.stat().st_mode & 0o777 & ~0o660 == 0
+        service.process.terminate()
+        assert service.process.wait(timeout=30) == 0
+        assert not path.exists()
+
+    def test_what_an_earlier_service_left_behind_is_no_obstacle(self, machine):
+        path = machine.home / "stead.sock"
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+        machine.serve("--socket", str(path))
+
+    def test_a_socket_in_use_is_one_line(self, machine):
+        path = machine.home / "stead.sock"
+        machine.serve("--socket", str(path))
+        code, complaint = machine.run("--socket", str(path), STEAD_DATA_DIR=str(machine.home / "other"))
+        assert (code, "is in use" in one_line(complaint)) == (1, True)
+
+    def test_a_file_is_not_replaced_by_a_socket(self, machine):
+        path = machine.config("[stead]\n")
+        code, complaint = machine.run("--socket", str(path))
+        assert (code, "is no socket" in one_line(complaint)) == (1, True)
+        assert path.exists()
+
+
+class TestTls:
+    def test_requests_are_encrypted(self, machine, certificate):
+        service = machine.serve("--tls-certificate", str(certificate.certificate), "--tls-key", str(certificate.key))
+        assert service.url.startswith("https://127.0.0.1:")
+        trusting = ssl.create_default_context(cafile=certificate.certificate)
+        assert httpx.get(service.url, verify=trusting).status_code == 200
+
+    def test_a_renewed_certificate_is_taken_at_a_reload(self, machine, certificate):
+        files = machine.home / "cert.pem", machine.home / "key.pem"
+        files[0].write_bytes(certificate.certificate.read_bytes())
+        files[1].write_bytes(certificate.key.read_bytes())
+        service = machine.serve("--tls-certificate", str(files[0]), "--tls-key", str(files[1]))
+        old = ssl.get_server_certificate(("127.0.0.1", int(service.url.rpartition(":")[2])))
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=renewed",
+             "-keyout", files[1], "-out", files[0]],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        service.process.send_signal(signal.SIGHUP)
+        port = int(service.url.rpartition(":")[2])
+        until(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != old)
+
+    def test_a_key_of_another_certificate_is_one_line(self, machine, certificate):
+        wrong = machine.home / "other.pem"
+        subprocess.run(["openssl", "genrsa", "-out", wrong, "2048"], check=True, capture_output=True)
+        code, complaint = machine.run("--tls-certificate", str(certificate.certificate), "--tls-key", str(wrong))
+        assert (code, "can not be used" in one_line(complaint)) == (1, True)
+
+    def test_half_of_it_is_wrong_usage(self, machine, certificate):
+        code, complaint = machine.run("--tls-certificate", str(certificate.certificate))
+        assert (code, "--tls-key" in one_line(complaint)) == (2, True)
+
+
+class Asking:
+    """Clients that ask without a pause, each request on a connection of its own, and what went wrong."""
+
+    def __init__(self, url, clients=4):
+        self._where = url.removeprefix("http://").rpartition(":")
+        self._stop = False
+        self.answers, self.failures = [], []
+        self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop = True
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self):
+        while not self._stop:
+            connection = HTTPConnection(self._where[0], int(self._where[2]), timeout=20)
+            try:
+                connection.request("GET", "/")
+                self.answers.append(json.loads(connection.getresponse().read())["pid"])
+            except Exception as error:
+                self.failures.append(repr(error))
+            finally:
+                connection.close()
+
+
+def test_a_reload_replaces_the_workers_and_loses_no_request(machine):
+    service = machine.serve("--workers", "2")
+    old = set()
+    until(lambda: old.add(httpx.get(service.url).json()["pid"]) or len(old) == 2, timeout=60)
+    with Asking(service.url) as asking:
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in old), timeout=60)
+        so_far = len(asking.answers)
+        until(lambda: len(asking.answers) > so_far + 20)
+    assert asking.failures == []
+    assert not old & set(asking.answers[so_far + 4 :])  # but for the one that each client was waiting for
+
+
+def test_a_reload_of_what_can_not_be_loaded_changes_nothing(machine):
+    service = machine.serve()
+    worker = httpx.get(service.url).json()["pid"]
+    (machine.home / "small_application.py").write_text("raise RuntimeError('a mistake')\n")
+    service.process.send_signal(signal.SIGHUP)
+    lines = iter(service.process.stderr.readline, "")
+    assert any("nothing is reloaded" in line for line in lines)
+    assert httpx.get(service.url).json()["pid"] == worker
+    service.process.terminate()
+    assert service.process.wait(timeout=30) == 0
+
+
+def test_a_hang_up_of_the_terminal_is_the_main_process_s_business(machine):
+    service = machine.serve()
+    worker = httpx.get(service.url).json()["pid"]
+    os.kill(worker, signal.SIGHUP)
+    time.sleep(0.3)
+    assert httpx.get(service.url).json()["pid"] == worker
+
+
+def test_systemd_is_told_when_requests_are_answered(machine):
+    path = machine.home / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(60)
+        machine.serve(NOTIFY_SOCKET=str(path))
+        assert manager.recv(100) == b"READY=1"
+
+
+def test_a_port_of_the_metrics_in_use_is_one_line(machine):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, complaint = machine.run("--metrics", str(taken.getsockname()[1]))
+    assert (code, "is in use" in one_line(complaint)) == (1, True)
+
+
+def test_idle_connections_are_kept_for_longer_than_clients_keep_them():
+    """Some clients take a connection that was closed for an empty answer; proxies keep theirs for 60 or 75 s."""
+    assert granian_server.IDLE_TIMEOUT > 75
+
+
+@pytest.mark.torture  # it takes as long as it says
+@pytest.mark.timeout(200)
+def test_a_connection_that_was_idle_for_80_seconds_still_answers(machine):
+    service = machine.serve()
+    host, _, port = service.url.removeprefix("http://").rpartition(":")
+    connection = HTTPConnection(host, int(port))
+    for pause in (0, 80):
+        time.sleep(pause)
+        used = connection.sock
+        connection.request("GET", "/")
+        assert connection.getresponse().read()
+        assert used is None or connection.sock is used
+    connection.close()

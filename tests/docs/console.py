@@ -1,0 +1,65 @@
+"""The console blocks of a page, run as they stand, in one shell and in their order.
+
+A command begins with ``$ `` and goes on after a line that ends with a backslash, and in lines that begin with ``> ``.
+What follows, up to the next command or the end of the block, is what it must print: ``…`` stands for anything, a random
+uuid for any other, and blanks and line breaks for nothing, so that a page may break lines where it likes.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_MARK = "@@@ {} @@@"
+
+
+@dataclass
+class Command:
+    """One command, and what the page says that it prints."""
+
+    text: str
+    printed: list[str] = field(default_factory=list)
+
+    def prints(self, output: str) -> bool:
+        pieces = [re.escape(_bare(piece)) for piece in "".join(self.printed).split("…")]
+        return re.fullmatch(".*?".join(pieces), _bare(output), re.DOTALL) is not None
+
+
+def _bare(text: str) -> str:
+    return "".join(_RANDOM.sub("UUID", text).split())
+
+
+def commands_of(page: Path) -> list[Command]:
+    """All commands of a page."""
+    found: list[Command] = []
+    for block in _BLOCK.findall(page.read_text()):
+        for line in block.splitlines(keepends=True):
+            if line.startswith("$ "):
+                found.append(Command(line[2:]))
+            elif line.startswith("> ") and not found[-1].printed:
+                found[-1].text += line[2:]
+            elif found[-1].text.endswith("\\\n"):
+                found[-1].text += line
+            else:
+                found[-1].printed.append(line)
+    return found
+
+
+def run(commands: list[Command], environment: Mapping[str, str], directory: Path) -> list[str]:
+    """What each of the commands prints, errors included."""
+    script = "".join(f"printf '\\n%s\\n' '{_MARK.format(n)}'\n{command.text}\n" for n, command in enumerate(commands))
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=directory, env=dict(environment), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    pieces = re.split(r"\n@@@ \d+ @@@\n", "\n" + done.stdout)[1:]
+    assert len(pieces) == len(commands), done.stdout
+    return pieces

@@ -1,0 +1,185 @@
+"""What `stead db check` says beforehand: what would be done to a database, and what stands against it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from stead.cli.app import run
+from stead.store import adoption, schema
+from stead.store.dialect import Database
+from stead.store.transaction import Store
+from tests.store.books import fresh_uuid
+from tests.store.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.databases import Server
+
+WITHOUT_CONSUMER = (
+    "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES (1, 'c', 0, 5)"
+)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    store = Store(Database(database_url))
+    yield store
+    store.close()
+
+
+def against(store: Store) -> list[str]:
+    return list(adoption.examine(store.writer).objections)
+
+
+def layout(store: Store) -> Any:
+    inspector = sa.inspect(store.writer)
+    return {name: inspector.get_columns(name) for name in inspector.get_table_names()}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_sound_database_is_told_what_would_be_done_and_not_changed(store: Store, revision: str) -> None:
+    upgrade_to(store.writer, revision)
+    before = str(layout(store))
+    found = adoption.examine(store.writer)
+    pending = [step.revision for standing in found.standings for step in standing.pending]
+    assert pending == [*REVISIONS[REVISIONS.index(revision) + 1 :], *STEAD_REVISIONS]
+    assert all(step.meaning for standing in found.standings for step in standing.pending)
+    assert found.objections == ()
+    assert not found.is_ready
+    assert str(layout(store)) == before
+
+
+def test_after_an_upgrade_nothing_stands_against_it(store: Store) -> None:
+    schema.upgrade(store.writer)
+    assert adoption.examine(store.writer).is_ready
+
+
+def test_an_empty_database_gets_everything(store: Store) -> None:
+    found = adoption.examine(store.writer)
+    assert [len(standing.pending) for standing in found.standings] == [len(REVISIONS), len(STEAD_REVISIONS)]
+    assert found.objections == ()
+
+
+@pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-1]])
+def test_rows_that_need_the_online_migrations_are_counted(store: Store, revision: str) -> None:
+    upgrade_to(store.writer, revision)
+    execute(store.writer, f"INSERT INTO resource_providers (uuid, name) VALUES ('{fresh_uuid()}', 'h')")
+    execute(store.writer, WITHOUT_CONSUMER)
+    assert against(store) == [
+        "there are resource providers without a root; run: placement-manage db online_data_migrations",
+        "1 consumers hold allocations and do not exist; run: placement-manage db online_data_migrations",
+    ]
+
+
+def test_the_statements_are_not_printed_for_rows_that_a_revision_refuses(
+    store: Store, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upgrade_to(store.writer, REVISIONS[0])
+    execute(store.writer, WITHOUT_CONSUMER)
+    configuration = tmp_path / "placement.conf"
+    configuration.write_text(f"[placement_database]\nconnection = {database_url}\n")
+    assert run(["db", "upgrade", "--sql", "--config-file", str(configuration)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "online_data_migrations" in said.err
+    assert run(["--json", "db", "check", "--config-file", str(configuration)]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ready"], len(told["objections"])) == (False, 1)
+
+
+def test_tables_of_an_unknown_age_are_not_touched(store: Store) -> None:
+    upgrade_to(store.writer, REVISIONS[2])
+    execute(store.writer, "DROP TABLE alembic_version")
+    [objection] = against(store)
+    assert "placement-manage db stamp REVISION" in objection
+    for refused in (schema.upgrade, schema.upgrade_statements):
+        with pytest.raises(schema.Unversioned):
+            refused(store.writer)
+    schema.stamp(store.writer, REVISIONS[2])
+    assert against(store) == []
+    assert schema.upgrade(store.writer) == [*REVISIONS[3:], *STEAD_REVISIONS]
+
+
+def test_what_a_release_that_is_not_known_made_is_refused_without_advice_to_upgrade(store: Store) -> None:
+    schema.upgrade(store.writer)
+    execute(store.writer, "UPDATE alembic_version SET version_num = 'ffffffffffff'")
+    found = adoption.examine(store.writer)
+    [objection] = found.objections
+    assert "placement is at ffffffffffff" in objection
+    assert "stead db upgrade" not in f"{objection}{schema.refusal_of(found.standings)}"
+    with pytest.raises(schema.SchemaTooNew):
+        schema.upgrade(store.writer)
+
+
+def test_what_is_missing_is_named(store: Store) -> None:
+    upgrade_to(store.writer, REVISIONS[-2])
+    drop_index(store, "resource_providers_name_idx", "resource_providers")
+    drop_index(store, "allocations_consumer_id_idx", "allocations")
+    execute(store.writer, "ALTER TABLE users DROP COLUMN updated_at")
+    execute(store.writer, "DROP TABLE projects")
+    found = adoption.examine(store.writer)
+    assert found.objections == (
+        f"the table projects is missing, which revision {REVISIONS[-2]} has made",
+        f"users lacks the columns updated_at, which revision {REVISIONS[-2]} has made",
+        "resource_providers lacks the index resource_providers_name_idx, which is to be dropped",
+    )
+    assert "allocations lacks the index allocations_consumer_id_idx, which is needed" in found.warnings
+
+
+def drop_index(store: Store, index: str, table: str) -> None:
+    on = f" ON {table}" if store.writer.dialect.name in ("mysql", "mariadb") else ""
+    execute(store.writer, f"DROP INDEX {index}{on}")
+
+
+def test_tables_without_transactions_are_named(store: Store, database_server: Server) -> None:
+    if database_server.kind != "mariadb":
+        pytest.skip("all tables have them here")
+    schema.upgrade(store.writer)
+    execute(store.writer, "ALTER TABLE allocations ENGINE=Aria")
+    assert [one for one in against(store) if "allocations" in one and "ENGINE=InnoDB" in one]
+
+
+@pytest.fixture
+def account(store: Store, database_server: Server, database_url: str) -> Iterator[Store]:
+    """A store whose account may read and write the deployment's tables, and change none."""
+    if database_server.kind == "sqlite":
+        pytest.skip("there are no accounts")
+    upgrade_to(store.writer, REVISIONS[-1])
+    name = f"u{fresh_uuid().replace('-', '')[:16]}"
+    url = sa.make_url(database_url)
+    if database_server.kind == "mariadb":
+        execute(store.writer, f"CREATE USER {name}@localhost")
+        execute(store.writer, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {url.database}.* TO {name}@localhost")
+        drop = [f"DROP USER {name}@localhost"]
+    else:
+        execute(store.writer, f"CREATE ROLE {name} LOGIN")
+        execute(store.writer, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}")
+        drop = [f"DROP OWNED BY {name}", f"DROP ROLE {name}"]
+    limited = Store(Database(url.set(username=name).render_as_string(hide_password=False)))
+    yield limited
+    limited.close()
+    for statement in drop:
+        execute(store.writer, statement)
+
+
+def test_an_account_that_may_not_change_tables_gets_them_from_one_that_may(store: Store, account: Store) -> None:
+    [objection] = against(account)
+    assert "stead db upgrade --sql" in objection
+    for statement in schema.upgrade_statements(account.writer).split(";"):
+        lines = [line for line in statement.splitlines() if line.strip() and not line.startswith("--")]
+        if lines and lines[0] not in ("BEGIN", "COMMIT"):
+            execute(store.writer, "\n".join(lines))
+    if store.writer.dialect.name == "postgresql":  # where rights are given table by table
+        [objection] = against(account)
+        assert "stead_clock" in objection
+        execute(
+            store.writer,
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {account.writer.url.username}",
+        )
+    assert adoption.examine(account.writer).is_ready

@@ -1,0 +1,63 @@
+"""Who watches one worker is told what another has written, over HTTP as `stead serve` speaks it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from stead.bench import servers
+from stead.bench.servers import Serving
+from tests.api.client import NEWEST, Api, http_door
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(120)
+
+OWN = f"{NEWEST}, stead 1.0"
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {OWN}", "Accept": "text/event-stream"}
+
+
+def next_event(stream: http.client.HTTPResponse) -> dict[str, str]:
+    """Its fields; comments and what is no event are passed over."""
+    fields: dict[str, str] = {}
+    while "event" not in fields:
+        fields = {}
+        while line := stream.readline().decode().rstrip("\n"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+    return fields
+
+
+def test_a_stream_tells_what_any_worker_writes_and_does_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
+    with ExitStack() as open_at_the_end:
+        with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(workers=2)) as server:
+            own = Api(http_door(server.url), version=OWN)
+            host = own.create_provider(inventories={"VCPU": 100})
+            where = urlsplit(server.url)
+            connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+            open_at_the_end.callback(connection.close)
+            connection.request("GET", "/changes", headers=HEADERS)
+            stream = connection.getresponse()
+            open_at_the_end.callback(stream.close)
+            assert (stream.status, stream.headers["Content-Type"]) == (200, "text/event-stream")
+            assert next_event(stream)["event"] == "token"
+            made = {own.claim((host, {"VCPU": 1})) for _ in range(8)}
+            told: set[str] = set()
+            last = ""
+            while told != made:
+                event = next_event(stream)
+                told |= {one["uuid"] for one in json.loads(event["data"])["consumers"]}
+                last = event["id"]
+            late = own.claim((host, {"VCPU": 1}))
+            assert late in str(json.loads(next_event(stream)["data"])["consumers"])
+            again = own.get("/changes", {"since": last}).expect(200)
+            assert [one["uuid"] for one in again.consumers] == [late]
+            began = time.monotonic()
+        assert time.monotonic() - began < 20  # a request under way is waited for half a minute
