@@ -10,13 +10,15 @@ Source: "POST /claims", docs/api.md.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from stead.candidates.engine import find
 from stead.candidates.explain import explain
-from stead.candidates.placing import NoPlace, place, taken_by
+from stead.candidates.placing import NoPlace, place, summed, taken_by
 from stead.candidates.work import Work
 from stead.domain.claim import Claim
 from stead.domain.errors import (
@@ -34,7 +36,7 @@ from stead.store.clock import read_clock
 from stead.store.happened import logged_between
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -49,6 +51,11 @@ if TYPE_CHECKING:
     from stead.store.transaction import Store
 
     Held = Mapping[str, HeldAllocations]
+
+
+MOST_DRAWN = 64
+"""Who was refused a place draws from twice as many of the best as before, so that clients who all want the best do not
+meet again and again; from so many at most."""
 
 
 class View(Protocol):
@@ -67,6 +74,30 @@ class Writer(Protocol):
         ...
 
 
+class _Underway:
+    """What claims of this process are about to take: a hint where others had better not look, and no more than that."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._granted: dict[int, Sequence[Granted]] = {}
+
+    @contextmanager
+    def taking(self, granted: Sequence[Granted]) -> Iterator[None]:
+        """While this is being written."""
+        with self._lock:
+            self._granted[id(granted)] = granted
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._granted[id(granted)]
+
+    def amounts(self) -> list[Mapping[str, Mapping[str, int]]]:
+        """By provider uuid and class name, of each that is being written now."""
+        with self._lock:
+            return [one.allocations for granted in self._granted.values() for one in granted]
+
+
 class Claiming:
     """Claims by query, on one database."""
 
@@ -76,6 +107,7 @@ class Claiming:
         self._known = known
         self._write = write
         self._enumeration = enumeration
+        self._underway = _Underway()
 
     def claim(self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool) -> Outcome:
         """Grant all wishes, or none.
@@ -95,13 +127,13 @@ class Claiming:
             snapshot, moment = self._known.view()
             clock = clock_of(moment)
             freed = snapshot.with_taken(_given_back(snapshot, held))
-            requests = [wish.request for wish in wishes]
-            placed = place(freed, requests, self._enumeration, distinct_roots=distinct_roots)
+            placed = self._placed(freed, wishes, distinct_roots=distinct_roots, among_best=min(2**tries, MOST_DRAWN))
             try:
                 if not isinstance(placed, NoPlace):
                     granted = [_granted(snapshot, candidate) for candidate in placed]
                     tries += 1
-                    self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
+                    with self._underway.taking(granted):
+                        self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
                     return Outcome(granted, tries)
                 if self._is_as_known(wishes, held, clock):
                     raise self._refusal(wishes, placed, explained=explained)
@@ -114,6 +146,19 @@ class Claiming:
                 return Outcome(before, 0)
             if time.monotonic() > until:
                 raise ConcurrentUpdate("Others were faster every time.")
+
+    def _placed(
+        self, snapshot: Snapshot, wishes: Sequence[Wish], *, distinct_roots: bool, among_best: int
+    ) -> list[Candidate] | NoPlace:
+        """Where nobody else is about to claim, if there is such a place."""
+        requests = [wish.request for wish in wishes]
+        others = self._underway.amounts()
+        if others:
+            left = snapshot.with_taken(summed(_slots(snapshot, amounts) for amounts in others))
+            placed = place(left, requests, self._enumeration, distinct_roots=distinct_roots, among_best=among_best)
+            if not isinstance(placed, NoPlace):
+                return placed
+        return place(snapshot, requests, self._enumeration, distinct_roots=distinct_roots, among_best=among_best)
 
     def _is_as_known(self, wishes: Sequence[Wish], held: Held, clock: Clock | None) -> bool:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
@@ -152,7 +197,7 @@ class Claiming:
 
     def _candidate_of(self, snapshot: Snapshot, wish: Wish, held: HeldAllocations) -> Candidate | None:
         """A candidate for a wish that takes just what is held; None if there is none."""
-        wanted = _slots(snapshot, held)
+        wanted = _slots(snapshot, held.amounts())
         roots = np.zeros(snapshot.size, np.bool_)
         roots[[snapshot.forest.root[slot] for slot in wanted]] = True
         found = find(snapshot, wish.request, self._enumeration, work=Work(self._enumeration.work), among=roots)
@@ -190,22 +235,17 @@ def _granted(snapshot: Snapshot, candidate: Candidate) -> Granted:
     )
 
 
-def _slots(snapshot: Snapshot, held: HeldAllocations) -> Amounts:
-    """What is held, by slot and class id; what is not known is left out."""
+def _slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
+    """The same by slot and class id instead of uuid and name; what is not known is left out."""
     known = snapshot.class_names.by_name
     return {
-        slot: {known[name].id: amount for name, amount in amounts.items() if name in known}
-        for uuid, amounts in held.amounts().items()
+        slot: {known[name].id: amount for name, amount in of.items() if name in known}
+        for uuid, of in amounts.items()
         if (slot := snapshot.find(uuid)) is not None
     }
 
 
 def _given_back(snapshot: Snapshot, held: Held) -> Amounts:
     """What is taken less if consumers give up what they hold."""
-    less: Amounts = {}
-    for one in held.values():
-        for slot, amounts in _slots(snapshot, one).items():
-            of = less.setdefault(slot, {})
-            for class_id, amount in amounts.items():
-                of[class_id] = of.get(class_id, 0) - amount
-    return less
+    total = summed(_slots(snapshot, one.amounts()) for one in held.values())
+    return {slot: {class_id: -amount for class_id, amount in some.items()} for slot, some in total.items()}

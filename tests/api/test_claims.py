@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from stead.catalog.catalog import Catalog
+from stead.store.transaction import Store
 from tests.api.client import CONCURRENT_UPDATE, NEWEST, Answer, Api, Provider, fresh_uuid, holding
 from tests.conftest import open_door
 
@@ -288,6 +289,20 @@ def meanwhile(act: Callable[[], object], times: int = 1) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def while_claiming(act: Callable[[], object]) -> Iterator[None]:
+    """When a claim is about to be written, somebody does something first."""
+    write, left = Store.claim, [act]
+
+    def claim(store: Store, *args: Any, **kwargs: Any) -> Any:
+        if left:
+            left.pop()()
+        return write(store, *args, **kwargs)
+
+    with patch.object(Store, "claim", claim):
+        yield
+
+
 class TestRaces:
     @pytest.fixture
     def hosts(self, rack: Rack) -> list[Provider]:
@@ -320,6 +335,32 @@ class TestRaces:
         with meanwhile(lambda: own.delete(hosts[0].path).expect(204)):
             answer = claim(own, wish(rack.query(order_by="pack")))
         assert givers(answer) == [[hosts[1].uuid]]
+
+    def test_where_somebody_is_about_to_claim_nobody_else_tries(
+        self, own: Api, rack: Rack, hosts: list[Provider]
+    ) -> None:
+        answers: list[Answer] = []
+        with while_claiming(lambda: answers.append(claim(own, wish(rack.query("VCPU:3", order_by="pack"))))):
+            answers.append(claim(own, wish(rack.query("VCPU:3", order_by="pack"))))
+        assert [(givers(answer), answer.tries) for answer in answers] == [
+            ([[hosts[1].uuid]], 1),
+            ([[hosts[0].uuid]], 1),
+        ]
+
+    def test_but_for_the_last_place(self, own: Api, rack: Rack) -> None:
+        """Who is about to claim may fail yet, so it is no reason to say that nothing fits."""
+        host = rack.host()
+        answers: list[Answer] = []
+        with while_claiming(lambda: answers.append(claim(own, wish(rack.query("VCPU:3"))))):
+            answers.append(claim(own, wish(rack.query("VCPU:3"))))
+        assert (givers(answers[0]), answers[0].tries) == ([[host.uuid]], 1)
+        assert answers[1].refused(409, "claims[0]", code=NOTHING_FITS)
+
+    def test_nor_does_a_claim_that_is_over_keep_a_place(self, own: Api, rack: Rack, hosts: list[Provider]) -> None:
+        taken = claim(own, wish(rack.query("VCPU:3", order_by="pack"))).expect(200).claims[0]
+        own.delete(f"/allocations/{taken['consumer_uuid']}").expect(204)
+        answer = claim(own, wish(rack.query("VCPU:3", order_by="pack")))
+        assert givers(answer) == [[hosts[0].uuid]]
 
     def test_that_nothing_fits_is_not_said_of_a_consumer_that_changed_meanwhile(
         self, own: Api, rack: Rack, hosts: list[Provider]

@@ -8,8 +8,8 @@ Source: "POST /claims", docs/api.md.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
+from random import shuffle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ from stead.candidates.work import Work
 from stead.domain.order import Drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,17 +49,27 @@ class NoPlace:
 
 
 def place(
-    snapshot: Snapshot, requests: Sequence[CandidateRequest], enumeration: Enumeration, *, distinct_roots: bool
+    snapshot: Snapshot,
+    requests: Sequence[CandidateRequest],
+    enumeration: Enumeration,
+    *,
+    distinct_roots: bool,
+    among_best: int = 1,
 ) -> list[Candidate] | NoPlace:
     """A candidate for each of *requests*, all of which fit together.
 
     Args:
         distinct_roots: no two of them are found under the same root.
+        among_best: each is drawn from so many of the best, if that leaves a place for all.
 
     Raises:
         UnknownResourceClass, UnknownTraits
     """
     open_ = [replace(request, order=request.order or Drawn()) for request in requests]
+    if among_best > 1:
+        drawn = _Search(snapshot, open_, enumeration, among_best, distinct_roots=distinct_roots, drawn=True)
+        if not isinstance(placed := drawn.run(dead_ends=1), NoPlace):
+            return placed
     first = _Search(snapshot, open_, enumeration, 1, distinct_roots=distinct_roots).run(dead_ends=1)
     if not isinstance(first, NoPlace) or first.number == 0:
         return first
@@ -75,6 +85,17 @@ def taken_by(candidate: Candidate) -> Amounts:
     return {slot: dict(given) for slot, given in candidate.allocations.items()}
 
 
+def summed(several: Iterable[Amounts]) -> Amounts:
+    """All of them together."""
+    total: Amounts = {}
+    for amounts in several:
+        for slot, some in amounts.items():
+            of = total.setdefault(slot, {})
+            for class_id, amount in some.items():
+                of[class_id] = of.get(class_id, 0) + amount
+    return total
+
+
 class _Search:
     """Depth-first: a level for each request, with the candidates that are left to try."""
 
@@ -86,8 +107,10 @@ class _Search:
         limit: int,
         *,
         distinct_roots: bool,
+        drawn: bool = False,
     ) -> None:
         self._requests = [replace(request, limit=limit) for request in requests]
+        self._drawn = drawn
         self._limit = limit
         self._enumeration = enumeration
         self._distinct_roots = distinct_roots
@@ -126,16 +149,21 @@ class _Search:
         number = len(self._placed)
         self._furthest = max(self._furthest, number)
         self._works.append(Work(self._enumeration.work))
-        return find(
+        found = find(
             self._left(),
             self._requests[number],
             self._enumeration,
             work=self._works[-1],
             among=self._free_roots(),
         )
+        if not self._drawn:
+            return found
+        several = list(found)
+        shuffle(several)
+        return iter(several)
 
     def _left(self) -> Snapshot:
-        return self._snapshot.with_taken(_total(self._placed)) if self._placed else self._snapshot
+        return self._snapshot.with_taken(self._total()) if self._placed else self._snapshot
 
     def _free_roots(self) -> NDArray[np.bool_] | None:
         if not (self._distinct_roots and self._placed):
@@ -147,14 +175,8 @@ class _Search:
     def _state(self) -> object:
         """All that those still to be placed can see of the ones that are."""
         roots = frozenset(candidate.members[0] for candidate in self._placed) if self._distinct_roots else None
-        total = _total(self._placed)
+        total = self._total()
         return len(self._placed), roots, frozenset((slot, frozenset(of.items())) for slot, of in total.items())
 
-
-def _total(candidates: Sequence[Candidate]) -> Mapping[Slot, Mapping[int, int]]:
-    total: Amounts = defaultdict(lambda: defaultdict(int))
-    for candidate in candidates:
-        for slot, given in candidate.allocations.items():
-            for class_id, amount in given.items():
-                total[slot][class_id] += amount
-    return total
+    def _total(self) -> Amounts:
+        return summed(taken_by(candidate) for candidate in self._placed)
