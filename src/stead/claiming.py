@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,11 +52,15 @@ if TYPE_CHECKING:
     from stead.store.transaction import Store
 
     Held = Mapping[str, HeldAllocations]
+    _Grants = dict[int, Sequence[Granted]]
 
 
 MOST_DRAWN = 64
 """Who was refused a place draws from twice as many of the best as before, so that clients who all want the best do not
 meet again and again; from so many at most."""
+
+LONGEST_WAIT_SECONDS = 0.1
+"""So long is waited until another claim has found its place: most need a few milliseconds, a large gang seconds."""
 
 
 class View(Protocol):
@@ -78,24 +83,43 @@ class _Underway:
     """What claims of this process are about to take: a hint where others had better not look, and no more than that."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._granted: dict[int, Sequence[Granted]] = {}
+        self._granted: _Grants = {}
+        self._seen: dict[int, _Grants] = {}
+        self._changing = Lock()
+        self._turn = Lock()
 
     @contextmanager
-    def taking(self, granted: Sequence[Granted]) -> Iterator[None]:
-        """While this is being written."""
-        with self._lock:
-            self._granted[id(granted)] = granted
+    def looking(self) -> Iterator[_Grants]:
+        """Until this ends, all that others are about to take; also what they took since it began."""
+        with self._changing:
+            seen = dict(self._granted)
+            self._seen[id(seen)] = seen
+        try:
+            yield seen
+        finally:
+            with self._changing:
+                del self._seen[id(seen)]
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One claim finds its place after the other, so that each knows of those before; but none waits for long."""
+        is_alone = self._turn.acquire(timeout=LONGEST_WAIT_SECONDS)
         try:
             yield
         finally:
-            with self._lock:
-                del self._granted[id(granted)]
+            if is_alone:
+                self._turn.release()
 
-    def amounts(self) -> list[Mapping[str, Mapping[str, int]]]:
-        """By provider uuid and class name, of each that is being written now."""
-        with self._lock:
-            return [one.allocations for granted in self._granted.values() for one in granted]
+    def add(self, granted: Sequence[Granted]) -> None:
+        """They are going to be written."""
+        with self._changing:
+            for grants in (self._granted, *self._seen.values()):
+                grants[id(granted)] = granted
+
+    def remove(self, granted: Sequence[Granted]) -> None:
+        """They were written, or refused, or never added."""
+        with self._changing:
+            self._granted.pop(id(granted), None)
 
 
 class Claiming:
@@ -124,16 +148,20 @@ class Claiming:
         while True:
             known = [wish.consumer for wish in wishes if wish.expected is not None]
             held = self._store.read(holders.named, known) if known else {}
-            snapshot, moment = self._known.view()
-            clock = clock_of(moment)
-            freed = snapshot.with_taken(_given_back(snapshot, held))
-            placed = self._placed(freed, wishes, distinct_roots=distinct_roots, among_best=min(2**tries, MOST_DRAWN))
+            granted: list[Granted] = []
+            with self._underway.looking() as others:
+                snapshot, moment = self._known.view()
+                clock = clock_of(moment)
+                freed = snapshot.with_taken(_given_back(snapshot, held))
+                with self._underway.turn():
+                    placed = self._placed(freed, wishes, others, distinct_roots, min(2**tries, MOST_DRAWN))
+                    if not isinstance(placed, NoPlace):
+                        granted = [_granted(snapshot, candidate) for candidate in placed]
+                        self._underway.add(granted)
             try:
                 if not isinstance(placed, NoPlace):
-                    granted = [_granted(snapshot, candidate) for candidate in placed]
                     tries += 1
-                    with self._underway.taking(granted):
-                        self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
+                    self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
                     return Outcome(granted, tries)
                 if self._is_as_known(wishes, held, clock):
                     raise self._refusal(wishes, placed, explained=explained)
@@ -144,21 +172,28 @@ class Claiming:
                 if before is None:
                     raise
                 return Outcome(before, 0)
+            finally:
+                self._underway.remove(granted)
             if time.monotonic() > until:
                 raise ConcurrentUpdate("Others were faster every time.")
 
     def _placed(
-        self, snapshot: Snapshot, wishes: Sequence[Wish], *, distinct_roots: bool, among_best: int
+        self,
+        snapshot: Snapshot,
+        wishes: Sequence[Wish],
+        others: _Grants,
+        distinct_roots: bool,
+        among_best: int,
     ) -> list[Candidate] | NoPlace:
-        """Where nobody else is about to claim, if there is such a place."""
+        """Where none of *others* is about to claim, if there is such a place."""
         requests = [wish.request for wish in wishes]
-        others = self._underway.amounts()
+        how = partial(place, distinct_roots=distinct_roots, among_best=among_best)
         if others:
-            left = snapshot.with_taken(summed(_slots(snapshot, amounts) for amounts in others))
-            placed = place(left, requests, self._enumeration, distinct_roots=distinct_roots, among_best=among_best)
+            taken = summed(_slots(snapshot, one.allocations) for granted in list(others.values()) for one in granted)
+            placed = how(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
                 return placed
-        return place(snapshot, requests, self._enumeration, distinct_roots=distinct_roots, among_best=among_best)
+        return how(snapshot, requests, self._enumeration)
 
     def _is_as_known(self, wishes: Sequence[Wish], held: Held, clock: Clock | None) -> bool:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.

@@ -6,7 +6,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def test_a_site_is_filled_in_both_ways(bench):
-    ran = bench("fill", "--hosts", "6", "--per-host", "3", "--clients", "4", "--order", "pack")
+    ran = bench("fill", "--hosts", "6", "--per-host", "3", "--clients", "4", "--services", "2", "--order", "pack")
     assert ran.code == 0, ran.err
     fills = ran.json["fills"]
     assert [(one["way"], one["order"], one["claims"]) for one in fills] == [

@@ -111,7 +111,8 @@ class ClusteredDatabase:
             self.done["node killed and joined again"] += 1
 
     def engine(self) -> sa.Engine:
-        """One node after the other; what it reads is as new as the last acknowledged write."""
+        """One node after the other, when all are there; what it reads is as new as the last acknowledged write."""
+        self._cluster.wait_until_synced()
         return engine_of(next(self._next))
 
     def require_same_books(self) -> None:

@@ -230,6 +230,7 @@ def fill(
     hosts: Annotated[int, typer.Option(min=1, help="Hosts, all of them empty.")] = 1000,
     per_host: Annotated[int, typer.Option(min=1, help="Claims that fit on each.")] = 4,
     clients: Annotated[int, typer.Option(min=1, help="Clients at once.")] = 16,
+    services: Annotated[int, typer.Option(min=1, help="Services on one database, to which clients are dealt.")] = 1,
     workers: Workers = 1,
     threads: Threads = 16,
     markdown: Markdown = False,
@@ -239,7 +240,7 @@ def fill(
     from stead.bench.servers import Serving
     from stead.bench.site_fill import Bench, Fill
 
-    bench = Bench(hosts, per_host, clients, Serving(workers, threads), report.progress)
+    bench = Bench(hosts, per_host, clients, services, Serving(workers, threads), report.progress)
     fills: list[Fill] = []
     urls: list[str | None] = [*database] if database else [None]
     for url in urls:

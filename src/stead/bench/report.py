@@ -171,13 +171,12 @@ def fills_table(fills: Iterable[Fill]) -> Table:
     drawn.title_justify = "left"
     for heading in ("database", "way", "order"):
         drawn.add_column(heading, no_wrap=True)
-    for heading in ("clients", "claims", "per second", "p50", "p99", "cpu", "conflicts"):
+    for heading in ("clients", "services", "claims", "per second", "p50", "p99", "cpu", "conflicts"):
         drawn.add_column(heading, justify="right", no_wrap=True)
     for one in fills:
         numbers = map(_number, (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms))
-        drawn.add_row(
-            one.database, one.way, one.order, str(one.clients), f"{one.claims:,}", *numbers, f"{one.conflicts:,}"
-        )
+        those = map(str, (one.clients, one.services))
+        drawn.add_row(one.database, one.way, one.order, *those, f"{one.claims:,}", *numbers, f"{one.conflicts:,}")
     return drawn
 
 

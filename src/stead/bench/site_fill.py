@@ -50,13 +50,14 @@ class Fill:
         per_second: claims, over the time until nothing fitted.
         p50_ms, p99_ms: of what one claim took its client, repeats included.
         conflicts: places that were refused because somebody else had taken them.
-        cpu_ms: processor milliseconds of the service per claim.
+        cpu_ms: processor milliseconds of all services per claim.
     """
 
     database: str
     way: str
     order: str
     clients: int
+    services: int
     hosts: int
     claims: int
     seconds: float
@@ -82,11 +83,13 @@ class Bench:
 
     Attributes:
         per_host: claims that fit on one host.
+        services: on one database; each client keeps to one of them.
     """
 
     hosts: int
     per_host: int
     clients: int
+    services: int
     serving: Serving
     watcher: Watcher
 
@@ -108,8 +111,11 @@ class Bench:
                         straight.make_names(store, described)
                         with self.watcher("loading providers", len(described)) as loaded:
                             straight.load(store, described, loaded)
-                    server = stack.enter_context(servers.stead(folder, url, self.serving))
-                    yield self._fill(url.partition(":")[0].partition("+")[0], way, order, server, step)
+                    several = []
+                    for number in range(self.services):
+                        (own := folder / str(number)).mkdir()
+                        several.append(stack.enter_context(servers.stead(own, url, self.serving)))
+                    yield self._fill(url.partition(":")[0].partition("+")[0], way, order, several, step)
 
     def _hosts(self) -> Iterator[Description]:
         has = {name: Inventory(amount * self.per_host) for name, amount in TAKEN.items()}
@@ -117,12 +123,13 @@ class Bench:
             name = f"{PREFIX}fill-{number:05}"
             yield Description(name, str(uuid5(SPACE, name)), None, has, frozenset(), frozenset())
 
-    def _fill(self, database: str, way: str, order: str, server: Server, step: Step) -> Fill:
+    def _fill(self, database: str, way: str, order: str, several: Sequence[Server], step: Step) -> Fill:
         done = _Done()
-        pids = server.processes()
+        pids = [pid for server in several for pid in server.processes()]
         before = processes.cpu_seconds(pids)
         began = time.perf_counter()
-        clients = [threading.Thread(target=_claim_all, args=(server, step, done)) for _ in range(self.clients)]
+        dealt = [several[number % len(several)] for number in range(self.clients)]
+        clients = [threading.Thread(target=_claim_all, args=(server, step, done)) for server in dealt]
         for client in clients:
             client.start()
         for client in clients:
@@ -138,6 +145,7 @@ class Bench:
             way=way,
             order=order,
             clients=self.clients,
+            services=self.services,
             hosts=self.hosts,
             claims=len(done.seconds),
             seconds=round(seconds, 2),
