@@ -63,5 +63,5 @@ $(VENV)/for-use: pyproject.toml
 	@touch $@
 
 $(VENV)/for-development: pyproject.toml
-	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,postgresql,mysql]"
+	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,bench,postgresql,mysql]"
 	@touch $@ $(VENV)/for-use

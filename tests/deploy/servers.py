@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers.programs import Unavailable, find, look_or_install
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples" / "deploy"
 PATIENCE_SECONDS = 30.0
@@ -35,12 +38,32 @@ def sample(name: str, **replaced: str) -> str:
     return text
 
 
-def program(name: str, *places: str) -> str:
-    """The path of a program, or the test is skipped."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *places]))
-    if found is None:
-        pytest.skip(f"{name} is not installed here")
+APT_LOCK = Path(tempfile.gettempdir()) / f"stead-apt-{os.geteuid()}.lock"
+
+
+def program(name: str, *packages: str) -> str:
+    """The path of a program of Debian's *packages*, or the test is skipped."""
+    return _installed(lambda: find((name,), ("/usr/sbin", "/usr/bin")), packages)
+
+
+def module(path: str, *packages: str) -> Path:
+    """A module of a server, of Debian's *packages*, for a Python of our own version; or the test is skipped."""
+    found = Path(_installed(lambda: Path(path) if Path(path).exists() else None, packages))
+    links = subprocess.run(["ldd", found], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"python(?:-)?(3\.\d+)", links.lower())
+    if version is None or version[1] != f"3.{sys.version_info.minor}":
+        pytest.skip(f"its Python is {version and version[1]}, ours is 3.{sys.version_info.minor}")
     return found
+
+
+def _installed(look: Callable[[], Path | None], packages: tuple[str, ...]) -> str:
+    """A web server that is installed may run from then on, so only CI installs some."""
+    if look() is None and "CI" not in os.environ:
+        pytest.skip(f"{' and '.join(packages)} not installed here")
+    try:
+        return str(look_or_install(look, packages, APT_LOCK))
+    except Unavailable as why:
+        pytest.skip(str(why))
 
 
 def free_port() -> int:
@@ -104,10 +127,3 @@ def _answers(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def python_of(text: str) -> None:
-    """Skip unless the server's Python is of our own version: it has our packages."""
-    version = re.search(r"python(?:-)?(3\.\d+)", text.lower())
-    if version is None or version[1] != f"3.{sys.version_info.minor}":
-        pytest.skip(f"its Python is {version and version[1]}, ours is 3.{sys.version_info.minor}")

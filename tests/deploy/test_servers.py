@@ -18,9 +18,9 @@ from tests.deploy.servers import (
     SAMPLES,
     configuration,
     free_port,
+    module,
     owned_by,
     program,
-    python_of,
     running,
     sample,
     somebody,
@@ -96,7 +96,7 @@ def place() -> Iterator[Path]:
 
 
 def test_nginx_passes_requests_to_a_socket(place: Path) -> None:
-    nginx, port, path = program("nginx", "/usr/sbin"), free_port(), place / "stead.sock"
+    nginx, port, path = program("nginx", "nginx-light"), free_port(), place / "stead.sock"
     environment = configuration(place, "[oslo_middleware]\nenable_proxy_headers_parsing = true\n")
     (place / "http.conf").write_text(sample("nginx-http.conf", **{"/run/stead/stead.sock": str(path)}))
     user = f"user {somebody()[0]};" if os.geteuid() == 0 else ""
@@ -125,12 +125,9 @@ def test_nginx_passes_requests_to_a_socket(place: Path) -> None:
 
 
 def test_apache_and_mod_wsgi_serve_it(place: Path) -> None:
-    apache, port = program("apache2", "/usr/sbin"), free_port()
-    modules = Path("/usr/lib/apache2/modules")
-    if not (modules / "mod_wsgi.so").exists():
-        pytest.skip("mod_wsgi is not installed here")
-    links = subprocess.run(["ldd", modules / "mod_wsgi.so"], capture_output=True, text=True, check=True).stdout
-    python_of(links)
+    packages = ("apache2", "libapache2-mod-wsgi-py3")
+    apache, port = program("apache2", *packages), free_port()
+    modules = module("/usr/lib/apache2/modules/mod_wsgi.so", *packages).parent
     user, group = somebody()
     environment = configuration(place)
     text = sample(
@@ -157,13 +154,9 @@ def test_apache_and_mod_wsgi_serve_it(place: Path) -> None:
 
 @pytest.mark.parametrize("forked_later", [False, True], ids=["as the sample has it", "forked after loading"])
 def test_uwsgi_serves_it(place: Path, forked_later: bool) -> None:
-    uwsgi, port, metrics = program("uwsgi"), free_port(), free_port()
-    if not list(Path("/usr/lib/uwsgi/plugins").glob("python3*_plugin.so")):
-        pytest.skip("uWSGI's plugin for Python 3 is not installed here")
-    links = subprocess.run(
-        ["ldd", "/usr/lib/uwsgi/plugins/python3_plugin.so"], capture_output=True, text=True, check=True
-    ).stdout
-    python_of(links)
+    packages = ("uwsgi-core", "uwsgi-plugin-python3")
+    uwsgi, port, metrics = program("uwsgi", *packages), free_port(), free_port()
+    module("/usr/lib/uwsgi/plugins/python3_plugin.so", *packages)
     (place / "metrics").mkdir()
     environment = configuration(place, f"[stead]\nmetrics = {metrics}\nmetrics_directory = {place}/metrics\n")
     paths = environment.pop("PYTHONPATH").split(os.pathsep)

@@ -35,13 +35,13 @@ def unit(directory: Path) -> Path:
 
 
 def test_the_unit_is_verified(tmp_path: Path) -> None:
-    analyze = program("systemd-analyze")
+    analyze = program("systemd-analyze", "systemd")
     done = subprocess.run([analyze, "verify", "--man=no", unit(tmp_path)], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_the_unit_is_hardened(tmp_path: Path) -> None:
-    analyze = program("systemd-analyze")
+    analyze = program("systemd-analyze", "systemd")
     done = subprocess.run(
         [analyze, "security", "--offline=true", "--no-pager", unit(tmp_path)],
         capture_output=True,

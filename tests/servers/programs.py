@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -29,18 +30,23 @@ def _version(path: Path) -> tuple[int, ...]:
 
 def find_or_install(package: str, names: tuple[str, ...], places: tuple[str, ...], lock: Path) -> Path:
     """Raises Unavailable when there is none and none may be installed. *lock*: one apt at a time."""
-    found = find(names, places)
+    return look_or_install(lambda: find(names, places), (package,), lock)
+
+
+def look_or_install(look: Callable[[], Path | None], packages: tuple[str, ...], lock: Path) -> Path:
+    """What *look* finds, if need be when *packages* are installed, or Unavailable. *lock*: one apt at a time."""
+    found = look()
     if found is None:
         with lock.open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            install(package)
-        found = find(names, places)
+            install(*packages)
+        found = look()
     if found is None:
-        raise Unavailable(f"the package {package} brought no program {names[0]}")
+        raise Unavailable(f"{' and '.join(packages)} brought not what was looked for")
     return found
 
 
-def install(package: str) -> None:
+def install(*packages: str) -> None:
     """``apt-get install`` as root or through a sudo that asks nothing; ``STEAD_TEST_INSTALL=0`` forbids it."""
     if os.environ.get("STEAD_TEST_INSTALL") == "0":
         raise Unavailable("no server program is installed, and STEAD_TEST_INSTALL=0 forbids to install one")
@@ -50,15 +56,11 @@ def install(package: str) -> None:
     if become_root and (
         shutil.which("sudo") is None or subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode
     ):
-        raise Unavailable(f"no server program is installed, and {package} can only be installed as root")
+        raise Unavailable(f"no server program is installed, and {' '.join(packages)} can only be installed as root")
     apt = [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"]
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", package]):
+    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
         done = subprocess.run([*apt, *arguments], capture_output=True, text=True, timeout=600)
     if done.returncode:
-        raise Unavailable(f"apt-get install {package} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
-
-
-def _sudo_asks_nothing() -> bool:
-    return (
-        shutil.which("sudo") is not None and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
-    )
+        raise Unavailable(
+            f"apt-get install {' '.join(packages)} failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+        )
