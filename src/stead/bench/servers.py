@@ -98,7 +98,7 @@ def stead(folder: Path, database: str, serving: Serving, *, durable: bool = True
     command += ["--workers", str(serving.workers), "--threads", str(serving.threads)]
     with _running([*command, "--config-file", str(configuration)], {}, folder / "stead.log") as (process, line):
         url = json.loads(line)["url"]
-        yield Server("Stead", url, pids=(process.pid,), database=database)
+        yield _complete(Server("Stead", url, pids=(process.pid,), database=database), serving)
 
 
 @contextmanager
@@ -111,7 +111,16 @@ def bare(folder: Path, bodies: Path, serving: Serving) -> Iterator[Server]:
     numbers = [str(_free_port()), str(serving.workers), str(serving.threads)]
     command = [sys.executable, "-m", "stead.bench.bare_server", HOST, *numbers]
     with _running(command, {"STEAD_BENCH_BODIES": str(bodies)}, folder / "bare.log") as (process, line):
-        yield Server("bare", line.strip(), pids=(process.pid,))
+        yield _complete(Server("bare", line.strip(), pids=(process.pid,)), serving)
+
+
+def _complete(server: Server, serving: Serving) -> Server:
+    """The server when all its workers are there: connections stay with the worker that took them, so those made while
+    the first one was alone would all be its.
+    """
+    if serving.workers > 1 and not becomes_idle(server, START_SECONDS):
+        raise BenchError(f"the workers of {server.name} do not come to rest")
+    return server
 
 
 class Started:
