@@ -10,7 +10,9 @@ Source: "POST /claims", docs/api.md.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
@@ -19,8 +21,7 @@ import numpy as np
 
 from stead.candidates.engine import find
 from stead.candidates.explain import explain
-from stead.candidates.placing import NoPlace, place, summed, taken_by
-from stead.candidates.work import Work
+from stead.candidates.placing import NoPlace, place, summed
 from stead.domain.claim import Claim
 from stead.domain.errors import (
     AllocationRefused,
@@ -37,7 +38,7 @@ from stead.store.clock import read_clock
 from stead.store.happened import logged_between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -59,8 +60,8 @@ MOST_DRAWN = 64
 """Who was refused a place draws from twice as many of the best as before, so that clients who all want the best do not
 meet again and again; from so many at most."""
 
-LONGEST_WAIT_SECONDS = 0.1
-"""So long is waited until another claim has found its place: most need a few milliseconds, a large gang seconds."""
+LONGEST_TURN_SECONDS = 0.1
+"""So long others wait for who looks for a place: most need a few milliseconds, a large gang may need seconds."""
 
 
 class View(Protocol):
@@ -87,6 +88,7 @@ class _Underway:
         self._seen: dict[int, _Grants] = {}
         self._changing = Lock()
         self._turn = Lock()
+        self._began = 0.0
 
     @contextmanager
     def looking(self) -> Iterator[_Grants]:
@@ -103,8 +105,11 @@ class _Underway:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """One claim finds its place after the other, so that each knows of those before; but none waits for long."""
-        is_alone = self._turn.acquire(timeout=LONGEST_WAIT_SECONDS)
+        left = self._began + LONGEST_TURN_SECONDS - time.monotonic()
+        is_alone = self._turn.acquire(timeout=max(left, 0.0))
         try:
+            if is_alone:
+                self._began = time.monotonic()
             yield
         finally:
             if is_alone:
@@ -154,7 +159,10 @@ class Claiming:
                 clock = clock_of(moment)
                 freed = snapshot.with_taken(_given_back(snapshot, held))
                 with self._underway.turn():
-                    placed = self._placed(freed, wishes, others, distinct_roots, min(2**tries, MOST_DRAWN))
+                    how = partial(
+                        place, distinct_roots=distinct_roots, among_best=min(2**tries, MOST_DRAWN), until=until
+                    )
+                    placed = self._placed(freed, wishes, others, how)
                     if not isinstance(placed, NoPlace):
                         granted = [_granted(snapshot, candidate) for candidate in placed]
                         self._underway.add(granted)
@@ -163,7 +171,8 @@ class Claiming:
                     tries += 1
                     self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
                     return Outcome(granted, tries)
-                if self._is_as_known(wishes, held, clock):
+                is_late = tries > 0 and time.monotonic() > until  # so it may not have been looked for to the end
+                if not is_late and self._is_as_known(wishes, held, clock):
                     raise self._refusal(wishes, placed, explained=explained)
             except (AllocationRefused, UnknownProvider, ProvidersChanged):
                 pass  # whoever was faster changed what the next view shows
@@ -182,18 +191,16 @@ class Claiming:
         snapshot: Snapshot,
         wishes: Sequence[Wish],
         others: _Grants,
-        distinct_roots: bool,
-        among_best: int,
+        place: Callable[..., list[Candidate] | NoPlace],
     ) -> list[Candidate] | NoPlace:
         """Where none of *others* is about to claim, if there is such a place."""
         requests = [wish.request for wish in wishes]
-        how = partial(place, distinct_roots=distinct_roots, among_best=among_best)
         if others:
             taken = summed(_slots(snapshot, one.allocations) for granted in list(others.values()) for one in granted)
-            placed = how(snapshot.with_taken(taken), requests, self._enumeration)
+            placed = place(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
                 return placed
-        return how(snapshot, requests, self._enumeration)
+        return place(snapshot, requests, self._enumeration)
 
     def _is_as_known(self, wishes: Sequence[Wish], held: Held, clock: Clock | None) -> bool:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
@@ -220,23 +227,23 @@ class Claiming:
         if not all(_is_next(wish, held.get(wish.consumer)) for wish in wishes):
             return None
         snapshot, _ = self._known.view()
-        left = snapshot.with_taken(_given_back(snapshot, held))
-        granted = []
-        for wish in wishes:
-            candidate = self._candidate_of(left, wish, held[wish.consumer])
-            if candidate is None:
-                return None
-            granted.append(_granted(snapshot, candidate))
-            left = left.with_taken(taken_by(candidate))
-        return granted
+        candidates = [self._candidate_of(snapshot, wish, held[wish.consumer]) for wish in wishes]
+        return [_granted(snapshot, one) for one in candidates if one] if all(candidates) else None
 
     def _candidate_of(self, snapshot: Snapshot, wish: Wish, held: HeldAllocations) -> Candidate | None:
-        """A candidate for a wish that takes just what is held; None if there is none."""
+        """A candidate for a wish that takes just what is held, which is looked for where nothing else is; None if there
+        is none.
+        """
         wanted = _slots(snapshot, held.amounts())
+        if _totals(held.amounts().values()) != _totals(group.resources for group in wish.request.groups):
+            return None
         roots = np.zeros(snapshot.size, np.bool_)
-        roots[[snapshot.forest.root[slot] for slot in wanted]] = True
-        found = find(snapshot, wish.request, self._enumeration, work=Work(self._enumeration.work), among=roots)
-        return next((candidate for candidate in found if taken_by(candidate) == wanted), None)
+        for slot in wanted:
+            roots[snapshot.sharing.anchors(slot) if snapshot.sharing.mask[slot] else snapshot.forest.root[slot]] = True
+        request = replace(wish.request, limit=None, order=None)
+        enumeration = replace(self._enumeration, maximum=None, randomize=False)
+        found = find(snapshot.with_room_only(wanted), request, enumeration, among=roots)
+        return next(found, None)
 
 
 def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock | None) -> tuple[Held, bool]:
@@ -278,6 +285,14 @@ def _slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amou
         for uuid, of in amounts.items()
         if (slot := snapshot.find(uuid)) is not None
     }
+
+
+def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """By class name."""
+    total = Counter[str]()
+    for amounts in several:
+        total.update(amounts)
+    return total
 
 
 def _given_back(snapshot: Snapshot, held: Held) -> Amounts:

@@ -211,6 +211,53 @@ class TestIdempotence:
         refused = claim(own, wish(rack.query("VCPU:2"), consumer))
         assert refused.refused(409, "consumer generation conflict - expected 1 but got None", code=CONCURRENT_UPDATE)
 
+    def test_it_is_found_again_among_many_that_are_alike(self, own: Api, rack: Rack) -> None:
+        host = rack.host()
+        for _ in range(40):
+            own.create_provider(parent=host, inventories={"SRIOV_NET_VF": 8})
+        groups = "".join(f"&resources_{n}=SRIOV_NET_VF:1&in_tree_{n}={host.uuid}" for n in range(4))
+        for _ in range(5):
+            wanted = wish(rack.query("VCPU:1", group_policy="none") + groups)
+            first = claim(own, wanted).expect(200)
+            again = claim(own, wanted)
+            assert (again.expect(200).tries, again.claims[0]["allocations"]) == (0, first.claims[0]["allocations"])
+            own.delete(f"/allocations/{wanted['consumer_uuid']}").expect(204)
+
+    def test_a_limit_in_the_query_means_nothing(self, own: Api, rack: Rack) -> None:
+        host = rack.host()
+        for _ in range(4):
+            own.create_provider(parent=host, inventories={"PCPU": 4})
+        for _ in range(4):
+            wanted = wish(f"resources1=PCPU:1&in_tree1={host.uuid}&limit=1")
+            claim(own, wanted).expect(200)
+            assert claim(own, wanted).expect(200).tries == 0
+
+    def test_what_only_sharing_providers_give_is_found_again(self, own: Api, rack: Rack) -> None:
+        """Under the root that the query asks for, which is not theirs."""
+        trait = own.create_trait()
+        rack.host(traits=[trait])
+        pool = own.create_provider(
+            inventories={"DISK_GB": 100}, traits=["MISC_SHARES_VIA_AGGREGATE"], aggregates=[rack.uuid]
+        )
+        wanted = wish(rack.query("DISK_GB:5", root_required=trait))
+        assert givers(claim(own, wanted)) == [[pool.uuid]]
+        assert claim(own, wanted).expect(200).tries == 0
+
+    def test_nor_does_it_matter_that_there_would_be_no_room_for_it_now(self, own: Api, rack: Rack) -> None:
+        host = rack.host()
+        wanted = wish(rack.query("VCPU:3"))
+        claim(own, wanted).expect(200)
+        generation = own.get(host.inventories).generation
+        less = {"VCPU": {"total": 2}, "MEMORY_MB": {"total": 100}}
+        own.put(host.inventories, inventories=less, generation=generation).expect(200)
+        assert claim(own, wanted).expect(200).tries == 0
+
+    def test_a_consumer_that_holds_more_than_is_asked_for_is_a_conflict(self, own: Api, rack: Rack) -> None:
+        host = rack.host()
+        consumer = own.claim((host, {"VCPU": 1, "MEMORY_MB": 7}))
+        refused = claim(own, wish(rack.query("VCPU:1"), consumer, project_id="project", user_id="user"))
+        assert refused.refused(409, "consumer generation conflict", code=CONCURRENT_UPDATE)
+
 
 class TestGang:
     def test_later_ones_find_taken_what_earlier_ones_take(self, own: Api, rack: Rack) -> None:
@@ -266,6 +313,21 @@ class TestGang:
         refused = claim(own, *wanted)
         assert refused.status == 409
         assert refused.error.code == NOTHING_FITS
+
+    @pytest.mark.one_database
+    def test_what_was_not_tried_is_not_said_to_fit_nowhere(self, own: Api, rack: Rack) -> None:
+        """The first has 1,680 candidates, and only those at the end leave the second its place."""
+        host = rack.host()
+        children = sorted(
+            (own.create_provider(parent=host, inventories={"PCPU": 1}) for _ in range(8)), key=lambda child: child.uuid
+        )
+        trait = own.create_trait()
+        own.put(children[0].traits, traits=[trait], generation=1).expect(200)
+        several = "&".join(f"resources{n}=PCPU:1&in_tree{n}={host.uuid}" for n in range(1, 5))
+        last = f"resources1=PCPU:1&required1={trait}&in_tree1={host.uuid}"
+        answer = claim(own, wish(f"{several}&order_by=pack&group_policy=none"), wish(last), explain=False)
+        if answer.status != 200:
+            assert answer.refused(409, "Nothing was found for claims[1]", code=NOTHING_FITS)
 
     def test_more_than_are_accepted(self, own: Api, rack: Rack) -> None:
         assert claim(own, *(wish(rack.query()) for _ in range(1001))).refused(413, "1001 claims; at most 1000")

@@ -59,7 +59,7 @@ class Limits:
         """
         if len(claims) > self.claims:
             raise Refused(413, f"The request has {len(claims)} claims; at most {self.claims} are accepted.")
-        if any(len(query) > self.query for query in queries):
+        if any(len(query.encode("utf-8", "surrogatepass")) > self.query for query in queries):
             raise Refused(413, f"A query has more than {self.query} bytes.")
 
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
+_GREAT = 2**63
+"""More than there can be of anything; integers of a query have no end, and floats do."""
+
 AT_ONCE = 1000
 """Candidates of one tree that are put in order together."""
 
@@ -129,7 +132,7 @@ def _of_trees(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) 
     free, capacity = [], []
     for class_id in measure.factors:
         room, whole = (_summed(snapshot, some)[anchors] for some in _amounts(snapshot, class_id, _every(snapshot)))
-        free.append(np.where(whole > 0, room - measure.asked.get(class_id, 0), 0.0))
+        free.append(np.where(whole > 0, room - float(min(measure.asked.get(class_id, 0), _GREAT)), 0.0))
         capacity.append(whole)
     return free, capacity
 

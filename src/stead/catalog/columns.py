@@ -141,6 +141,12 @@ class InventoryColumns:
         room = np.where(self.kind.at(slots) > 0, self.room.at(slots) - np.asarray(amounts, np.int64), _NO_ROOM)
         return InventoryColumns(self.kinds, self.kind, self.room.replaced(slots, room, self.room.size), self.modified)
 
+    def limited(self, slots: NDArray[np.int64], amounts: Sequence[int]) -> InventoryColumns:
+        """The same with just so much room at *slots* (ascending), and none elsewhere."""
+        room = np.where(self.kind.at(slots) > 0, np.asarray(amounts, np.int64), _NO_ROOM)
+        nowhere = Blocks.none(np.int64, _NO_ROOM)
+        return InventoryColumns(self.kinds, self.kind, nowhere.replaced(slots, room, self.room.size), self.modified)
+
     def _rooms(self, kind: NDArray[np.int32], used: Sequence[int]) -> NDArray[np.int64]:
         left = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
         return np.where(kind > 0, left, _NO_ROOM)

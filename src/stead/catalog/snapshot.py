@@ -140,16 +140,28 @@ class Snapshot:
         """The same if so much more were taken, by slot and class id (less, if negative). Only for looking for places:
         what is kept of its texts, by the providers' versions, is that of this snapshot.
         """
+        lessened = {
+            class_id: self.inventory[class_id].lessened(slots, some)
+            for class_id, (slots, some) in self._by_class(amounts).items()
+        }
+        return replace(self, inventory={**self.inventory, **lessened})
+
+    def with_room_only(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
+        """The same if there were just so much room of these classes, by slot and class id. Only for looking, too."""
+        limited = {
+            class_id: self.inventory[class_id].limited(slots, some)
+            for class_id, (slots, some) in self._by_class(amounts).items()
+        }
+        return replace(self, inventory={**self.inventory, **limited})
+
+    def _by_class(self, amounts: Mapping[Slot, Mapping[int, int]]) -> dict[int, tuple[NDArray[np.int64], list[int]]]:
+        """Slots, ascending, and amounts of each class that there is inventory of."""
         by_class: dict[int, dict[Slot, int]] = defaultdict(dict)
         for slot in sorted(amounts):
             for class_id, amount in amounts[slot].items():
                 if class_id in self.inventory:
                     by_class[class_id][slot] = amount
-        lessened = {
-            class_id: self.inventory[class_id].lessened(np.array(list(some), np.int64), list(some.values()))
-            for class_id, some in by_class.items()
-        }
-        return replace(self, inventory={**self.inventory, **lessened})
+        return {class_id: (np.array(list(some), np.int64), list(some.values())) for class_id, some in by_class.items()}
 
     def with_traits(self, clauses: Collection[Collection[int]], forbidden: Collection[int]) -> Mask:
         """Which slots have a trait of every clause and none of those forbidden; not to be written to."""
