@@ -89,3 +89,9 @@ def test_a_class_that_does_not_exist_is_refused(own: Api, rack: tuple[str, list[
 def test_without_stead_there_is_no_order(api: Api) -> None:
     answer = api.get("/allocation_candidates", {"resources": "VCPU:1", "order_by": "pack"})
     assert answer.refused(400, "'order_by' does not match any of the regexes")
+
+
+@pytest.mark.parametrize("order", ["pack", "spread", "random", "VCPU:asc", "VCPU:-1.5"])
+def test_an_amount_beyond_all_numbers_is_no_fault(own: Api, rack: tuple[str, list[Provider]], order: str) -> None:
+    """Somebody could give a part of it, so trees are measured before it is found that all together is too little."""
+    assert asked(own, rack[0], order, resources=f"VCPU:{'9' * 400}", can_split="VCPU") == []
