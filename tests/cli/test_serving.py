@@ -27,11 +27,17 @@ pytestmark = pytest.mark.timeout(120)
 def certificate(tmp_path_factory):
     """A certificate for localhost that signs itself, and its key."""
     place = tmp_path_factory.mktemp("tls")
+    return certified(place, "subjectAltName=DNS:localhost,IP:127.0.0.1", "basicConstraints=critical,CA:TRUE")
+
+
+def certified(place, *extensions, by=None):
+    """A certificate with its key, signed by another one or by itself."""
     names = SimpleNamespace(certificate=place / "cert.pem", key=place / "key.pem")
+    signed = ["-CA", by.certificate, "-CAkey", by.key] if by else []
+    added = [word for extension in extensions for word in ("-addext", extension)]
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:TRUE",
-         "-keyout", names.key, "-out", names.certificate],
+         *added, *signed, "-keyout", names.key, "-out", names.certificate],
         check=True, capture_output=True,
     )  # fmt: skip
     return names
@@ -73,6 +79,17 @@ class TestTls:
         service = machine.serve("--tls-certificate", str(certificate.certificate), "--tls-key", str(certificate.key))
         assert service.url.startswith("https://127.0.0.1:")
         trusting = ssl.create_default_context(cafile=certificate.certificate)
+        assert httpx.get(service.url, verify=trusting).status_code == 200
+
+    def test_clients_must_show_a_certificate_if_it_is_said_who_signs_theirs(self, machine, certificate, tmp_path):
+        file = str(certificate.certificate)
+        own = ["--tls-certificate", file, "--tls-key", str(certificate.key)]
+        service = machine.serve(*own, "--tls-client-ca", file)
+        trusting = ssl.create_default_context(cafile=file)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(service.url, verify=trusting)
+        client = certified(tmp_path, "basicConstraints=critical,CA:FALSE", by=certificate)
+        trusting.load_cert_chain(client.certificate, client.key)
         assert httpx.get(service.url, verify=trusting).status_code == 200
 
     def test_a_renewed_certificate_is_taken_at_a_reload(self, machine, certificate):

@@ -61,3 +61,22 @@ def test_a_stream_tells_what_any_worker_writes_and_does_not_keep_the_service_fro
             assert [one["uuid"] for one in again.consumers] == [late]
             began = time.monotonic()
         assert time.monotonic() - began < 20  # a request under way is waited for half a minute
+
+
+def test_those_who_watch_leave_a_thread_to_the_others(tmp_path: Path) -> None:
+    """Four may watch a worker, but not one that has only three threads."""
+    with (
+        servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(threads=3)) as server,
+        ExitStack() as open_at_the_end,
+    ):
+        where = urlsplit(server.url)
+        seen = []
+        for _ in range(4):
+            connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+            open_at_the_end.callback(connection.close)
+            connection.request("GET", "/changes", headers=HEADERS)
+            stream = connection.getresponse()
+            open_at_the_end.callback(stream.close)
+            seen.append(stream.status)
+        assert seen == [200, 200, 503, 503]
+        Api(http_door(server.url), version=OWN).get("/resource_providers").expect(200)

@@ -62,6 +62,8 @@ def run(
     """
     _say_to_workers({"path_prefix": prefix, "metrics": metrics})
     settings = _settings(config_file, config_dir)
+    if settings.limits.watchers >= threads:  # each holds one, and some must be left for other requests
+        _say_to_workers({"max_watchers": str(threads - 1)})
     tls = _tls(tls_certificate, tls_key, tls_client_ca)
     address = _address(socket, host, port, settings, scheme="https" if tls else "http")
     token = _admin_token(settings)

@@ -182,7 +182,7 @@ STEAD_OPTS: list[cfg.Opt] = [
         default=4,
         min=0,
         help="Requests for changes that one worker lets wait at a time, each of which holds one of its threads; some "
-        "threads must be left for others. More is 503. 0: none waits.",
+        "threads must be left for others: stead serve lets no more wait than leave one. More is 503. 0: none waits.",
     ),
     cfg.IntOpt(
         "kept_changes",
