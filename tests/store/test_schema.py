@@ -190,6 +190,24 @@ def test_both_histories_are_stamped_at_their_heads_and_a_second_upgrade_does_not
         assert connection.scalars(sa.text("SELECT epoch FROM stead_epoch")).all() == ["the same"]
 
 
+def test_workers_that_start_together_on_a_new_file_do_not_disturb_each_other(store: Store, database_url: str) -> None:
+    """Whenever one has looked, another may bring the database to its heads."""
+    if not database_url.startswith("sqlite"):
+        pytest.skip("who upgrades keeps all others out")
+
+    others = [Store(Database(database_url))]
+
+    def somebody_else(_connection: object, _record: object) -> None:
+        if others:
+            other = others.pop()
+            assert schema.upgrade(other.writer)
+            other.close()
+
+    sa.event.listen(store.writer, "checkin", somebody_else)
+    schema.upgrade(store.writer)
+    schema.require_current(store.writer)
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_database_of_any_release_is_brought_to_the_head_with_all_that_is_in_it(
     store: Store, database_url: str, revision: str

@@ -115,7 +115,11 @@ class Unversioned(SteadError):
 def standings(engine: Engine) -> tuple[Standing, ...]:
     """Where the database stands in each history."""
     with engine.connect() as connection:
-        return tuple(_standing(connection, history) for history in HISTORIES)
+        return _standings(connection)
+
+
+def _standings(connection: Connection) -> tuple[Standing, ...]:
+    return tuple(_standing(connection, history) for history in HISTORIES)
 
 
 def _standing(connection: Connection, history: History) -> Standing:
@@ -217,10 +221,12 @@ def upgrade_statements(engine: Engine) -> str:
 
 
 def _require_upgradable(engine: Engine) -> tuple[Standing, ...]:
-    found = standings(engine)
+    with engine.connect() as connection:  # one transaction: on SQLite another process may upgrade after it
+        found = _standings(connection)
+        has_tables = sa.inspect(connection).has_table(resource_providers.name)
     if not all(standing.usable for standing in found):
         raise SchemaTooNew(found)
-    if found[0].revision is None and sa.inspect(engine).has_table(resource_providers.name):
+    if found[0].revision is None and has_tables:
         raise Unversioned
     return found
 
