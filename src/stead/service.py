@@ -99,7 +99,7 @@ class Service:
         self._in_background(Background("prune", Pruning(self._store, kept_changes).step, pruning.PAUSE_SECONDS))
         if reconcile_interval:
             reconciling = Reconciling(self._store, self._catalog, reconcile_interval)
-            self._in_background(Background("reconcile", reconciling.step, 0.0))
+            self._in_background(Background("reconcile", reconciling.step, catalog.IDLE_SECONDS))
 
     def _in_background(self, work: Background) -> None:
         self._background.append(work)

@@ -50,10 +50,15 @@ class Exporter:
         self._address = address
         self._server: tuple[WSGIServer, Thread] | None = None
         self._failed = False
-        self._background = Background("metrics", self._step, 0.0)
+        self._background = Background("metrics", self._step, REPORT_SECONDS)
 
     def start(self) -> None:
-        """From now on, in a thread."""
+        """Report now, and listen; and from now on again and again, in a thread.
+
+        Were the first time in the thread too, a server that forks now would do so in the middle of it, and what the
+        thread has locked then, as the log, nobody would unlock in the workers.
+        """
+        self._step()
         self._background.start()
 
     def stop(self) -> None:
