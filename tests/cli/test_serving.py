@@ -8,8 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
-from contextlib import closing
-from http.client import HTTPConnection, RemoteDisconnected
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,19 +139,14 @@ class Asking:
 
     def _ask(self):
         while not self._stop:
+            connection = HTTPConnection(self._where[0], int(self._where[2]), timeout=20)
             try:
-                try:
-                    pid = self._asked()
-                except RemoteDisconnected:  # the worker ended before it had read anything: see docs/deployment.md
-                    pid = self._asked()
-                self.answers.append(pid)
+                connection.request("GET", "/")
+                self.answers.append(json.loads(connection.getresponse().read())["pid"])
             except Exception as error:
                 self.failures.append(repr(error))
-
-    def _asked(self):
-        with closing(HTTPConnection(self._where[0], int(self._where[2]), timeout=20)) as connection:
-            connection.request("GET", "/")
-            return json.loads(connection.getresponse().read())["pid"]
+            finally:
+                connection.close()
 
 
 def test_a_reload_replaces_the_workers_and_loses_no_request(machine):
