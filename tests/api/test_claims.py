@@ -456,7 +456,10 @@ class TestRaces:
         for _ in range(5):
             wanted = wish(rack.query())
             answers: list[Answer] = []
-            clients = [threading.Thread(target=lambda: answers.append(claim(own, wanted))) for _ in range(3)]  # noqa: B023
+            clients = [
+                threading.Thread(target=lambda: answers.append(claim(own, wanted)))  # noqa: B023 - joined in this round
+                for _ in range(3)
+            ]
             for one in clients:
                 one.start()
             for one in clients:

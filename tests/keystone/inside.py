@@ -22,7 +22,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 warnings.simplefilter("ignore")
 
 from keystone.cmd import manage  # noqa: E402  # what it imports warns
-from keystone.server import wsgi  # noqa: E402
+from keystone.server import wsgi  # noqa: E402  # likewise
 
 SHORT_SECONDS = 4
 CONFIGURATION = """\
