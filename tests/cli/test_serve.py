@@ -31,9 +31,12 @@ def application(environ, start_response):
 """
 
 COMMAND = """
-import sys
-import stead.cli.granian_server
+import os, sys
+import stead.cli.granian_server, stead.cli.worker
 from stead.cli import main
+
+if "LEAVING_SECONDS" in os.environ:  # here, since a worker reads this file too
+    stead.cli.worker.LEAVING_SECONDS = float(os.environ["LEAVING_SECONDS"])
 
 if __name__ == "__main__":
     stead.cli.granian_server.TARGET = sys.argv.pop(1)

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,10 +119,14 @@ class TestTls:
 
 
 class Asking:
-    """Clients that ask without a pause, each request on a connection of its own, and what went wrong."""
+    """Clients that ask without a pause, each request on a connection of its own, and what went wrong.
 
-    def __init__(self, url, clients=4):
+    Those who keep their connection take another one only when they were told to.
+    """
+
+    def __init__(self, url, clients=4, keep=False):
         self._where = url.removeprefix("http://").rpartition(":")
+        self._keep = keep
         self._stop = False
         self.answers, self.failures = [], []
         self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
@@ -138,15 +142,17 @@ class Asking:
             thread.join()
 
     def _ask(self):
+        connection = HTTPConnection(self._where[0], int(self._where[2]), timeout=20)
         while not self._stop:
-            connection = HTTPConnection(self._where[0], int(self._where[2]), timeout=20)
             try:
                 connection.request("GET", "/")
                 self.answers.append(json.loads(connection.getresponse().read())["pid"])
             except Exception as error:
                 self.failures.append(repr(error))
-            finally:
                 connection.close()
+            if not self._keep:
+                connection.close()
+        connection.close()
 
 
 def test_a_reload_replaces_the_workers_and_loses_no_request(machine):
@@ -160,6 +166,77 @@ def test_a_reload_replaces_the_workers_and_loses_no_request(machine):
         until(lambda: len(asking.answers) > so_far + 20)
     assert asking.failures == []
     assert not old & set(asking.answers[so_far + 4 :])  # but for the one that each client was waiting for
+
+
+def test_a_reload_takes_nobody_s_connection_away(machine):
+    service = machine.serve("--workers", "2")
+    old = set()
+    until(lambda: old.add(httpx.get(service.url).json()["pid"]) or len(old) == 2, timeout=60)
+    with Asking(service.url, clients=8, keep=True) as asking:
+        until(lambda: len(asking.answers) > 200)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in old), timeout=60)
+        so_far = len(asking.answers)
+        until(lambda: len(asking.answers) > so_far + 20)
+    assert asking.failures == []
+
+
+class TestAWorkerThatLeaves:
+    """One of its own, with the successor that everybody else gets. It has been told when the successor answers."""
+
+    @pytest.fixture(params=["port", "unix socket", "tls"])
+    def connected(self, request, machine, certificate):
+        """A function that makes a connection, to which nothing was sent."""
+        options = {
+            "port": [],
+            "unix socket": ["--socket", str(machine.home / "stead.sock")],
+            "tls": ["--tls-certificate", str(certificate.certificate), "--tls-key", str(certificate.key)],
+        }[request.param]
+        machine.service = machine.serve(*options, LEAVING_SECONDS="30")
+
+        def connect():
+            if request.param == "unix socket":
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(str(machine.home / "stead.sock"))
+            else:
+                connection = socket.create_connection(("127.0.0.1", int(machine.service.url.rpartition(":")[2])))
+            if request.param == "tls":
+                trusting = ssl.create_default_context(cafile=certificate.certificate)
+                connection = trusting.wrap_socket(connection, server_hostname="localhost")
+            connection.settimeout(30)
+            return connection
+
+        return connect
+
+    def asked(self, connection):
+        """The process that answers on *connection*, and whether it says that the connection ends."""
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = HTTPResponse(connection)
+        answer.begin()
+        return json.loads(answer.read())["pid"], answer.getheader("Connection")
+
+    def asked_anew(self, connect):
+        with connect() as connection:
+            return self.asked(connection)[0]
+
+    def test_answers_those_who_came_before_and_nobody_else(self, machine, connected):
+        with connected() as kept, connected() as silent:
+            worker, ends = self.asked(kept)
+            assert ends is None
+            time.sleep(0.3)  # so that it has taken the silent one from the queue
+            machine.service.process.send_signal(signal.SIGHUP)
+            until(lambda: self.asked_anew(connected) != worker)
+            until(lambda: self.asked(kept)[1] == "close")
+            assert worker not in {self.asked_anew(connected) for _ in range(50)}
+            assert self.asked(silent) == (worker, "close")
+
+    def test_stops_at_once_with_the_service(self, machine, connected):
+        worker = self.asked_anew(connected)
+        machine.service.process.send_signal(signal.SIGHUP)
+        until(lambda: self.asked_anew(connected) != worker)
+        machine.service.process.terminate()
+        assert machine.service.process.wait(timeout=15) == 0
+        assert not Path(f"/proc/{worker}").exists()
 
 
 def test_a_reload_of_what_can_not_be_loaded_changes_nothing(machine):

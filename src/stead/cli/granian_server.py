@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import logging
 import multiprocessing
 import os
-import signal
 import socket
 import threading
+import time
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from granian import Granian
@@ -19,12 +18,11 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.net import SocketSpec, UnixSocketSpec  # type: ignore[attr-defined]  # which its servers take from there
 
-from stead.background import STOPPING
+from stead.cli import worker
 from stead.cli.addresses import Address, NotServed, Tls, UnixAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from multiprocessing.synchronize import Event
 
 TARGET = "stead.wsgi:application"
 
@@ -66,33 +64,43 @@ class Server(Granian):  # type: ignore[misc,valid-type]  # it is the class of on
             super()._respawn_workers(workers, spawn_target, target_loader)
             return
         for number in workers:
-            worker = self._started(number, spawn_target, target_loader)
-            if worker is None:
+            new = self._started(number, spawn_target, target_loader)
+            if new is None:
                 return
-            old, self.wrks[number] = self.wrks[number], worker
-            old.terminate()
-            old.join(STOP_TIMEOUT)
-            if old.is_alive():
-                _log.warning("a worker that did not stop in %d s is killed", STOP_TIMEOUT)
-                old.kill()
-                old.join()
+            old, self.wrks[number] = self.wrks[number], new
+            self._leave(old)
+
+    def _leave(self, old: Any) -> None:
+        """Wait until the worker *old* has left, which another replaces; less politely if the service is to stop."""
+        old.interrupt_by_parent = True  # it ends, and that is no reason to replace it
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(old.inner.pid, worker.LEAVE)
+        end = time.monotonic() + worker.LEAVING_SECONDS + STOP_TIMEOUT
+        while old.is_alive() and time.monotonic() < end:
+            if self.interrupt_signal:
+                old.terminate()
+            old.join(_POLL)
+        if old.is_alive():
+            _log.warning("a worker that did not stop in %d s is killed", STOP_TIMEOUT)
+            old.kill()
+            old.join()
 
     def _started(self, number: int, spawn_target: Any, target_loader: Any) -> Any:
         """A new worker that has loaded the application; None if it could not, or if the service is to stop."""
         self.loaded.clear()
-        worker = self._spawn_worker(idx=number, target=spawn_target, callback_loader=target_loader)
-        worker.interrupt_by_parent = True  # if it ends now, that is no reason to replace it
-        worker.start()
+        new = self._spawn_worker(idx=number, target=spawn_target, callback_loader=target_loader)
+        new.interrupt_by_parent = True  # if it ends now, that is no reason to replace it
+        new.start()
         while not self.loaded.wait(_POLL):
-            if self.interrupt_signal or not worker.is_alive():
-                if worker.is_alive():
-                    worker.kill()
-                worker.join()
+            if self.interrupt_signal or not new.is_alive():
+                if new.is_alive():
+                    new.kill()
+                new.join()
                 if not self.interrupt_signal:
                     _log.error("nothing is reloaded: a new worker did not start; what it said stands above")
                 return None
-        worker.interrupt_by_parent = False
-        return worker
+        new.interrupt_by_parent = False
+        return new
 
 
 def serve(
@@ -140,7 +148,7 @@ def serve(
     watcher = threading.Thread(target=_watch, args=(server, when_listening), daemon=True)
     server.on_startup(watcher.start)
     try:
-        server.serve(target_loader=partial(load_in_worker, server.loaded, TARGET), wrap_loader=False)
+        server.serve(target_loader=partial(worker.load, server.loaded, TARGET), wrap_loader=False)
     except SystemExit as end:
         # Where a signal goes to all processes at once, as from a terminal, workers may well be gone first.
         if not server.interrupt_signal:
@@ -171,42 +179,6 @@ def _watch(server: Server, when_listening: Callable[[], None]) -> None:
             server.respawn_failed_workers = True
             when_listening()
             return
-
-
-def load_in_worker(loaded: Event, target: str) -> Any:
-    """The application *target* (``module:attribute``); called by Granian in each worker before it serves."""
-    _stop_with_main_process()
-    _stop_once()
-    module, _, attribute = target.partition(":")
-    application = getattr(import_module(module), attribute)
-    loaded.set()
-    return application
-
-
-def _stop_with_main_process() -> None:
-    """Nobody would stop this process, or free its port, if the main process were killed."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
-
-
-def _stop_once() -> None:
-    """Let the first SIGTERM through to Granian, and nothing after it; SIGHUP is the main process's business.
-
-    A terminal sends SIGINT, and systemd SIGTERM, to the workers as well as to the main process, which then sends
-    SIGTERM to the workers, and at a second signal a Granian worker hangs for ever (seen with 2.8.7). Signals are
-    blocked here, before Granian makes its threads, which inherit that.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-
-    def wait() -> None:
-        signal.sigwait({signal.SIGTERM})
-        STOPPING.set()
-        handler = signal.getsignal(signal.SIGTERM)
-        if not callable(handler):  # the application is still being loaded
-            os._exit(0)
-        handler(signal.SIGTERM, None)
-
-    threading.Thread(target=wait, name="stop", daemon=True).start()
 
 
 _LOGGING = {
