@@ -17,8 +17,22 @@ import pytest
 pytestmark = pytest.mark.timeout(120)
 
 APPLICATION = """
-import json, os, time
+import json, os, pathlib, socket, time
 from stead.config import load
+
+also = socket.socket(socket.AF_UNIX)  # as metrics do
+also.bind(f"also-{os.getpid()}")
+also.listen()
+
+for seconds in os.environ.get("LOADING_SECONDS", "").split():
+    try:
+        loading = pathlib.Path(f"loading-{seconds}")
+        loading.touch(exist_ok=False)
+    except FileExistsError:  # another worker took so long
+        continue
+    time.sleep(float(seconds))
+    loading.write_text(str(os.getpid()))
+    break
 
 def application(environ, start_response):
     if environ["PATH_INFO"] == "/slow":

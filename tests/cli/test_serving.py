@@ -107,6 +107,17 @@ class TestTls:
         port = int(service.url.rpartition(":")[2])
         until(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != old)
 
+    def test_a_reload_without_a_certificate_changes_nothing(self, machine):
+        mine = certified(machine.home, "subjectAltName=IP:127.0.0.1")
+        service = machine.serve("--tls-certificate", str(mine.certificate), "--tls-key", str(mine.key))
+        mine.certificate.write_text("half of it\n")
+        service.process.send_signal(signal.SIGHUP)
+        refused = next(line for line in iter(service.process.stderr.readline, "") if "nothing is reloaded" in line)
+        assert "the certificate or its key can not be used" in refused
+        assert ssl.get_server_certificate(("127.0.0.1", int(service.url.rpartition(":")[2])))
+        service.process.terminate()
+        assert service.process.wait(timeout=30) == 0
+
     def test_a_key_of_another_certificate_is_one_line(self, machine, certificate):
         wrong = machine.home / "other.pem"
         subprocess.run(["openssl", "genrsa", "-out", wrong, "2048"], check=True, capture_output=True)
@@ -116,6 +127,13 @@ class TestTls:
     def test_half_of_it_is_wrong_usage(self, machine, certificate):
         code, complaint = machine.run("--tls-certificate", str(certificate.certificate))
         assert (code, "--tls-key" in one_line(complaint)) == (2, True)
+
+
+def abstract_sockets(process):
+    """The names of the Unix sockets of *process* that are in no directory, where permissions would guard them."""
+    descriptors = [each.readlink().name for each in Path(f"/proc/{process}/fd").iterdir()]
+    fields = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return {line[7][1:] for line in fields if line[7:] and line[7][0] == "@" and f"socket:[{line[6]}]" in descriptors}
 
 
 class Asking:
@@ -179,6 +197,28 @@ def test_a_reload_takes_nobody_s_connection_away(machine):
         so_far = len(asking.answers)
         until(lambda: len(asking.answers) > so_far + 20)
     assert asking.failures == []
+    service.process.terminate()
+    assert service.process.communicate(timeout=30)[1] == ""  # that somebody left was to be expected
+
+
+def test_a_worker_leaves_when_its_own_successor_has_loaded(machine):
+    service = machine.serve("--workers", "2", LOADING_SECONDS="0.1 2 4")
+    first = httpx.get(service.url).json()["pid"]
+    service.process.send_signal(signal.SIGHUP)  # while the second one still loads
+    until(lambda: not Path(f"/proc/{first}").exists(), timeout=60)
+    assert (machine.home / "loading-4").read_text()
+
+
+def test_a_worker_that_dies_while_its_successor_loads_is_replaced_once(machine):
+    service = machine.serve(LOADING_SECONDS="0.1 1 0.2")
+    first = httpx.get(service.url).json()["pid"]
+    service.process.send_signal(signal.SIGHUP)
+    until((machine.home / "loading-1").exists)
+    os.kill(first, signal.SIGKILL)
+    second = httpx.get(service.url, timeout=30).json()["pid"]
+    time.sleep(1)
+    assert httpx.get(service.url).json()["pid"] == second
+    assert not (machine.home / "loading-0.2").exists()
 
 
 class TestAWorkerThatLeaves:
@@ -229,6 +269,23 @@ class TestAWorkerThatLeaves:
             until(lambda: self.asked(kept)[1] == "close")
             assert worker not in {self.asked_anew(connected) for _ in range(50)}
             assert self.asked(silent) == (worker, "close")
+
+    def test_keeps_what_it_listens_at_for_others_than_clients(self, machine, connected):
+        worker = self.asked_anew(connected)
+        machine.service.process.send_signal(signal.SIGHUP)
+        until(lambda: self.asked_anew(connected) != worker)
+        until(lambda: abstract_sockets(worker))
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.connect(str(machine.home / f"also-{worker}"))
+
+    def test_lets_no_stranger_in(self, machine, connected):
+        worker = self.asked_anew(connected)
+        machine.service.process.send_signal(signal.SIGHUP)
+        until(lambda: self.asked_anew(connected) != worker)
+        until(lambda: abstract_sockets(worker))
+        for name in abstract_sockets(worker):
+            with socket.socket(socket.AF_UNIX) as stranger, pytest.raises(ConnectionRefusedError):
+                stranger.connect("\0" + name)
 
     def test_stops_at_once_with_the_service(self, machine, connected):
         worker = self.asked_anew(connected)

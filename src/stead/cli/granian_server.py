@@ -41,10 +41,13 @@ class Server(Granian):  # type: ignore[misc,valid-type]  # it is the class of on
     the only worker is replaced nobody listens. Here the socket is the main process's, and its queue outlives workers.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.loaded = multiprocessing.get_context("spawn").Event()
-        """Set by each worker that has loaded the application."""
+    tls: Tls | None = None
+    """What is looked at before a reload: a worker with files that can not be used would end the service."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether a worker has loaded the application."""
+        return any(each.loaded.is_set() for each in self.wrks)
 
     def _init_shared_socket(self) -> None:
         spec = (
@@ -59,21 +62,57 @@ class Server(Granian):  # type: ignore[misc,valid-type]  # it is the class of on
         self._sso.set_inheritable(True)
         self._sso.listen(self.backlog)  # from now on connections wait; a worker would do this when it has loaded
 
+    def _spawn_worker(self, idx: int, target: Any, callback_loader: Any) -> Any:
+        loaded = multiprocessing.get_context("spawn").Event()
+        new = super()._spawn_worker(idx, target, partial(callback_loader, loaded))
+        new.loaded = loaded
+        return new
+
     def _respawn_workers(self, workers: Any, spawn_target: Any, target_loader: Any, delay: float = 0) -> None:
         if not delay:  # a worker died: there is nothing to wait for
             super()._respawn_workers(workers, spawn_target, target_loader)
             return
-        for number in workers:
-            new = self._started(number, spawn_target, target_loader)
+        for done, number in enumerate(workers):
+            try:
+                new = self._started(number, spawn_target, target_loader)
+            except NotServed as refused:
+                what = f"only {done} of {len(workers)} workers are reloaded" if done else "nothing is reloaded"
+                _log.error("%s: %s", what, refused)
+                break
             if new is None:
-                return
-            old, self.wrks[number] = self.wrks[number], new
-            self._leave(old)
+                break
+            self._replace(number, new)
+        if self.interrupt_signal:
+            self.main_loop_interrupt.set()  # which Granian clears, maybe just after the signal has set it
 
-    def _leave(self, old: Any) -> None:
-        """Wait until the worker *old* has left, which another replaces; less politely if the service is to stop."""
+    def _started(self, number: int, spawn_target: Any, target_loader: Any) -> Any:
+        """A new worker that has loaded the application; None if the service is to stop.
+
+        Raises:
+            NotServed: it could not.
+        """
+        if self.tls is not None:
+            self.tls.checked()
+        new = self._spawn_worker(number, spawn_target, target_loader)
+        new.interrupt_by_parent = True  # if it ends now, that is no reason to replace it
+        new.start()
+        while not new.loaded.wait(_POLL) and new.is_alive():
+            if self.interrupt_signal:
+                new.kill()
+                new.join()
+                return None
+        if not new.is_alive():
+            raise NotServed("a new worker did not start; what it said stands above")
+        new.interrupt_by_parent = False
+        return new
+
+    def _replace(self, number: int, new: Any) -> None:
+        """Let the worker *new* take the place of one that leaves; less politely if the service is to stop."""
+        old, self.wrks[number] = self.wrks[number], new
         old.interrupt_by_parent = True  # it ends, and that is no reason to replace it
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        if number in self.interrupt_children:  # it has ended by itself already
+            self.interrupt_children.remove(number)
+        with contextlib.suppress(ProcessLookupError):
             os.kill(old.inner.pid, worker.LEAVE)
         end = time.monotonic() + worker.LEAVING_SECONDS + STOP_TIMEOUT
         while old.is_alive() and time.monotonic() < end:
@@ -84,23 +123,6 @@ class Server(Granian):  # type: ignore[misc,valid-type]  # it is the class of on
             _log.warning("a worker that did not stop in %d s is killed", STOP_TIMEOUT)
             old.kill()
             old.join()
-
-    def _started(self, number: int, spawn_target: Any, target_loader: Any) -> Any:
-        """A new worker that has loaded the application; None if it could not, or if the service is to stop."""
-        self.loaded.clear()
-        new = self._spawn_worker(idx=number, target=spawn_target, callback_loader=target_loader)
-        new.interrupt_by_parent = True  # if it ends now, that is no reason to replace it
-        new.start()
-        while not self.loaded.wait(_POLL):
-            if self.interrupt_signal or not new.is_alive():
-                if new.is_alive():
-                    new.kill()
-                new.join()
-                if not self.interrupt_signal:
-                    _log.error("nothing is reloaded: a new worker did not start; what it said stands above")
-                return None
-        new.interrupt_by_parent = False
-        return new
 
 
 def serve(
@@ -144,11 +166,12 @@ def serve(
         log_level=LogLevels.error,
         log_dictconfig=_LOGGING,
     )
+    server.tls = tls
     logging.getLogger("_granian").addFilter(lambda _record: not server.interrupt_signal)
     watcher = threading.Thread(target=_watch, args=(server, when_listening), daemon=True)
     server.on_startup(watcher.start)
     try:
-        server.serve(target_loader=partial(worker.load, server.loaded, TARGET), wrap_loader=False)
+        server.serve(target_loader=partial(worker.load, TARGET), wrap_loader=False)
     except SystemExit as end:
         # Where a signal goes to all processes at once, as from a terminal, workers may well be gone first.
         if not server.interrupt_signal:
@@ -175,10 +198,11 @@ def _encrypted(tls: Tls | None) -> dict[str, Any]:
 
 def _watch(server: Server, when_listening: Callable[[], None]) -> None:
     while not server.interrupt_signal:
-        if server.loaded.wait(_POLL):
+        if server.answers:
             server.respawn_failed_workers = True
             when_listening()
             return
+        time.sleep(_POLL)
 
 
 _LOGGING = {

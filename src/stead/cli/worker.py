@@ -27,14 +27,18 @@ LEAVE = signal.SIGUSR1
 """Tells a worker to leave after another took its place. SIGTERM tells it to stop at once."""
 
 LEAVING_SECONDS = 2.0
-"""What a worker that leaves gives its clients to send what they are about to, and to hear that they shall go."""
+"""What a worker that leaves gives its clients to send what they are about to, and to be told to connect anew."""
 
 
-def load(loaded: Event, target: str) -> WSGIApplication:
-    """The application *target* (``module:attribute``); called by Granian in each worker before it serves."""
+def load(target: str, loaded: Event) -> WSGIApplication:
+    """The application *target* (``module:attribute``); called by Granian in each worker before it serves.
+
+    Args:
+        loaded: set as soon as it is loaded.
+    """
     served = {inode for _, inode in _listening()}  # before the application listens, as for its metrics
     _stop_with_main_process()
-    _end_once(served)
+    _end_when_told(served)
     module, _, attribute = target.partition(":")
     application = getattr(import_module(module), attribute)
     loaded.set()
@@ -47,30 +51,30 @@ def _stop_with_main_process() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
-def _end_once(served: set[int]) -> None:
-    """Let the first SIGTERM through to Granian, late for one who leaves; SIGHUP is the main process's business.
-
-    A terminal sends SIGINT, and systemd SIGTERM, to the workers as well as to the main process, which then sends
-    SIGTERM to the workers, and at a second signal a Granian worker hangs for ever (seen with 2.8.7). Signals are
-    blocked here, before Granian makes its threads, which inherit that.
+def _end_when_told(served: set[int]) -> None:
+    """End as Granian does at SIGTERM, at once or after taking leave of the clients of the sockets *served* (inodes).
 
     At its end Granian closes connections that it has read nothing of yet, and those between two requests: a client
     that is about to send one finds its connection closed. So a worker that leaves first accepts no more connections,
-    and for some time tells with each answer that the connection ends.
+    and for some time says with each answer that the connection ends.
+
+    SIGHUP is the main process's business. A terminal sends SIGINT, and systemd SIGTERM, to the workers as well as to
+    the main process, which then sends SIGTERM to the workers, and at a second signal a Granian worker hangs for ever
+    (seen with 2.8.7): it gets one. Signals are blocked here, before Granian makes its threads, which inherit that.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, LEAVE})
 
     def wait() -> None:
-        leaves = signal.sigwait({signal.SIGTERM, LEAVE}) == LEAVE
-        handler = signal.getsignal(signal.SIGTERM)
-        if not callable(handler):  # the application is still being loaded
+        told = signal.sigwait({signal.SIGTERM, LEAVE})
+        stop = signal.getsignal(signal.SIGTERM)
+        if not callable(stop):  # the application is still being loaded
             os._exit(0)
-        if leaves:
-            _let_go(served)
-        STOPPING.set()
-        if leaves:
+        if told == LEAVE:
+            _let_go(served)  # before clients are told to connect anew, or they might come here again
+            STOPPING.set()
             signal.sigtimedwait({signal.SIGTERM}, LEAVING_SECONDS)
-        handler(signal.SIGTERM, None)
+        STOPPING.set()
+        stop(signal.SIGTERM, None)
 
     threading.Thread(target=wait, name="stop", daemon=True).start()
 
@@ -92,14 +96,15 @@ def _dismissing(application: WSGIApplication) -> WSGIApplication:
 def _let_go(served: set[int]) -> None:
     """Accept no connection any more: they are for the other workers, with whom the sockets *served* are shared.
 
-    Each descriptor of such a socket becomes one of a socket to which nobody connects, since Granian, which holds them,
-    goes on to accept at them until it ends.
+    Granian holds descriptors of them, and goes on to accept there until it ends. Each becomes one of a socket to which
+    nobody can connect. It is still woken by new connections, finds none, and sleeps again.
     """
     try:
         with socket.socket(socket.AF_UNIX) as nobody:
             nobody.bind("")  # Linux chooses a name
             nobody.listen()
             nobody.setblocking(False)
+            nobody.shutdown(socket.SHUT_RDWR)  # its name stands in /proc/net/unix, for all to use
             for descriptor, inode in list(_listening()):
                 if inode in served:
                     os.dup2(nobody.fileno(), descriptor)
