@@ -18,8 +18,9 @@ from stead.candidates.engine import Enumeration
 from stead.config import load
 from stead.domain.errors import Unavailable
 from stead.memory import keep_for_good, keep_freed
-from stead.observation import Observation
+from stead.observation import Observation, set_up_log
 from stead.observe.health import Readiness
+from stead.observe.log import held_back
 from stead.service import Service
 from stead.store import durability, schema
 from stead.store.dialect import Database
@@ -43,7 +44,8 @@ def init_application() -> WSGIApplication:
         ConfigError: the configuration can not be used.
         NotWritable, NotDurable, SchemaOutdated, SchemaTooNew, Unavailable: as :func:`build_application`.
     """
-    return build_application(load())
+    with held_back("oslo_config"):
+        return build_application(load())
 
 
 def build_application(settings: Settings) -> WSGIApplication:
@@ -56,7 +58,7 @@ def build_application(settings: Settings) -> WSGIApplication:
         Unavailable: the database does not answer.
     """
     observation = Observation(settings)
-    observation.log()
+    set_up_log(settings)
     prepare_process()
     service = build_service(settings, observation)
     observation.start(service)

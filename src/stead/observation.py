@@ -49,10 +49,6 @@ class Observation:
         """Whoever wants to be told of every request."""
         return self._watchers
 
-    def log(self) -> None:
-        """Let this process log as it shall."""
-        log.set_up(self._settings.conf, json_lines=self._watch.log_json, version=__version__)
-
     def retried(self, cause: str) -> None:
         """A write is tried again."""
         if self._recorder is not None:
@@ -89,6 +85,18 @@ class Observation:
             raise ConfigError("[stead] traces needs OpenTelemetry: pip install 'stead[otel]'") from error
         self._closing.append(tracing.close)
         self._watchers.append(tracing)
+
+
+def set_up_log(settings: Settings) -> None:
+    """Let this process log as it shall.
+
+    Raises:
+        ConfigError: what the options of the log say can not be done.
+    """
+    try:
+        log.set_up(settings.conf, json_lines=settings.watch.log_json, version=__version__)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def gauges(service: Service) -> Iterator[Gauge]:

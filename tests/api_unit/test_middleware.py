@@ -54,14 +54,14 @@ def test_what_a_proxy_says_takes_the_place_of_its_own(headers, expected):
 
 
 def test_every_request_has_an_id_and_a_line(caplog):
-    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    caplog.set_level(logging.INFO, logger="placement.requestlog")
     given = "req-11111111-2222-3333-4444-555555555555"
     status, headers, _ = wsgi_door(RequestLog(echo))("GET", "/a%0Ab?c=d%20e", [("X-Openstack-Request-Id", given)], None)
     own = one_header(headers, "x-openstack-request-id")
     (line,) = caplog.records
     assert status == 404
     assert own != given
-    assert (line.request_id, line.global_request_id) == (own, given)
+    assert (line.context.request_id, line.context.global_request_id) == (own, given)
     assert line.getMessage() == '127.0.0.1 "GET /a%0Ab?c=d%20e" status: 404 len: 7 microversion: 1.5'
 
 
@@ -71,7 +71,7 @@ def test_the_line_tells_the_microversion_whatever_else_was_agreed(caplog):
         start_response("200 OK", versions)
         return []
 
-    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    caplog.set_level(logging.INFO, logger="placement.requestlog")
     wsgi_door(RequestLog(both))("GET", "/", [], None)
     assert caplog.records[0].getMessage().endswith("microversion: 1.39")
 
@@ -82,7 +82,7 @@ FORGED = '1" 200\n10.0.0.1 "DELETE /traits" status: 204\u2028\x85\x1b[2J\xe9'
 @pytest.mark.parametrize("name", ["REMOTE_ADDR", "REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING"])
 def test_nobody_writes_more_than_a_field_of_a_line(caplog, name):
     """No server should let all of this through, but which one stands in front is the operator's choice."""
-    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    caplog.set_level(logging.INFO, logger="placement.requestlog")
     environ = {"REMOTE_ADDR": "::1", "REQUEST_METHOD": "GET", "PATH_INFO": "/", name: FORGED}
     RequestLog(echo)(environ, lambda *_: None)
     (line,) = caplog.messages
@@ -99,9 +99,9 @@ def test_nobody_writes_more_than_a_field_of_a_line(caplog, name):
     ],
 )
 def test_what_is_no_id_is_no_global_one(caplog, given):
-    caplog.set_level(logging.INFO, logger="stead.api.middleware.request_log")
+    caplog.set_level(logging.INFO, logger="placement.requestlog")
     wsgi_door(RequestLog(echo))("GET", "/", [("X-Openstack-Request-Id", given)], None)
-    assert caplog.records[0].global_request_id is None
+    assert caplog.records[0].context.global_request_id is None
 
 
 @pytest.mark.parametrize(

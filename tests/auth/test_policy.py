@@ -161,6 +161,23 @@ def test_a_malformed_file_stops_the_start_and_at_run_time_changes_nothing(policy
         policy(policy_yaml="{ this is : no [ yaml")
 
 
+@pytest.mark.parametrize("check", ["auditor", "role:auditor or or", "role:auditor or auditor"])
+def test_a_check_that_can_not_be_read_is_a_malformed_file(policy, tmp_path, caplog, check):
+    rules = policy(policy_yaml='"placement:traits:list": "role:auditor"\n')
+    (tmp_path / "policy.yaml").write_text(f'"placement:traits:list": "{check}"\n')
+    assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
+    (complaint,) = caplog.messages
+    assert "the rules read before stay in force" in complaint
+    with pytest.raises(ConfigError, match="policy: Failed to understand rule"):
+        policy(policy_yaml=f'"placement:traits:list": "{check}"\n')
+
+
+def test_a_rule_for_nobody_is_no_mistake(policy):
+    assert "placement:traits:list" not in allowed(
+        policy(policy_yaml='"placement:traits:list": "!"\n'), who("admin"), OWN
+    )
+
+
 def test_what_was_allowed_is_asked_again_after_a_moment(policy, tmp_path, monkeypatch):
     monkeypatch.setattr(policy_module, "RECHECK", 3600.0)
     rules = policy(policy_yaml='"placement:traits:list": "role:auditor"\n')

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -232,6 +233,45 @@ def test_a_configuration_without_connection_is_one_line(machine):
     assert not machine.data.exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("log_file = {home}/nowhere/x.log", "No such file or directory"),
+        ("log_config_append = {home}/nowhere.ini", "nowhere.ini"),
+        ("default_log_levels = stead=LOUD", "LOUD"),
+    ],
+)
+def test_a_log_that_can_not_be_is_one_line(machine, option, reason):
+    database = f"[placement_database]\nconnection = sqlite:///{machine.home}/p.db\n"
+    file = machine.config(f"[DEFAULT]\n{option.format(home=machine.home)}\n{database}")
+    code, complaint = machine.run("--config-file", str(file))
+    assert (code, reason in one_line(complaint)) == (1, True)
+    assert "the log can not be set up" in complaint
+
+
+def test_a_deprecated_option_is_told_where_the_log_goes(machine):
+    log = machine.home / "x.log"
+    file = machine.config(
+        f"[DEFAULT]\nlog_file = {log}\nauth_strategy = noauth2\n"
+        f"[placement_database]\nconnection = sqlite:///{machine.home}/p.db\nsync_on_startup = true\n"
+    )
+    service = machine.serve("--config-file", str(file))
+    service.process.terminate()
+    assert service.process.communicate(timeout=30)[1] == ""
+    assert 'Option "auth_strategy" from group "DEFAULT" is deprecated' in log.read_text()
+
+
+def test_a_worker_that_knows_why_it_can_not_load_says_it_in_a_line(machine):
+    (machine.home / "broken_application.py").write_text(
+        "from stead.config import ConfigError\nraise ConfigError('[keystone_authtoken] is empty')\n"
+    )
+    process = machine.start(target="broken_application:application")
+    _, complaint = process.communicate(timeout=60)
+    assert "stead: [keystone_authtoken] is empty\n" in complaint
+    assert "Traceback" not in complaint
+    assert process.returncode == 1
+
+
 def test_a_database_without_tables_is_refused_with_the_command_that_helps(machine):
     file = machine.config(f"[placement_database]\nconnection = sqlite:///{machine.home}/p.db\n")
     code, complaint = machine.run("--config-file", str(file))
@@ -304,6 +344,21 @@ def test_workers_end_when_the_main_process_is_killed(machine):
     service.process.kill()
     service.process.wait()
     until(lambda: refuses(service.url))
+
+
+def test_a_worker_ends_if_the_main_process_is_killed_while_it_starts(machine):
+    process = machine.start()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def workers():
+        found = [Path("/proc", child) for child in children.read_text().split()]
+        return [each for each in found if b"spawn_main" in (each / "cmdline").read_bytes()]
+
+    until(workers)
+    (worker,) = workers()
+    process.kill()
+    process.wait()
+    until(lambda: not worker.exists(), timeout=15)
 
 
 def test_the_data_directory_is_found_again_and_a_stale_note_is_replaced(machine):

@@ -331,6 +331,14 @@ def test_a_port_of_the_metrics_in_use_is_one_line(machine):
     assert (code, "is in use" in one_line(complaint)) == (1, True)
 
 
+@pytest.mark.parametrize("at", ["", "0.0.0.0:", "127.0.0.1:"])
+def test_one_port_for_requests_and_metrics_is_one_line(machine, at):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code, complaint = machine.run("--port", str(port), "--metrics", f"{at}{port}")
+    assert (code, "is asked for twice" in one_line(complaint)) == (1, True)
+
+
 def test_idle_connections_are_kept_for_longer_than_clients_keep_them():
     """Some clients take a connection that was closed for an empty answer; proxies keep theirs for 60 or 75 s."""
     assert granian_server.IDLE_TIMEOUT > 75

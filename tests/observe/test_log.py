@@ -7,16 +7,17 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from oslo_log.formatters import ContextFormatter
 
 from stead import application
 from stead.api.middleware import request_log
 from stead.config import load
-from stead.observe.log import JsonLines
+from stead.observe.log import JsonLines, held_back
 from stead.observe.tracing import Tracing
 from tests.api.client import Api, fresh_name, wsgi_door
 from tests.conftest import write_configuration
 
-LOGGER = "stead.api.middleware.request_log"
+LOGGER = "placement.requestlog"
 
 
 class Watched:
@@ -56,6 +57,26 @@ def test_a_line_of_json_has_what_the_text_does_not(watched, caplog):
     assert {"refresh", "resolve", "render"} <= line["phases"].keys()
     assert 0 < sum(line["phases"].values()) <= line["seconds"] < 60
     assert "phases" not in caplog.messages[-1]
+
+
+def test_a_line_of_text_says_who_asked_as_the_options_have_it(watched, caplog):
+    caplog.set_level(logging.INFO, logger=LOGGER)
+    given = "req-11111111-2222-3333-4444-555555555555"
+    answer = watched.api.get("/traits", headers=[("X-Auth-Token", "admin:proj9"), ("X-Openstack-Request-Id", given)])
+    conf = watched.settings.conf
+    conf.set_override("logging_user_identity_format", "%(user)s of %(project)s, %(domain)s")
+    line = ContextFormatter(config=conf).format(caplog.records[-1])
+    own = answer.header("x-openstack-request-id")
+    assert f' INFO {LOGGER} [{given} {own} admin of proj9, -] 127.0.0.1 "GET /traits" status: 200 ' in line
+
+
+def test_what_is_said_before_the_log_is_set_up_goes_where_it_will(caplog):
+    with held_back("oslo_config"):
+        logging.getLogger("oslo_config.cfg").warning("Deprecated: %s", "this")
+        assert caplog.messages == []
+    assert caplog.messages == ["Deprecated: this"]
+    logging.getLogger("oslo_config.cfg").warning("later")
+    assert caplog.messages == ["Deprecated: this", "later"]
 
 
 def test_what_was_refused_names_the_error(watched, caplog):

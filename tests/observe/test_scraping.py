@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(120)
 
 LINE = re.compile(
-    r"^\S+ \S+ (?P<process>\d+) INFO stead\.api\.middleware\.request_log \[\S+ (?P<id>req-\S+) \S*\] "
+    r"^\S+ \S+ (?P<process>\d+) INFO placement\.requestlog "
+    r"\[\S+ (?P<id>req-\S+) (?P<user>\S+) (?P<project>\S+) - - - -\] "
     r'(?P<remote>\S+) "(?P<method>[A-Z]+) (?P<target>\S+)" status: (?P<status>\d{3}) len: (?P<len>\d+|-) '
     r"microversion: (?P<version>\d\.\d+|-)$"
 )
@@ -155,6 +156,7 @@ def test_each_request_is_a_line_of_the_contract_s_form(service: Service) -> None
         time.sleep(0.1)
     assert [(line["method"], line["target"], int(line["status"])) for line in lines[:3]] == asked
     assert [line["id"] for line in lines[:3]] == ids
+    assert [(line["user"], line["project"]) for line in lines] == [("admin", "admin")] * 3 + [("-", "-")]
     assert {line["version"] for line in lines[:3]} == {"1.39"}
     assert (lines[3]["status"], lines[3]["version"]) == ("401", "-")
     assert dict(parse_qsl(urlsplit(lines[0]["target"]).query)) == {"name": "a b"}

@@ -116,10 +116,33 @@ class _LoadedEnforcer(policy.Enforcer):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         _prepare(self)
-        super().load_rules()
+        parser = logging.getLogger("oslo_policy._parser")
+        complaints = _Complaints()
+        parser.addFilter(complaints)
+        try:
+            super().load_rules()
+        finally:
+            parser.removeFilter(complaints)
+        if complaints.found:
+            raise ValueError("; ".join(dict.fromkeys(complaints.found)))
 
     def load_rules(self, force_reload: bool = False) -> None:  # oslo.policy's signature
         """Called by oslo.policy before each decision."""
+
+
+class _Complaints(logging.Filter):
+    """Takes down what oslo.policy only logs: a check that it can not read counts as one that allows nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let *record* through if it is no complaint."""
+        if record.levelno < logging.ERROR:
+            return True
+        self.found.append(record.getMessage())
+        return False
 
 
 def get_enforcer() -> policy.Enforcer:

@@ -75,7 +75,7 @@ def configure(folder: Path, database: str, *, durable: bool = True) -> Path:
     connection = database.replace("$", "$$")  # which oslo.config takes for a reference
     configuration.write_text(
         # The bare server beside it logs no requests either.
-        "[DEFAULT]\ndefault_log_levels = stead.api.middleware.request_log=WARNING\n"
+        "[DEFAULT]\ndefault_log_levels = placement.requestlog=WARNING\n"
         f"[placement_database]\nconnection = {connection}\nsync_on_startup = true\n"
         f"sqlite_synchronous = {durable}\n[api]\nauth_strategy = noauth2\n",
         encoding="utf-8",

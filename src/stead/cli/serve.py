@@ -60,15 +60,19 @@ def run(
     Without any configuration it runs embedded: SQLite in the data directory, an admin token made at the first start, on
     this machine only. SIGHUP reads configuration and certificate anew, and replaces the workers one after the other.
     """
+    from stead.observe.log import held_back
+
     _say_to_workers({"path_prefix": prefix, "metrics": metrics})
-    settings = _settings(config_file, config_dir)
+    with held_back("oslo_config"):
+        settings = _settings(config_file, config_dir)
+        _set_up_log(settings)
     if settings.limits.watchers >= threads:  # each holds one, and some must be left for other requests
         _say_to_workers({"max_watchers": str(threads - 1)})
     tls = _tls(tls_certificate, tls_key, tls_client_ca)
     address = _address(socket, host, port, settings, scheme="https" if tls else "http")
+    _require_apart(address, settings)
     token = _admin_token(settings)
     _hand_over(settings)
-    set_up_log(settings)
     prepare_database(settings)
     note = settings.data_dir / "server.json"
     as_json = options().json  # asked here: the shared options are this thread's
@@ -120,6 +124,17 @@ def _address(path: Path | None, host: str, port: int, settings: Settings, *, sch
     return address.checked()
 
 
+def _require_apart(address: Address | UnixAddress, settings: Settings) -> None:
+    """The first worker would get the port of the metrics as well, and nobody an answer there."""
+    if settings.watch.metrics is None or isinstance(address, UnixAddress):
+        return
+    metrics = Address.of(*settings.watch.metrics)
+    if metrics.port == address.port and (
+        metrics.host == address.host or {"0.0.0.0", "::"} & {metrics.host, address.host}
+    ):
+        raise NotServed(f"port {address.port} is asked for twice: for the API and for the metrics")
+
+
 @contextmanager
 def _metrics_directory(settings: Settings) -> Iterator[None]:
     """Where the workers report, if metrics are wanted and the configuration names no place; empty at the start.
@@ -137,12 +152,14 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
         yield
 
 
-def set_up_log(settings: Settings) -> None:
-    """Let this process log as the settings say."""
-    from stead import __version__
-    from stead.observe import log
+def _set_up_log(settings: Settings) -> None:
+    from stead.config import ConfigError
+    from stead.observation import set_up_log
 
-    log.set_up(settings.conf, json_lines=settings.watch.log_json, version=__version__)
+    try:
+        set_up_log(settings)
+    except ConfigError as error:
+        raise NotServed(str(error)) from error
 
 
 def _tell_service_manager(state: str) -> None:

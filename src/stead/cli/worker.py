@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import stat
+import sys
 import threading
 from importlib import import_module
 from pathlib import Path
@@ -33,14 +35,22 @@ LEAVING_SECONDS = 2.0
 def load(target: str, loaded: Event) -> WSGIApplication:
     """The application *target* (``module:attribute``); called by Granian in each worker before it serves.
 
+    If the application says in words why it can not be loaded, this process says so in a line and ends.
+
     Args:
         loaded: set as soon as it is loaded.
     """
-    served = {inode for _, inode in _listening()}  # before the application listens, as for its metrics
     _stop_with_main_process()
-    _end_when_told(served)
+    _end_when_told({inode for _, inode in _listening()})  # before the application listens, as for its metrics
+    from stead.config import ConfigError  # here, since it takes time, and the main process may end meanwhile
+    from stead.domain.errors import SteadError
+
     module, _, attribute = target.partition(":")
-    application = getattr(import_module(module), attribute)
+    try:
+        application = getattr(import_module(module), attribute)
+    except (ConfigError, SteadError) as error:
+        print(f"stead: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
     loaded.set()
     return _dismissing(application)
 
@@ -49,6 +59,9 @@ def _stop_with_main_process() -> None:
     """Nobody would stop this process, or free its port, if the main process were killed."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:  # it was killed before this process could ask to be told
+        os._exit(1)
 
 
 def _end_when_told(served: set[int]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +16,26 @@ import orjson
 from oslo_log import log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oslo_config import cfg
 
 _log = logging.getLogger(__name__)
 
 
 def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str) -> None:
-    """Let this process log as *conf* says, to stderr where it does not say anything else."""
+    """Let this process log as *conf* says, to stderr where it does not say anything else.
+
+    Raises:
+        ValueError: it can not; the message is one line.
+    """
     if not (conf.log_file or conf.log_dir or conf.use_journal or conf.use_syslog):
         conf.set_default("use_stderr", True)  # the library would write to stdout, where commands give their answers
     logging.getLogger("alembic").setLevel(logging.WARNING)  # unless default_log_levels says otherwise
-    log.setup(conf, "placement", version)
+    try:
+        log.setup(conf, "placement", version)
+    except (OSError, ValueError, RuntimeError, log.LogConfigError) as error:
+        raise ValueError(f"the log can not be set up: {' '.join(str(error).split())}") from error
     sql = conf.placement_database.connection_debug
     if sql >= 50:  # past SQLAlchemy's `echo`, which writes to stdout if it finds no handler of its own
         logging.getLogger("sqlalchemy.engine").setLevel(logging.INFO if sql < 100 else logging.DEBUG)
@@ -34,6 +44,33 @@ def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str) -> None:
             handler.setFormatter(JsonLines())
     if conf.log_options:
         conf.log_opt_values(_log, logging.DEBUG)
+
+
+@contextmanager
+def held_back(name: str) -> Iterator[None]:
+    """Let what the logger *name* and those below it are told go to the log as it is at the end of the block.
+
+    What is said of the configuration is said before the log is set up as the configuration has it.
+    """
+    logger, held = logging.getLogger(name), _Held()
+    logger.addHandler(held)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.propagate = True
+        logger.removeHandler(held)
+        for record in held.records:
+            logging.getLogger(record.name).handle(record)
+
+
+class _Held(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
 
 
 class JsonLines(logging.Formatter):
@@ -48,8 +85,9 @@ class JsonLines(logging.Formatter):
             "process": record.process,
             "message": record.getMessage(),
         }
+        context = getattr(record, "context", None)
         for name in ("request_id", "global_request_id"):
-            if value := getattr(record, name, None):
+            if value := getattr(context, name, None):
                 line[name] = value
         line.update(getattr(record, "extra", {}))
         if record.exc_info:

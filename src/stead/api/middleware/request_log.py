@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from oslo_context.context import RequestContext
+
 from stead.api.request import REQUEST_ID_KEY
 from stead.auth.credentials import Credentials
 from stead.observe.notes import NOTES_KEY, Notes, tell
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
     from stead.observe.notes import Watcher
 
-LOG = logging.getLogger(__name__)
+LOG = logging.getLogger("placement.requestlog")
+"""Named as operators have it in ``default_log_levels``, and in what reads their logs."""
 
 HEADER = "x-openstack-request-id"
 
@@ -83,8 +86,7 @@ class _Line:
         self._target = f"{path}?{_in_log(query, _SAFE_IN_QUERY)}" if query else path
 
     def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
-        given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
-        remote = _in_log(environ.get("REMOTE_ADDR", "-"), _SAFE_IN_QUERY)
+        remote = _in_log(environ.get("REMOTE_ADDR") or "-", _SAFE_IN_QUERY)
         method = _in_log(environ["REQUEST_METHOD"])
         LOG.info(
             '%s "%s %s" status: %d len: %s microversion: %s',
@@ -95,11 +97,29 @@ class _Line:
             "-" if notes.bytes is None else notes.bytes,
             notes.microversion or "-",
             extra={
-                "request_id": environ[REQUEST_ID_KEY],
-                "global_request_id": given if _GLOBAL_ID.fullmatch(given) else None,
+                "context": _context(environ),
                 "extra": {"remote": remote, "method": method, "target": self._target, **notes.facts()},
             },
         )
+
+
+def _context(environ: WSGIEnvironment) -> RequestContext:
+    """Which request it is and who asks, as the formats of oslo.log want to know it."""
+    caller = Credentials.of(environ)
+    given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
+    return RequestContext(
+        user_id=caller.user_id,
+        project_id=caller.project_id,
+        domain_id=caller.domain_id,
+        user_domain_id=caller.user_domain_id,
+        project_domain_id=caller.project_domain_id,
+        system_scope=caller.system_scope,
+        roles=list(caller.roles),
+        is_admin_project=caller.is_admin_project,
+        request_id=environ[REQUEST_ID_KEY],
+        global_request_id=given if _GLOBAL_ID.fullmatch(given) else None,
+        overwrite=False,
+    )
 
 
 def _in_log(text: str, safe: str = _SAFE) -> str:
