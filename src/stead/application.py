@@ -16,6 +16,7 @@ from stead.api.middleware import Compression, Concurrency, Cors, Health, Prefix,
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
 from stead.config import load
+from stead.config.paths import serving_program
 from stead.domain.errors import Unavailable
 from stead.memory import keep_for_good, keep_freed
 from stead.observation import Observation, set_up_log
@@ -45,7 +46,7 @@ def init_application() -> WSGIApplication:
         NotWritable, NotDurable, SchemaOutdated, SchemaTooNew, Unavailable: as :func:`build_application`.
     """
     with held_back("oslo_config"):
-        return build_application(load())
+        return build_application(load(program=serving_program()))
 
 
 def build_application(settings: Settings) -> WSGIApplication:

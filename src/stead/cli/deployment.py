@@ -1,15 +1,18 @@
-"""What the commands with an existing deployment's names share: its configuration, and its database."""
+"""What the commands with an existing deployment's names share: configuration, log and database."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from stead import __version__
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oslo_config import cfg
 
     from stead.config import Settings
     from stead.store.transaction import Store
@@ -17,33 +20,59 @@ if TYPE_CHECKING:
 CANNOT_START = 1
 
 
-def add_configuration(parser: argparse.ArgumentParser) -> None:
-    """Let *parser* take the options that say where the configuration is."""
-    parser.add_argument(
-        "--config-file",
-        type=Path,
-        action="append",
-        metavar="PATH",
-        help="Configuration file instead of the usual ones; may be repeated, and later ones count.",
-    )
-    parser.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        metavar="DIR",
-        help="Directory of *.conf files, read after the files; may be repeated.",
-    )
+def read_arguments(
+    arguments: Sequence[str],
+    *,
+    program: str,
+    description: str,
+    commands: Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None],
+) -> cfg.ConfigOpts:
+    """The command line of *program* and the configuration, of which it is a part; ``conf.command`` has the command.
+
+    Args:
+        commands: adds the commands and their arguments to the parser.
+
+    Raises:
+        ConfigError: a file of the configuration, or the log that the command line asks for, can not be used.
+        SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
+    """
+    from oslo_config import cfg
+
+    from stead.config import read_command_line, said_of_log
+
+    command = cfg.SubCommandOpt("command", title="commands", handler=commands)
+    conf = read_command_line(arguments, program=program, description=description, version=__version__, commands=command)
+    if said := said_of_log(arguments, command):
+        _log_as_told(conf, said)
+    return conf
 
 
-def load_deployment(arguments: argparse.Namespace) -> Settings:
+def _log_as_told(conf: cfg.ConfigOpts, said: set[str]) -> None:
+    """Log, now that the command line says something of it, and to where it says.
+
+    What files say is about the log of the service. Often it is root who runs these commands, and a log file that root
+    makes is one that the service can not write to.
+    """
+    from stead.config import ConfigError
+    from stead.observe.log import set_up
+
+    for name in {"log_file", "log_dir", "log_config_append", "use_syslog", "use_journal"} - said:
+        conf.set_override(name, None)
+    try:
+        set_up(conf, json_lines=conf.stead.log_json, version=__version__)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def load_deployment(conf: cfg.ConfigOpts) -> Settings:
     """The settings of the deployment. There must be one: these commands do not know the embedded mode.
 
     Raises:
         ConfigError: the configuration can not be used, or names no database.
     """
-    from stead.config import ConfigError, load
+    from stead.config import ConfigError, settings_of
 
-    settings = load(arguments.config_file, arguments.config_dir)
+    settings = settings_of(conf)
     if settings.embedded:
         raise ConfigError("there is no configuration: [placement_database] connection is required")
     return settings

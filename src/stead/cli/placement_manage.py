@@ -5,18 +5,19 @@ Arguments, output and exit codes are those tools' contract; ``stead db`` is the 
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stead import __version__
-from stead.cli.deployment import add_configuration, complain, load_deployment, open_database
+from stead.cli.deployment import complain, load_deployment, open_database, read_arguments
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Sequence
+
+    from oslo_config import cfg
 
     from stead.config import Settings
     from stead.store.transaction import Store
@@ -25,6 +26,7 @@ BATCH = 50
 MOST = 2**31 - 1  # rows in a batch; what every database takes as a LIMIT
 
 DONE, MORE, FAILED, NOT_POSITIVE = 0, 1, 2, 127
+NO_COMMAND = 1
 
 _log = logging.getLogger(__name__)
 
@@ -42,21 +44,26 @@ def run(arguments: Sequence[str]) -> int:
     """
     from stead.config import ConfigError
 
-    parsed = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = parsed.command
     try:
-        return command(parsed)
+        conf = read_arguments(
+            arguments,
+            program="placement-manage",
+            description="Look after the database of a deployment.",
+            commands=_add_commands,
+        )
+        if conf.command.name is None:
+            conf.print_help()
+            return NO_COMMAND
+        run_command: Callable[[cfg.ConfigOpts], int] = conf.command.run
+        return run_command(conf)
     except ConfigError as error:
         return complain("placement-manage", error)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="placement-manage", description="Look after the database of a deployment.")
-    parser.set_defaults(command=partial(_help, parser, 1))
-    parser.add_argument("--version", action="version", version=__version__)
-    add_configuration(parser)
-    db = parser.add_subparsers(title="commands", metavar="{db}").add_parser("db", help="The database.")
-    db.set_defaults(command=partial(_help, db, 0))
+def _add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parsers.required = False
+    db = parsers.add_parser("db", help="The database.")
+    db.set_defaults(run=partial(_help, db))
     commands = db.add_subparsers(title="commands", metavar="{sync,version,stamp,online_data_migrations}")
     _add(commands, "sync", _sync, "Bring the tables up to date.")
     _add(commands, "version", _version, "Show at which revision the deployment's tables are.")
@@ -64,55 +71,55 @@ def _parser() -> argparse.ArgumentParser:
     stamp.add_argument("revision")
     migrate = _add(commands, "online_data_migrations", _migrate, "Bring the data up to date, while services run.")
     migrate.add_argument("--max-count", metavar="N", help="Do one batch of at most N rows, instead of everything.")
-    return parser
 
 
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    command: Callable[[argparse.Namespace], int],
+    run_command: Callable[[cfg.ConfigOpts], int],
     meaning: str,
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=meaning, description=meaning)
-    parser.set_defaults(command=command)
+    parser.set_defaults(run=run_command)
     return parser
 
 
-def _help(parser: argparse.ArgumentParser, exit_code: int, _arguments: argparse.Namespace) -> int:
+def _help(parser: argparse.ArgumentParser, _conf: cfg.ConfigOpts) -> int:
     parser.print_help()
-    return exit_code
+    return DONE
 
 
-def _sync(arguments: argparse.Namespace) -> int:
+def _sync(conf: cfg.ConfigOpts) -> int:
     from stead.store import schema
 
-    with open_database(load_deployment(arguments)) as store:
+    with open_database(load_deployment(conf)) as store:
         schema.upgrade(store.writer)
     return DONE
 
 
-def _version(arguments: argparse.Namespace) -> int:
+def _version(conf: cfg.ConfigOpts) -> int:
     from stead.store import schema
 
-    with open_database(load_deployment(arguments)) as store:
+    with open_database(load_deployment(conf)) as store:
         print(next(found.revision for found in schema.standings(store.writer) if found.history == "placement"))
     return DONE
 
 
-def _stamp(arguments: argparse.Namespace) -> int:
+def _stamp(conf: cfg.ConfigOpts) -> int:
     from stead.store import schema
 
-    with open_database(load_deployment(arguments)) as store:
-        schema.stamp(store.writer, arguments.revision)
+    with open_database(load_deployment(conf)) as store:
+        schema.stamp(store.writer, conf.command.revision)
     return DONE
 
 
-def _migrate(arguments: argparse.Namespace) -> int:
-    most = None if arguments.max_count is None else _positive(arguments.max_count)
+def _migrate(conf: cfg.ConfigOpts) -> int:
+    count: str | None = conf.command.max_count
+    most = None if count is None else _positive(count)
     if most == 0:
         print("Must supply a positive value for max_count")
         return NOT_POSITIVE
-    settings = load_deployment(arguments)
+    settings = load_deployment(conf)
     with open_database(settings) as store:
         migrations = [Progress(name, migration) for name, migration in _migrations(store, settings).items()]
         if most is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import traceback
@@ -12,9 +11,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from stead.cli.deployment import add_configuration, complain, load_deployment, open_database
+from stead.cli.deployment import complain, load_deployment, open_database, read_arguments
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from stead.config import Settings
@@ -57,9 +57,14 @@ def run(arguments: Sequence[str]) -> int:
     """
     from stead.config import ConfigError
 
-    parsed = _parser().parse_args(arguments)
     try:
-        settings = load_deployment(parsed)
+        conf = read_arguments(
+            arguments,
+            program="placement-status",
+            description="Say whether a deployment is ready.",
+            commands=_add_commands,
+        )
+        settings = load_deployment(conf)
     except ConfigError as error:
         return complain("placement-status", error)
     try:
@@ -67,19 +72,14 @@ def run(arguments: Sequence[str]) -> int:
     except Exception:  # also what nobody foresaw: tools tell it from a failed check by the exit code
         print(f"Error:\n{traceback.format_exc()}")
         return UNEXPECTED
-    print(as_json(checks) if parsed.json else table(checks))
+    print(as_json(checks) if conf.command.json else table(checks))
     return max(each.result for each in checks)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="placement-status", description="Say whether a deployment is ready.")
-    add_configuration(parser)
-    upgrade = parser.add_subparsers(title="commands", metavar="{upgrade}", required=True).add_parser(
-        "upgrade", help="Whether the deployment is ready for the next release."
-    )
+def _add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    upgrade = parsers.add_parser("upgrade", help="Whether the deployment is ready for the next release.")
     upgrade.add_argument("check", choices=["check"], metavar="check", help="Make all checks.")
     upgrade.add_argument("--json", action="store_true", help="Answer in JSON.")
-    return parser
 
 
 def check(settings: Settings) -> list[Check]:

@@ -1,5 +1,6 @@
 """What the operator wants: oslo.config in, frozen :class:`Settings` out. Everybody else gets plain values."""
 
+from stead.config.command_line import read_command_line, said_of_log
 from stead.config.errors import ConfigError
 from stead.config.options import list_opts
 from stead.config.paths import resolve_data_dir
@@ -13,6 +14,7 @@ from stead.config.settings import (
     WatchSettings,
     load,
     read_conf,
+    settings_of,
 )
 
 __all__ = [
@@ -26,6 +28,9 @@ __all__ = [
     "WatchSettings",
     "list_opts",
     "load",
+    "read_command_line",
     "read_conf",
     "resolve_data_dir",
+    "said_of_log",
+    "settings_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -26,34 +27,52 @@ def resolve_data_dir(chosen: Path | None = None) -> Path:
     return (chosen or user_data_path("stead")).expanduser().absolute()
 
 
-def find_config_files() -> list[Path]:
+def serving_program() -> str | None:
+    """The program that serves (``uwsgi``, ``mod_wsgi``), as oslo.config names it; None for ``stead serve``.
+
+    Workers of ``stead serve`` read what it found for them, and it looks for no files of its own name.
+    """
+    name = Path(sys.argv[0]).name.removesuffix(".py") if sys.argv else ""
+    return name if name not in ("", "stead") else None
+
+
+def find_config_files(program: str | None = None, *, by_variable: bool = True) -> list[Path]:
     """The configuration files to read when the command line names none; empty if there is none.
 
     ``STEAD_CONFIG_FILE`` and ``STEAD_CONFIG_DIR`` (several paths, with ``:`` between) come first; where one is set,
     only the two count. Then ``placement.conf`` in ``OS_PLACEMENT_CONFIG_DIR``. A file named by a variable is returned
     whether it exists or not, so that a typing error is an error later. Else the first ``placement.conf`` in
-    oslo.config's usual places.
+    oslo.config's usual places, and the first file there with the name of *program*, which is read after it.
+
+    Args:
+        by_variable: whether ``OS_PLACEMENT_CONFIG_DIR`` counts.
 
     Raises:
         ConfigError: one of the usual places may not be searched, so nobody can tell whether there is a file.
     """
     if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
         return _named(CONFIG_FILE_VARIABLE)
-    if directory := os.environ.get(UPSTREAM_DIR_VARIABLE):
+    if by_variable and (directory := os.environ.get(UPSTREAM_DIR_VARIABLE)):
         return [Path(directory) / CONFIG_NAME]
-    return _first_existing(CONFIG_NAME)
+    return [path for name in _names(program) for path in _first_existing(name)]
 
 
-def find_config_dirs() -> list[Path]:
+def find_config_dirs(program: str | None = None) -> list[Path]:
     """The directories of ``*.conf`` files to read when the command line names none.
 
-    ``STEAD_CONFIG_DIR``; without it ``placement.conf.d`` in the usual places, unless a variable names the file to read.
+    ``STEAD_CONFIG_DIR``, if it or ``STEAD_CONFIG_FILE`` is set. Else the first ``placement.conf.d`` in the usual
+    places, and the first such directory of *program*, also where ``OS_PLACEMENT_CONFIG_DIR`` names the file.
+
+    Raises:
+        ConfigError: as of :func:`find_config_files`.
     """
     if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
         return _named(CONFIG_DIR_VARIABLE)
-    if os.environ.get(UPSTREAM_DIR_VARIABLE):
-        return []
-    return _first_existing(CONFIG_NAME + ".d")
+    return [path for name in _names(program) for path in _first_existing(name + ".d")]
+
+
+def _names(program: str | None) -> list[str]:
+    return [CONFIG_NAME, *([f"{program}.conf"] if program else [])]
 
 
 def _named(variable: str) -> list[Path]:

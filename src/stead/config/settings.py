@@ -126,22 +126,34 @@ class Settings:
 
 
 def load(
-    files: Sequence[Path] | None = None, dirs: Sequence[Path] | None = None, *, data_dir: Path | None = None
+    files: Sequence[Path] | None = None,
+    dirs: Sequence[Path] | None = None,
+    *,
+    data_dir: Path | None = None,
+    program: str | None = None,
 ) -> Settings:
     """The settings of *files*, of the ``*.conf`` files in *dirs* and of the environment.
 
     What is not given is searched for, as :mod:`stead.config.paths` says; if files are given, no directory is, and the
     other way round. The environment (``OS_<GROUP>__<OPTION>``) comes before the files, later files before earlier ones.
 
+    Raises:
+        ConfigError: a file is missing, unreadable or malformed, a value does not fit its option, or the connection is
+            missing.
+    """
+    return settings_of(read_conf(files, dirs, program=program), data_dir)
+
+
+def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
+    """What *conf*, which was read here, says.
+
     The settings are those of the *embedded* mode when no file and no directory was given or found and
     ``OS_PLACEMENT_DATABASE__CONNECTION`` is not in the environment, and only then: SQLite in *data_dir*, tables made at
     start, ``token`` authentication unless ``OS_API__AUTH_STRATEGY`` says otherwise.
 
     Raises:
-        ConfigError: a file is missing, unreadable or malformed, a value does not fit its option, or the connection is
-            missing.
+        ConfigError: a value does not fit its option, or the connection is missing.
     """
-    conf = read_conf(files, dirs)
     found = (
         tuple(Path(path) for path in conf.default_config_files),
         tuple(Path(path) for path in conf.default_config_dirs),
@@ -159,38 +171,61 @@ def load(
         raise ConfigError(" ".join(str(error).split())) from error
 
 
-def read_conf(files: Sequence[Path] | None = None, dirs: Sequence[Path] | None = None) -> cfg.ConfigOpts:
+def read_conf(
+    files: Sequence[Path] | None = None, dirs: Sequence[Path] | None = None, *, program: str | None = None
+) -> cfg.ConfigOpts:
     """The options with their values, for libraries that want them so; :func:`load` says where they come from.
 
     Raises:
         ConfigError: a file or directory is missing, unreadable or malformed, or the group ``stead`` has an option that
             does not exist. Values are looked at when they are used.
     """
-    files, dirs = _sources(files, dirs)
-    conf = cfg.ConfigOpts()
+    if files is None and dirs is None:
+        files, dirs = find_config_files(program), find_config_dirs(program)
+    return read_into(cfg.ConfigOpts(), files or (), dirs or ())
+
+
+def read_into(
+    conf: cfg.ConfigOpts,
+    files: Sequence[Path],
+    dirs: Sequence[Path],
+    arguments: Sequence[str] = (),
+    *,
+    dirs_named: bool = False,
+    program: str = "placement",
+    description: str | None = None,
+    version: str | None = None,
+) -> cfg.ConfigOpts:
+    """*conf* with all options and their values from *files*, *dirs* and a command line, if there is one.
+
+    Args:
+        files, dirs: all that are read, those that *arguments* name and those that were searched for.
+        dirs_named: whether *arguments* name the directories.
+
+    Raises:
+        ConfigError: as of :func:`read_conf`.
+        SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
+    """
+    for directory in dirs:
+        if not directory.expanduser().is_dir():  # oslo.config would read nothing and say nothing
+            raise ConfigError(f"configuration directory {directory} does not exist")
+    files, dirs = ([path.expanduser().absolute() for path in paths] for paths in (files, dirs))
     options.register(conf)
     try:
         conf(
             # Directories as if typed: those that are mere defaults are not looked into for the policy files.
-            args=[f"--config-dir={path}" for path in dirs],
+            args=[*([] if dirs_named else [f"--config-dir={path}" for path in dirs]), *arguments],
             project="placement",
-            prog="placement",
-            default_config_files=[str(path) for path in files],
+            prog=program,
+            description=description,
+            version=version,
+            default_config_files=[str(path) for path in files],  # read if none is typed
             default_config_dirs=[str(path) for path in dirs],
         )
     except (cfg.Error, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     require_known(written_in(files, dirs))
     return conf
-
-
-def _sources(files: Sequence[Path] | None, dirs: Sequence[Path] | None) -> tuple[list[Path], list[Path]]:
-    if files is None and dirs is None:
-        files, dirs = find_config_files(), find_config_dirs()
-    for directory in dirs or ():
-        if not directory.is_dir():  # oslo.config would read nothing and say nothing
-            raise ConfigError(f"configuration directory {directory} does not exist")
-    return [path.absolute() for path in files or ()], [path.absolute() for path in dirs or ()]
 
 
 def _settings(
