@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from alembic.util import CommandError
 
 from stead import __version__
 from stead.cli import placement_manage
@@ -108,6 +109,15 @@ def test_stamp_changes_the_version_only(
     assert capsys.readouterr() == ("", "")
     assert [manage(deployment, "db", "version"), capsys.readouterr().out] == [0, f"{after}\n"]
     assert deployment.rows("SELECT version_num FROM alembic_version") == [(after,)]
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("revision", ["", " ", "nonsense"])
+def test_a_revision_that_is_none_is_not_stamped(deployment: Deployment, revision: str) -> None:
+    deployment.at(OLD)
+    with pytest.raises(CommandError):
+        manage(deployment, "db", "stamp", revision)
+    assert deployment.rows("SELECT version_num FROM alembic_version") == [(OLD,)]
 
 
 @pytest.mark.one_database

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy.schema import DropTable
 
 from stead.domain.errors import SteadError
@@ -262,8 +263,11 @@ def stamp(engine: Engine, revision: str) -> None:
     """Note that the deployment's tables are at *revision* (or ``head``), whatever they are; nothing else changes.
 
     Raises:
-        alembic.util.CommandError: there is no such revision.
+        alembic.util.CommandError: there is no such revision. To Alembic an empty one would be none at all, and what is
+            noted would be forgotten.
     """
+    if not revision.strip():
+        raise CommandError("no revision is named")
     with dialect_of(engine.url).alone(engine), engine.begin() as connection, _scripts(PLACEMENT) as scripts:
         _context(connection, PLACEMENT).stamp(scripts, revision)
 
