@@ -23,6 +23,7 @@ def tokens(tmp_path):
     def write(*entries, text=None):
         draft = tmp_path / "draft"
         draft.write_text(json.dumps({"tokens": entries}) if text is None else text)
+        draft.chmod(0o600)
         draft.replace(path)
 
     write.path = path
@@ -125,6 +126,22 @@ def test_the_file_is_read_again_when_it_changes(api, tokens):
     client = api()
     tokens(entry("t2"))
     assert [client.get(X_Auth_Token=name).status for name in ("t1", "t2")] == [401, 200]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [(0o600, None), (0o400, None), (0o640, "may read it"), (0o604, "may read it"), (0o620, "may write to it")],
+)
+def test_a_file_that_others_may_use_is_warned_of_once(api, tokens, caplog, mode, said):
+    tokens(entry("t1"))
+    tokens.path.chmod(mode)
+    client = api()
+    assert client.get(X_Auth_Token="t1").status == 200
+    tokens.path.write_text(tokens.path.read_text() + " ")  # of the same mode
+    assert client.get(X_Auth_Token="t1").status == 200
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == (1 if said else 0)
+    assert all(said in warning and str(tokens.path) in warning for warning in warnings)
 
 
 def test_a_bad_file_at_run_time_leaves_the_last_good_one_and_one_warning(api, tokens, caplog):

@@ -56,6 +56,15 @@ def test_the_file_has_no_token_in_it_and_only_its_owner_may_read_it(token):
     assert token.file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_list_warns_of_a_file_that_others_may_use(token):
+    made(token, "a", "--role", "admin")
+    assert token("list")[2] == ""
+    token.file.chmod(0o644)
+    code, out, err = token("list", "--json")
+    assert (code, len(json.loads(out)["tokens"])) == (0, 1)
+    assert err.startswith(f"stead: warning: token file {token.file}: others than its owner may read it")
+
+
 def test_who_could_read_the_file_still_can(token):
     made(token, "a", "--role", "admin")
     token.file.chmod(0o640)
@@ -134,6 +143,8 @@ def test_an_expired_token_is_shown_as_such(token):
         (["t", "--role", "admin", "--expires", "soon"], "neither 30m"),
         (["t", "--role", "admin", "--expires", "2131-01-01"], "neither 30m"),
         (["t", "--role", "admin", "--expires", "2001-01-01T00:00:00Z"], "that is over"),
+        (["t", "--role", "admin", "--expires", "0m"], "that is over"),
+        (["t", "--role", "admin", "--expires", "00d"], "that is over"),
     ],
 )
 def test_what_can_not_be_is_refused_and_changes_nothing(token, arguments, complaint):

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def exposure_of(path: Path) -> str | None:
+    """What others than its owner may do with a file; None if nothing, or if the file can not be looked at."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return None
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return None
+    can = "write to it, and so become administrator" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "read it"
+    return f"others than its owner may {can} (its mode is {mode:04o}, and should be 0600)"
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Let nobody else who asks for it change *path* meanwhile. The lock is a file beside it.

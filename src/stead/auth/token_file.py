@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from stead.auth.private_files import exposure_of
 from stead.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -157,12 +158,14 @@ class TokenFile:
             ConfigError: it is missing, unreadable or malformed.
         """
         self._path = path
+        self._exposure: str | None = None
         mark = _mark(path)
         try:
             # One attribute holds both, so that a thread never sees the tokens of one state with the mark of another.
             self._state = mark, parse(path.read_bytes())
         except (OSError, ValueError) as error:
             raise ConfigError(f"token file {path}: {_reason(error)}") from error
+        self._warn_if_exposed()
 
     def find(self, token: str) -> Token | None:
         """The entry of *token*, if it is in the file and has not expired.
@@ -186,7 +189,14 @@ class TokenFile:
         except (OSError, ValueError) as error:  # once per state of the file, not once per request
             LOG.warning("token file %s: %s; the tokens read before stay valid", self._path, _reason(error))
         self._state = now, tokens
+        self._warn_if_exposed()
         return tokens
+
+    def _warn_if_exposed(self) -> None:
+        exposure = exposure_of(self._path)
+        if exposure and exposure != self._exposure:  # once, not with each change of the file
+            LOG.warning("token file %s: %s", self._path, exposure)
+        self._exposure = exposure
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,13 +57,17 @@ def create(
 @app.command("list")
 def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """List the tokens: whom they stand for, and until when."""
+    from stead.auth.private_files import exposure_of
     from stead.auth.token_editing import tokens_in
     from stead.config import ConfigError
 
+    path = _token_file(config_file, config_dir)
     try:
-        tokens = tokens_in(_token_file(config_file, config_dir))
+        tokens = tokens_in(path)
     except ConfigError as error:
         raise CommandError(str(error)) from error
+    if exposure := exposure_of(path):
+        print(f"stead: warning: token file {printable(str(path))}: {exposure}", file=sys.stderr)
     now = datetime.now(UTC)
     if options().json:
         print_json({"tokens": [_as_json(token, now) for token in tokens]})
@@ -119,12 +124,14 @@ def _end(text: str) -> datetime:
         CommandError: it means none, or one that is over.
     """
     now = datetime.now(UTC)
+    end: datetime | None
     if match := re.fullmatch(r"([0-9]{1,6})([mhd])", text):
-        return (now + timedelta(**{_UNITS[match[2]]: int(match[1])})).replace(microsecond=0)
-    try:
-        end = datetime.fromisoformat(text)
-    except ValueError:
-        end = None
+        end = (now + timedelta(**{_UNITS[match[2]]: int(match[1])})).replace(microsecond=0)
+    else:
+        try:
+            end = datetime.fromisoformat(text)
+        except ValueError:
+            end = None
     if end is None or end.tzinfo is None:
         raise CommandError(f"--expires {text}: neither 30m, 12h or 90d nor a time with its zone, 2031-01-01T00:00:00Z")
     if end <= now:
