@@ -2,12 +2,14 @@
 
 import io
 import json
+import logging
 
 import pytest
 
 from stead.cli.app import run
 from stead.config import ConfigError, load
 from stead.config.database_url import masked_parameters, masked_url
+from stead.config.masking import masked
 from stead.config.report import report, write_sample
 
 # What keystonemiddleware imports, imports it.
@@ -28,7 +30,9 @@ def conf_file(tmp_path):
 
 
 def shown(settings):
-    return {(each.group, each.name): (each.value, each.origin) for each in report(settings).shown}
+    return {
+        (each.group, each.name): (each.value, each.origin) for each in report(settings.conf, settings.data_dir).shown
+    }
 
 
 def test_every_value_is_told_with_where_it_comes_from(conf_file, monkeypatch):
@@ -147,3 +151,95 @@ def test_urls_are_masked(url, masked):
 def test_parameters_are_masked():
     assert masked_parameters("a=1&ssl_key=x&Password=y&b=2") == "a=1&ssl_key=***&Password=***&b=2"
     assert masked_parameters("") == ""
+
+
+def test_all_is_shown_with_what_stands_against_a_start(conf_file, capsys):
+    path = conf_file(
+        f"[DEFAULT]\ndebug = true\n[placement_database]\nmax_pool_size = many\nslave_connection = a${SECRET}\n"
+        f"[placement]\nmax_allocation_candidates = 7\n[keystone_authtoken]\nauth_type = a${SECRET}\n"
+    )
+    assert run(["config", "show", "--changed", "--config-file", str(path)]) == 1
+    said = capsys.readouterr()
+    assert f"max_allocation_candidates = 7 # {path}\n" in said.out
+    assert f"max_pool_size = <can not be used> # {path}\n" in said.out
+    assert "[placement_database] connection is required" in said.err
+    assert f"[placement_database] max_pool_size ({path}): invalid literal" in said.err
+    assert f"[placement_database] slave_connection ({path}): it refers to an option that does not exist" in said.err
+    assert f"[keystone_authtoken] auth_type ({path}): it refers" in said.err
+    assert said.err.count("\n") == 1
+    assert SECRET not in said.out + said.err
+    assert run(["--json", "config", "show", "--config-file", str(path)]) == 1
+    assert any("connection is required" in problem for problem in json.loads(capsys.readouterr().out)["problems"])
+
+
+def test_a_connection_that_is_no_url_is_shown_masked(conf_file, capsys):
+    path = conf_file(f"[placement_database]\nconnection = what: {SECRET}\n")
+    assert run(["config", "show", "--changed", "--config-file", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.out == f"[placement_database]\nconnection = *** # {path}\n"
+    assert "is not a database URL" in said.err
+
+
+def test_a_configuration_without_problems_is_said_to_have_none(conf_file, capsys):
+    path = conf_file("[placement_database]\nconnection = sqlite:///a.db\n")
+    assert run(["--json", "config", "show", "--config-file", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+
+
+URLS = (
+    f"[keystone_authtoken]\nauth_type = password\nauth_url = http://u:{SECRET}@host/v3\n"
+    f"www_authenticate_uri = https://u:{SECRET}@{SECRET}@host\nmemcached_servers = a://u:{SECRET}@h:1,b://u:{SECRET}@h\n"
+    f"[cors]\nallowed_origin = https://u:{SECRET}@a.example,https://b.example:80\n"
+    f"[placement_database]\nconnection = sqlite:///a.db\nconnection_parameters = a=1&password={SECRET}\n"
+)
+
+
+def test_passwords_in_urls_of_any_option_are_masked(conf_file):
+    found = shown(load([conf_file(URLS)]))
+    assert SECRET not in str(found)
+    assert found["keystone_authtoken", "auth_url"][0] == "http://u:***@host/v3"
+    assert found["keystone_authtoken", "www_authenticate_uri"][0] == "https://u:***@host"
+    assert found["keystone_authtoken", "memcached_servers"][0] == "a://u:***@h:1,b://u:***@h"
+    assert found["cors", "allowed_origin"][0] == "https://u:***@a.example,https://b.example:80"
+
+
+def test_the_log_of_all_options_has_no_passwords(conf_file, caplog):
+    conf = load([conf_file(URLS)]).conf
+    report(conf)  # makes the options of libraries known
+    caplog.set_level(logging.DEBUG)
+    conf.log_opt_values(logging.getLogger("options"), logging.DEBUG)
+    assert "http://u:***@host/v3" in caplog.text
+    assert "a=1&password=***" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown_as"),
+    [
+        ("http://host:80/a@b", "http://host:***@b"),  # rather too little than too much
+        ("http://host:80/a", "http://host:80/a"),
+        ("http://user@host/", "http://user@host/"),
+        ("http://h/?a=1&token=x&b=2", "http://h/?a=1&token=***&b=2"),
+        ("redis://:word@h/0", "redis://:***@h/0"),
+        ("a:b@c", "a:b@c"),
+        (["http://u:p/w@h", 3], ["http://u:***@h", 3]),
+        ({"a": "http://u:p@h"}, {"a": "http://u:***@h"}),
+    ],
+)
+def test_urls_in_any_value_are_masked(value, shown_as):
+    assert masked("some_option", value) == shown_as
+
+
+def test_the_sample_has_the_defaults_that_are_in_effect(conf_file):
+    written = io.StringIO()
+    write_sample(written)
+    levels, _ = shown(load([conf_file("[placement_database]\nconnection = sqlite:///a.db\n")]))[
+        "DEFAULT", "default_log_levels"
+    ]
+    assert levels.endswith(",routes=INFO")
+    assert f"\n#default_log_levels = {levels}\n" in written.getvalue()
+
+
+def test_the_case_of_an_unknown_option_of_ours_does_not_mislead(conf_file):
+    with pytest.raises(ConfigError, match=r"TOKEN_FILE.*nearest is token_file"):
+        load([conf_file("[placement_database]\nconnection = sqlite:///a.db\n[stead]\nTOKEN_FILE = a\n")])

@@ -168,6 +168,66 @@ def test_a_value_that_does_not_fit_is_one_line_without_secrets(conf_file, line, 
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[placement_database]\nmax_pool_size = many\n", "[placement_database] max_pool_size ({}): invalid literal"),
+        ("[api]\nauth_strategy = trust\n", "[api] auth_strategy ({}): Valid values are"),
+        (
+            "[placement_database]\nconnection = mysql://u:a$hunter2@h/d\n",
+            "[placement_database] connection ({}): it refers",
+        ),
+        ("[DEFAULT]\nauth_strategy = trust\n", "[api] auth_strategy ({}): Valid"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_group_and_its_file(conf_file, text, said):
+    path = conf_file(text)
+    with pytest.raises(ConfigError) as caught:
+        load([conf_file("[placement_database]\nconnection = sqlite:///a.db\n", "first.conf"), path])
+    assert str(caught.value).startswith(said.format(path))
+    assert "LocationInfo" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_variable_that_does_not_fit_is_named(conf_file, monkeypatch):
+    path = conf_file("[placement_database]\nconnection = sqlite:///a.db\nmax_pool_size = 3\n[DEFAULT]\ndebug = no\n")
+    monkeypatch.setenv("OS_PLACEMENT_DATABASE__MAX_POOL_SIZE", "many")
+    with pytest.raises(
+        ConfigError, match=r"^\[placement_database\] max_pool_size \(OS_PLACEMENT_DATABASE__MAX_POOL_SIZE"
+    ):
+        load([path])
+    monkeypatch.delenv("OS_PLACEMENT_DATABASE__MAX_POOL_SIZE")
+    monkeypatch.setenv("OS_DEFAULT__DEBUG", "perhaps")
+    with pytest.raises(ConfigError, match=r"^\[DEFAULT\] debug \(OS_DEFAULT__DEBUG\): "):
+        load([path])
+
+
+def test_a_reference_in_an_option_of_the_log_is_no_leak(conf_file):
+    path = conf_file("[DEFAULT]\nlog_file = a$hunter2\n[placement_database]\nconnection = sqlite:///a.db\n")
+    with pytest.raises(ConfigError, match=r"\$\$") as caught:
+        load([path])
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["a directory", "not text", "no group", "missing"])
+def test_a_file_that_can_not_be_read_is_named(tmp_path, how):
+    path = tmp_path / "odd.conf"
+    if how == "a directory":
+        path.mkdir()
+    elif how != "missing":
+        path.write_bytes(b"[api]\nx = \xff\n" if how == "not text" else b"x = 1\n")
+    with pytest.raises(ConfigError) as caught:
+        load([path])
+    assert str(caught.value).startswith(f"configuration file {path}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 200])
+def test_sql_may_be_logged_as_much_as_anybody_wants(conf_file, number):
+    path = conf_file(f"[placement_database]\nconnection = sqlite:///a.db\nconnection_debug = {number}\n")
+    assert load([path]).database.connection_debug == number
+
+
 def test_an_unknown_auth_strategy_is_refused(conf_file):
     path = conf_file("[placement_database]\nconnection = sqlite:///a.db\n[api]\nauth_strategy = trust\n")
     with pytest.raises(ConfigError, match="auth_strategy"):

@@ -64,6 +64,7 @@ def test_a_service_does_not_log_what_it_was_sent(tmp_path: Path, strategy: str, 
     configuration.write_text(
         f"{LOUD}connection = sqlite:///{tmp_path}/placement.db\nsync_on_startup = true\n[api]\n{api}"
         f"[stead]\ntoken_file = {tokens}\nlog_json = {json_lines}\n"
+        "[cors]\nallowed_origin = https://example.org,https://somebody:SECRET-of-origin@example.com\n"
     )
     sent = SENT if strategy != "noauth2" else {**SENT, "X-Auth-Token": "admin"}  # there it is a name, no secret
     with started(configuration, workers=1) as server:
@@ -72,6 +73,8 @@ def test_a_service_does_not_log_what_it_was_sent(tmp_path: Path, strategy: str, 
     log = configuration.with_suffix(".log").read_text()
     assert "DEBUG" in log
     assert "/resource_providers" in log
+    assert "cors.allowed_origin " in log
+    assert "https://somebody:***@example.com" in log
     assert "SECRET" not in log
 
 
@@ -89,6 +92,7 @@ def test_a_database_that_can_not_be_reached_is_named_without_its_password(tmp_pa
     configuration = tmp_path / "placement.conf"
     configuration.write_text(
         f"{LOUD}connection = {url.format(port=free_port())}\nmax_retries = 1\nretry_interval = 0\n"
+        "connection_parameters = password=SECRET-parameter&application_name=x\n"
         "[api]\nauth_strategy = noauth2\n"
     )
     commands = (

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stead.cli.errors import CommandError
+from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
 from stead.cli.output import one_line, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stead.config.report import Report
+    from stead.config.report import Report, Shown
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 NOT_SET = "<not set>"
+NOT_USABLE = "<can not be used>"
 
 
 @app.command()
@@ -32,12 +33,15 @@ def show(
     ] = None,
     changed: Annotated[bool, typer.Option("--changed", help="Leave out what nobody decided.")] = False,
 ) -> None:
-    """Show the configuration in effect, and where each value comes from; passwords are masked."""
-    from stead.config import ConfigError, load
+    """Show the configuration in effect, and where each value comes from; passwords are masked.
+
+    The exit code is 1 if a service can not start with it.
+    """
+    from stead.config import ConfigError, read_conf
     from stead.config.report import report
 
     try:
-        found = report(load(config_file or None, config_dir or None, data_dir=options().data_dir))
+        found = report(read_conf(config_file or None, config_dir or None), options().data_dir)
     except ConfigError as error:
         raise CommandError(str(error)) from error
     if options().json:
@@ -49,10 +53,13 @@ def show(
                     if not (changed and each.is_default)
                 ],
                 "ignored": [{"group": one.group, "option": one.name, "from": one.place} for one in found.ignored],
+                "problems": list(found.problems),
             }
         )
     else:
         print("\n".join(_lines(found, changed=changed)))
+    if found.problems:
+        raise Negative("; ".join(found.problems))
 
 
 def _lines(found: Report, *, changed: bool) -> Iterator[str]:
@@ -64,10 +71,16 @@ def _lines(found: Report, *, changed: bool) -> Iterator[str]:
             yield from ([""] if group else [])
             yield f"[{each.group}]"
             group = each.group
-        yield one_line(f"{each.name} = {NOT_SET if each.value is None else each.value}  # {each.origin}")
+        yield one_line(f"{each.name} = {_value(each)}  # {each.origin}")
     if found.ignored:
         yield "\n# read by nobody here:"
         yield from (one_line(f"# [{one.group}] {one.name}  ({one.place})") for one in found.ignored)
+
+
+def _value(option: Shown) -> str:
+    if option.problem:
+        return NOT_USABLE
+    return NOT_SET if option.value is None else option.value
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_log import log
 
+from stead.config.masking import MaskedOptions
 from stead.config.paths import find_config_dirs, find_config_files
 from stead.config.settings import read_into
 
@@ -29,7 +30,7 @@ def read_command_line(
         ConfigError: a file or directory is missing, unreadable or malformed.
         SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
     """
-    conf = cfg.ConfigOpts()
+    conf = MaskedOptions()
     conf.register_cli_opt(commands)
     named, _ = _parted(arguments)
     return read_into(

@@ -19,7 +19,7 @@ _DRIVERS = {
 }
 
 
-_MASK = "***"
+MASK = "***"
 
 
 def complete_url(url: str, parameters: str = "") -> str:
@@ -48,14 +48,14 @@ def masked_url(url: str) -> str:
     try:
         shown = make_url(url).render_as_string(hide_password=True)
     except (ArgumentError, ValueError):
-        return _MASK  # whatever it is, a password may be in it
+        return MASK  # whatever it is, a password may be in it
     base, separator, parameters = shown.partition("?")
     return f"{base}{separator}{masked_parameters(parameters)}"
 
 
 def masked_parameters(parameters: str) -> str:
     """``a=1&b=2`` without the values of those that may be secrets."""
-    return re.sub(r"(?i)(?<![^&])([^=&]*(?:pass|pwd|secret|token|key)[^=&]*)=[^&]*", rf"\1={_MASK}", parameters)
+    return re.sub(r"(?i)(?<![^&])([^=&]*(?:pass|pwd|secret|token|key)[^=&]*)=[^&]*", rf"\1={MASK}", parameters)
 
 
 def _with_driver(scheme: str) -> str:

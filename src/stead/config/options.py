@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as oslo_policy_opts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNKNOWN_CONSUMER = "00000000-0000-0000-0000-000000000000"
 
@@ -49,7 +54,7 @@ DATABASE_OPTS: list[cfg.Opt] = [
     cfg.IntOpt("pool_timeout", help="Seconds to wait for a connection of the pool."),
     cfg.IntOpt("max_retries", default=10, help="Attempts to connect at start; -1: for ever."),
     cfg.IntOpt("retry_interval", default=10, help="Seconds between attempts to connect at start."),
-    cfg.IntOpt("connection_debug", default=0, min=0, max=100, help="50 and more: log SQL; 100: its results too."),
+    cfg.IntOpt("connection_debug", default=0, help="50 and more: log SQL; 100 and more: its results too."),
     cfg.BoolOpt("connection_trace", default=False, help="Add the place in the code to SQL statements, as comments."),
     cfg.BoolOpt("sync_on_startup", default=False, help="Bring the tables up to date when the service starts."),
 ]
@@ -266,10 +271,24 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Make *conf* know every option the service has, those of oslo.log and oslo.policy included."""
     for group, options in GROUPS.items():
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
+    set_log_defaults()
     log.register_options(conf)
-    conf.set_default("default_log_levels", [*log.get_default_log_levels(), "routes=INFO"])
     for name, options in oslo_policy_opts.list_opts():
         conf.register_opts(options, group=name)
+
+
+def set_log_defaults() -> None:
+    """Let oslo.log's options have our defaults, in samples too: ``placement.conf`` of ``oslo.config.opts.defaults``."""
+    log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "routes=INFO"])
+
+
+def known_to(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
+    """The options that :func:`register` has made known to *conf*, each with its group."""
+    for name, options in [*GROUPS.items(), *oslo_policy_opts.list_opts()]:
+        yield from ((name, option) for option in options)
+    (of_log,) = entry_points(group="oslo.config.opts", name="oslo.log")
+    for _, options in of_log.load()():
+        yield from (("DEFAULT", option) for option in options if option.dest in conf)  # it lists more than it registers
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -5,23 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from oslo_config import cfg, generator
 
 from stead.config import options
-from stead.config.database_url import masked_parameters, masked_url
+from stead.config.database_url import MASK, masked_url
 from stead.config.errors import ConfigError
-from stead.config.written import Written, written_in
+from stead.config.masking import masked
+from stead.config.settings import settings_of
+from stead.config.values import called, place_of, value_of
+from stead.config.written import Written, places_in, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stead.config.settings import Settings
+    from stead.config.written import Places
 
 OURS = "placement.conf"
 KEYSTONE = "keystonemiddleware.auth_token"
-MASK = "***"
 DEFAULT = "default"
 EMBEDDED = "embedded mode"
 
@@ -34,6 +38,7 @@ class Shown:
     name: str
     value: str | None
     origin: str  # a file, a variable of the environment, `default`, or `embedded mode`
+    problem: str | None = None  # why what was written can not be used
 
     @property
     def is_default(self) -> bool:
@@ -47,23 +52,37 @@ class Report:
 
     shown: tuple[Shown, ...]
     ignored: tuple[Written, ...]
+    problems: tuple[str, ...]  # why a service would not start with it; no secrets
 
 
-def report(settings: Settings) -> Report:
-    """What is in effect under *settings*.
+def report(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Report:
+    """What is in effect by *conf*, whether a service can start with it or not.
 
     Raises:
-        ConfigError: a value does not fit its option. The message holds no secret.
+        ConfigError: a file can not be read any more.
     """
-    conf, groups = settings.conf, dict(_groups(settings.conf))
-    files = written_in(settings.config_files, settings.config_dirs)
-    places = {(one.group, one.name): one.place for one in files}
-    known = {called for group, opts in groups.items() for opt in opts for called in _called(group, opt)}
+    problems = []
+    settings: Settings | None = None
+    try:
+        settings = settings_of(conf, data_dir)
+    except ConfigError as error:
+        problems.append(str(error))
+    groups = dict(_groups(conf, problems))
+    files = written_in(
+        [Path(file) for file in conf.default_config_files], [Path(each) for each in conf.default_config_dirs]
+    )
+    places = places_in(files)
+    known = {name for group, opts in groups.items() for opt in opts for name in called(group, opt)}
     shown = [_shown(conf, group, opt, places) for group, opts in groups.items() for opt in opts]
-    if settings.embedded:
+    if settings is not None and settings.embedded:
         url = masked_url(settings.database.url)
         shown = [_embedded(each, url, str(settings.token_file)) for each in shown]
-    return Report(tuple(shown), tuple(one for one in files if (one.group, one.name) not in known))
+    problems += [each.problem for each in shown if each.problem]
+    return Report(
+        tuple(shown),
+        tuple(one for one in files if (one.group, one.name) not in known),
+        tuple(dict.fromkeys(problems)),
+    )
 
 
 def _embedded(each: Shown, url: str, token_file: str) -> Shown:
@@ -73,22 +92,21 @@ def _embedded(each: Shown, url: str, token_file: str) -> Shown:
     return each
 
 
-def _called(group: str, opt: cfg.Opt) -> Iterator[tuple[str, str]]:
-    """The group and the name under which an option may be written, the deprecated ones last."""
-    yield group, str(opt.dest)
-    for old in opt.deprecated_opts:
-        yield old.group or group, (old.name or str(opt.dest)).replace("-", "_")
+def _groups(conf: cfg.ConfigOpts, problems: list[str]) -> Iterator[tuple[str, list[cfg.Opt]]]:
+    """The options of each group, those of libraries included, in the order of the groups' names; DEFAULT first.
 
-
-def _groups(conf: cfg.ConfigOpts) -> Iterator[tuple[str, list[cfg.Opt]]]:
-    """The options of each group, those of libraries included, in the order of the groups' names; DEFAULT first."""
+    What stands against learning all of them is added to *problems*.
+    """
     found: dict[str, dict[str, cfg.Opt]] = {"DEFAULT": {}}
     for group, opts in _listed():
         found.setdefault(group, {}).update({str(opt.dest): opt for opt in opts})
     for group, by_name in found.items():
         conf.register_opts(list(by_name.values()), group=None if group == "DEFAULT" else group)
     if KEYSTONE in _namespaces():
-        found["keystone_authtoken"].update({str(opt.dest): opt for opt in _plugin_options(conf)})
+        try:
+            found["keystone_authtoken"].update({str(opt.dest): opt for opt in _plugin_options(conf)})
+        except ConfigError as error:
+            problems.append(str(error))
     for group in ["DEFAULT", *sorted(found.keys() - {"DEFAULT"})]:
         yield group, sorted(found[group].values(), key=lambda opt: str(opt.dest))
 
@@ -105,11 +123,15 @@ def _plugin_options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
     """How the service itself logs in to Keystone: what the plugin that ``auth_type`` names can be told."""
     from keystoneauth1 import exceptions, loading
 
-    group = conf.keystone_authtoken.auth_section or "keystone_authtoken"
-    if group != "keystone_authtoken" or not conf.keystone_authtoken.auth_type:
+    try:
+        group = conf.keystone_authtoken.auth_section or "keystone_authtoken"
+        plugin = conf.keystone_authtoken.auth_type
+    except cfg.Error:  # which is told where these two are shown
+        return []
+    if group != "keystone_authtoken" or not plugin:
         return []
     try:
-        opts: list[cfg.Opt] = loading.get_auth_plugin_conf_options(conf.keystone_authtoken.auth_type)
+        opts: list[cfg.Opt] = loading.get_auth_plugin_conf_options(plugin)
     except exceptions.NoMatchingPlugin as error:
         raise ConfigError(f"[keystone_authtoken] auth_type: {error}") from error
     conf.register_opts(opts, group=group)
@@ -121,21 +143,17 @@ def _namespaces() -> list[str]:
     return [OURS, "oslo.log", "oslo.policy", *([KEYSTONE] if find_spec("keystonemiddleware") else [])]
 
 
-def _shown(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: dict[tuple[str, str], str]) -> Shown:
+def _shown(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: Places) -> Shown:
+    name = str(opt.dest)
     try:
-        holder = conf if group == "DEFAULT" else conf[group]
-        value = getattr(holder, str(opt.dest))
-        where = conf.get_location(opt.dest, None if group == "DEFAULT" else group)
-    except cfg.TemplateSubstitutionError as error:
-        raise ConfigError(
-            f"[{group}] {opt.name} refers to an option that does not exist: write `$$` for `$`"
-        ) from error
-    except (cfg.Error, ValueError) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
-    return Shown(group, str(opt.dest), _value(opt, value), _origin(where, group, opt, places))
+        value = value_of(conf, group, opt, places)
+    except ConfigError as error:
+        return Shown(group, name, None, place_of(group, opt, places) or DEFAULT, str(error))
+    where = conf.get_location(name, None if group == "DEFAULT" else group)
+    return Shown(group, name, _value(opt, value), _origin(where, group, opt, places))
 
 
-def _origin(where: cfg.LocationInfo | None, group: str, opt: cfg.Opt, places: dict[tuple[str, str], str]) -> str:
+def _origin(where: cfg.LocationInfo | None, group: str, opt: cfg.Opt, places: Places) -> str:
     if where is None or where.location is cfg.Locations.opt_default:
         return DEFAULT
     if where.location is cfg.Locations.environment:
@@ -143,17 +161,15 @@ def _origin(where: cfg.LocationInfo | None, group: str, opt: cfg.Opt, places: di
     if where.location is not cfg.Locations.user:
         return DEFAULT if group == "DEFAULT" else EMBEDDED  # what is set for logging is the same in every mode
     # oslo.config remembers one file for each group; ours is the one that has the option.
-    return next((places[called] for called in _called(group, opt) if called in places), str(where.detail))
+    return next((places[name] for name in called(group, opt) if name in places), str(where.detail))
 
 
 def _value(opt: cfg.Opt, value: Any) -> str | None:
     if value is None:
         return None
-    text = _written(value)
     if opt.dest in ("connection", "slave_connection"):
-        return masked_url(text)
-    if opt.dest == "connection_parameters":
-        return masked_parameters(text)
+        return masked_url(str(value))
+    text = _written(masked(str(opt.dest), value))
     return MASK if opt.secret and text else text
 
 
@@ -170,6 +186,7 @@ def _written(value: Any) -> str:
 
 def write_sample(to: IO[str]) -> None:
     """Write a ``placement.conf`` in which every option stands, documented and commented out."""
+    options.set_log_defaults()
     conf = cfg.ConfigOpts()
     generator.register_cli_opts(conf)
     conf([f"--namespace={namespace}" for namespace in _namespaces()], default_config_files=[], default_config_dirs=[])

@@ -14,8 +14,10 @@ from sqlalchemy.engine import URL
 from stead.config import options
 from stead.config.database_url import complete_url
 from stead.config.errors import ConfigError
+from stead.config.masking import MaskedOptions
 from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
-from stead.config.written import require_known, written_in
+from stead.config.values import explained
+from stead.config.written import places_in, require_known, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,11 +166,8 @@ def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
         conf.set_default("sync_on_startup", True, group="placement_database")
     try:
         return _settings(conf, *found, resolve_data_dir(data_dir), embedded=embedded)
-    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
-        # oslo.config's own message may be a piece of a password; nor shall a traceback show it.
-        raise ConfigError("a value refers to an option that does not exist: write `$$` where `$` is meant") from None
     except (cfg.Error, ValueError) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
+        raise explained(conf, error, places_in(written_in(*found))) from None  # what it says may hold a secret
 
 
 def read_conf(
@@ -182,7 +181,7 @@ def read_conf(
     """
     if files is None and dirs is None:
         files, dirs = find_config_files(program), find_config_dirs(program)
-    return read_into(cfg.ConfigOpts(), files or (), dirs or ())
+    return read_into(MaskedOptions(), files or (), dirs or ())
 
 
 def read_into(
@@ -222,8 +221,9 @@ def read_into(
             default_config_files=[str(path) for path in files],  # read if none is typed
             default_config_dirs=[str(path) for path in dirs],
         )
-    except (cfg.Error, ValueError) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
+    except (cfg.Error, OSError, ValueError) as error:
+        written_in(files, dirs)  # says which file it is, if one can not be read
+        raise explained(conf, error, {}) from None  # what it says may hold a secret
     require_known(written_in(files, dirs))
     return conf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWN_GROUP = "stead"
+
+Places = Mapping[tuple[str, str], str]
+"""Where each option is written that is, by group and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,23 @@ def written_in(files: Sequence[Path], dirs: Sequence[Path]) -> list[Written]:
         sections: dict[str, dict[str, list[str]]] = {}
         try:
             cfg.ConfigParser(str(path), sections).parse()
-        except (cfg.Error, OSError, ValueError) as error:
-            raise ConfigError(" ".join(str(error).split())) from error
+        except OSError as error:
+            raise ConfigError(f"configuration file {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"configuration file {path}: {error.reason} (byte {error.start}); it must be UTF-8"
+            ) from error
+        except (cfg.Error, cfg.ParseError, ValueError) as error:
+            raise ConfigError(f"configuration file {path}: {' '.join(str(error).split())}") from error
         for group, values in sections.items():
             known_as = group if group == "DEFAULT" else group.lower()
             found += [Written(known_as, name, str(path)) for name in values]
     return found
+
+
+def places_in(found: Sequence[Written]) -> Places:
+    """Of each option the place that counts."""
+    return {(one.group, one.name): one.place for one in found}
 
 
 def require_known(found: Sequence[Written]) -> None:
@@ -56,7 +71,7 @@ def require_known(found: Sequence[Written]) -> None:
     known = [str(option.dest) for option in options.STEAD_OPTS]
     for one in [*found, *_of_environment()]:
         if one.group == OWN_GROUP and one.name not in known:
-            nearest = get_close_matches(one.name, known, n=1, cutoff=0.0)[0]
+            nearest = get_close_matches(one.name.lower(), known, n=1, cutoff=0.0)[0]
             raise ConfigError(f"[{OWN_GROUP}] has no option {one.name} ({one.place}): the nearest is {nearest}")
 
 

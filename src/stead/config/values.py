@@ -1,0 +1,66 @@
+"""The values of options, and in the operator's words what is wrong with one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from oslo_config import cfg
+
+from stead.config import options
+from stead.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead.config.written import Places
+
+NO_SUCH_OPTION = "a value refers to an option that does not exist: write `$$` where `$` is meant"
+
+
+def called(group: str, opt: cfg.Opt) -> Iterator[tuple[str, str]]:
+    """The group and the name under which an option may be written, the deprecated ones last."""
+    yield group, str(opt.dest)
+    for old in opt.deprecated_opts:
+        yield old.group or group, (old.name or str(opt.dest)).replace("-", "_")
+
+
+def value_of(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: Places) -> Any:
+    """The value of an option in *conf*.
+
+    Raises:
+        ConfigError: it does not fit. The message names the option and its place, and holds no secret.
+    """
+    try:
+        return getattr(conf if group == "DEFAULT" else conf[group], str(opt.dest))
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
+        # oslo.config's own message may be a piece of a password; nor shall a traceback show it.
+        reason = "it " + NO_SUCH_OPTION.removeprefix("a value ")
+    except (cfg.Error, ValueError) as error:
+        reason = "that is no value for it" if opt.secret else _one_line(error.__context__ or error)
+    place = place_of(group, opt, places)
+    raise ConfigError(f"[{group}] {opt.dest}{place and f' ({place})'}: {reason}")
+
+
+def place_of(group: str, opt: cfg.Opt, places: Places) -> str:
+    """The variable or the file that says what an option is; empty if nobody does."""
+    variable = f"OS_{group}__{opt.dest}".upper()
+    if variable in os.environ:
+        return variable
+    return next((places[name] for name in called(group, opt) if name in places), "")
+
+
+def explained(conf: cfg.ConfigOpts, error: Exception, places: Places) -> ConfigError:
+    """What is wrong, when *error* came while options of *conf* were read: the first of them that does not fit."""
+    for group, opt in options.known_to(conf):
+        try:
+            value_of(conf, group, opt, places)
+        except ConfigError as problem:
+            return problem
+    if isinstance(error, cfg.NoSuchOptError | cfg.TemplateSubstitutionError):
+        return ConfigError(NO_SUCH_OPTION)
+    return ConfigError(_one_line(error))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
