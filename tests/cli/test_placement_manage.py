@@ -195,6 +195,17 @@ def test_migrations_that_fail_are_told_and_the_rest_is_tried(
 
 
 @pytest.mark.one_database
+def test_a_database_of_an_unknown_kind_fails_every_migration(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment.file.write_text("[placement_database]\nconnection = nonsense://host/name\n")
+    assert manage(deployment, *MIGRATE) == 2
+    out = capsys.readouterr().out
+    assert "Error attempting to run set_root_provider_ids\nError attempting to run create_incomplete_consumers\n" in out
+    assert out.endswith(BOTH.format(0, 0, 0, 0) + "Some migrations failed unexpectedly. Check log for details.\n")
+
+
+@pytest.mark.one_database
 def test_a_batch_in_which_something_was_done_did_not_fail(deployment: Deployment) -> None:
     deployment.at(OLD).add_providers_without_root(1)
     deployment.execute("DROP TABLE consumers", [{}])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from stead.cli.deployment import complain, load_deployment, open_database, read_arguments
@@ -120,8 +121,10 @@ def _migrate(conf: cfg.ConfigOpts) -> int:
         print("Must supply a positive value for max_count")
         return NOT_POSITIVE
     settings = load_deployment(conf)
-    with open_database(settings) as store:
-        migrations = [Progress(name, migration) for name, migration in _migrations(store, settings).items()]
+    with ExitStack() as closing:
+        # Opened by the first migration that can: a database of an unknown kind is each one's failure, as any other.
+        opened = cache(lambda: closing.enter_context(open_database(settings)))
+        migrations = [Progress(name, migration) for name, migration in _migrations(opened, settings).items()]
         if most is not None:
             batch = run_batch(migrations, most)
             exit_code = MORE if batch.migrated else DONE
@@ -145,15 +148,15 @@ def _positive(text: str) -> int:
         return 0
 
 
-def _migrations(store: Store, settings: Settings) -> dict[str, Callable[[int], int]]:
+def _migrations(store: Callable[[], Store], settings: Settings) -> dict[str, Callable[[int], int]]:
     """By name, in order: what does at most so many rows and returns how many it did."""
     from stead.store import online_migrations
 
     return {
-        "set_root_provider_ids": partial(online_migrations.set_root_provider_ids, store),
-        "create_incomplete_consumers": partial(
-            online_migrations.create_incomplete_consumers,
-            store,
+        "set_root_provider_ids": lambda most: online_migrations.set_root_provider_ids(store(), most),
+        "create_incomplete_consumers": lambda most: online_migrations.create_incomplete_consumers(
+            store(),
+            most,
             project=settings.allocations.incomplete_project_id,
             user=settings.allocations.incomplete_user_id,
         ),
