@@ -17,6 +17,22 @@ def layout(url: str) -> dict[str, Any]:
     return {name: _table(inspector, name) for name in names}
 
 
+def whole_layout(url: str) -> dict[str, Any]:
+    """That of all tables, Stead's own among them."""
+    with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
+        inspector = sa.inspect(connection)
+        return {name: _table(inspector, name) for name in inspector.get_table_names()}
+
+
+def rows(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What is in all tables."""
+    with sa.create_engine(url, poolclass=sa.NullPool).connect() as connection:
+        return {
+            name: sorted((tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {name}"))), key=repr)
+            for name in sa.inspect(connection).get_table_names()
+        }
+
+
 def own_tables(url: str) -> list[str]:
     """The names of Stead's own tables."""
     names = sa.inspect(sa.create_engine(url, poolclass=sa.NullPool)).get_table_names()

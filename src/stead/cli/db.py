@@ -114,8 +114,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
 
 
 def _told(found: Findings) -> Iterator[str]:
-    for standing in found.standings:
-        yield from (f"would run {step.revision}: {step.meaning}" for step in standing.pending)
+    yield from (f"would run {step.revision}: {step.meaning}" for step in found.pending)
     yield from (f"against it: {objection}" for objection in found.objections)
     yield from (f"warning: {warning}" for warning in found.warnings)
     if found.is_ready:
@@ -126,7 +125,7 @@ def _as_json(found: Findings) -> dict[str, Any]:
     return {
         "ready": found.is_ready,
         "revisions": {standing.history: standing.revision for standing in found.standings},
-        "pending": [step.revision for standing in found.standings for step in standing.pending],
+        "pending": [step.revision for step in found.pending],
         "objections": found.objections,
         "warnings": found.warnings,
     }

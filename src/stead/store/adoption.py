@@ -36,6 +36,13 @@ class Findings:
     warnings: tuple[str, ...]
 
     @property
+    def pending(self) -> tuple[schema.Step, ...]:
+        """What an upgrade would run, in order: nothing where it would be refused."""
+        if schema.upgrade_refusal_of(self.standings):
+            return ()
+        return tuple(step for standing in self.standings for step in standing.pending)
+
+    @property
     def is_ready(self) -> bool:
         """Whether the service can start."""
         return not self.objections and all(standing.is_current for standing in self.standings)
@@ -56,12 +63,9 @@ def _objections(connection: Connection, found: tuple[schema.Standing, ...]) -> I
     dialect = dialect_of(connection.engine.url)
     if reason := dialect.refuses_writes(connection):
         yield f"nothing can be written here: {reason}"
-    if not all(standing.usable for standing in found):
-        yield str(schema.SchemaTooNew(found))
-    elif found[0].revision is None and _has(connection, resource_providers):
-        yield str(schema.Unversioned())
+    if refusal := schema.upgrade_refusal_of(found):
+        yield str(refusal)
     yield from _lacking(connection, found[0])
-    yield from (sentence for sentence, fails in _lacking_keys(connection, found[0]) if fails)
     if names := dialect.without_transactions(connection):
         yield f"tables without transactions: {', '.join(names)}; run for each: ALTER TABLE … ENGINE=InnoDB"
     yield from _data(connection)
@@ -128,8 +132,8 @@ def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]
             yield f"{name} lacks the columns {', '.join(sorted(missing))}, which revision {standing.revision} has made"
 
 
-def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator[tuple[str, bool]]:
-    """Indexes that are missing, each as a sentence, and whether a pending revision fails for it."""
+def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator[str]:
+    """Indexes that are missing, each as a sentence; an upgrade that was interrupted may have dropped them already."""
     if standing.revision is None or not standing.is_known:
         return
     inspector = sa.inspect(connection)
@@ -137,14 +141,14 @@ def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator
     for name, made in sorted(_made_by(standing.revision).items()):
         if name in there:
             for key in sorted(made.keys - _Made.of(inspector, name).keys):
-                dropped = key not in last[name].keys
-                yield f"{name} lacks the index {key}, which {'is to be dropped' if dropped else 'is needed'}", dropped
+                needed = key in last[name].keys
+                yield f"{name} lacks the index {key}, which is {'needed' if needed else 'to be dropped'}"
 
 
 def _warnings(connection: Connection, found: tuple[schema.Standing, ...]) -> Iterator[str]:
     for weakness in dialect_of(connection.engine.url).weaknesses(connection):
         yield str(weakness)
-    yield from (sentence for sentence, fails in _lacking_keys(connection, found[0]) if not fails)
+    yield from _lacking_keys(connection, found[0])
     for standing in found:
         if standing.usable and not standing.is_known:
             yield (

@@ -21,6 +21,7 @@ from sqlalchemy.schema import DropTable
 
 from stead.domain.errors import SteadError
 from stead.store.dialect import dialect_of, telling_why
+from stead.store.migrations.steps import FOR
 from stead.store.tables import resource_providers, stead_schema
 
 if TYPE_CHECKING:
@@ -66,11 +67,13 @@ class Standing:
     pending: tuple[Step, ...] = ()
     is_known: bool = True
     usable: bool = True
+    is_told: bool = True
+    """Whether the database says where it stands; else there are tables, and nothing says at which revision."""
 
     @property
     def is_current(self) -> bool:
         """Whether nothing is to be done."""
-        return self.usable and not self.pending
+        return self.usable and self.is_told and not self.pending
 
 
 @dataclass(eq=False)
@@ -113,8 +116,29 @@ class Unversioned(SteadError):
         )
 
 
+@dataclass(eq=False)
+class SeveralRevisions(SteadError):
+    """A version table names more than one revision, and nobody knows which of them is meant."""
+
+    history: History
+    revisions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        table = self.history.version_table
+        mends = (
+            "Run: placement-manage db stamp REVISION"
+            if self.history is PLACEMENT
+            else f"Run: DELETE FROM {table}, and then stead db upgrade, which leaves as it is what is there already"
+        )
+        return f"{table} names several revisions ({', '.join(sorted(self.revisions))}), and can be at one only. {mends}"
+
+
 def standings(engine: Engine) -> tuple[Standing, ...]:
-    """Where the database stands in each history."""
+    """Where the database stands in each history.
+
+    Raises:
+        SeveralRevisions
+    """
     with engine.connect() as connection:
         return _standings(connection)
 
@@ -125,14 +149,28 @@ def _standings(connection: Connection) -> tuple[Standing, ...]:
 
 def _standing(connection: Connection, history: History) -> Standing:
     with _scripts(history) as scripts:
-        revision = _context(connection, history).get_current_revision()
+        found = _context(connection, history).get_current_heads()
+        if len(found) > 1:
+            raise SeveralRevisions(history, found)
+        revision = found[0] if found else None
         head = str(scripts.get_current_head())
+        if revision is None and history is PLACEMENT and _is_untold(connection):
+            return Standing(history.name, None, head, is_told=False)
         known = {script.revision for script in scripts.walk_revisions()}
         if revision is not None and revision not in known:
             usable = history is STEAD and _oldest_release(connection) in known
             return Standing(history.name, revision, head, is_known=False, usable=usable)
         steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
         return Standing(history.name, revision, head, tuple(Step(each.revision, each.doc) for each in steps))
+
+
+def _is_untold(connection: Connection) -> bool:
+    """Whether the deployment's tables are there, and no version table.
+
+    One that is empty was made by an upgrade that was interrupted before its first revision was done.
+    """
+    inspector = sa.inspect(connection)
+    return inspector.has_table(resource_providers.name) and not inspector.has_table(PLACEMENT.version_table)
 
 
 def _oldest_release(connection: Connection) -> str | None:
@@ -144,9 +182,16 @@ def _oldest_release(connection: Connection) -> str | None:
 
 def refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
     """Why the service can not start on a database that stands so; None if it can."""
+    if refusal := upgrade_refusal_of(found):
+        return refusal
+    return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
+
+
+def upgrade_refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
+    """Why a database that stands so can not be upgraded; None if it can."""
     if not all(standing.usable for standing in found):
         return SchemaTooNew(found)
-    return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
+    return None if all(standing.is_told for standing in found) else Unversioned()
 
 
 def require_current(engine: Engine) -> None:
@@ -168,7 +213,7 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
 
     Raises:
         SchemaOutdated, SchemaTooNew: it is not as this release needs it.
-        Unversioned: it is to be brought to its heads, and does not say where it stands.
+        Unversioned, SeveralRevisions: it does not say where it stands.
         Unavailable: it does not answer.
     """
     with telling_why(engine.url):
@@ -180,12 +225,13 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
 def upgrade(engine: Engine) -> list[str]:
     """Bring the database to the head of both histories; returns the revisions that were run, in order.
 
-    Processes that start together may all call it: one does the work, the others wait and find nothing to do.
+    Processes that start together may all call it: one does the work, the others wait and find nothing to do. One that
+    was interrupted is continued, whatever of it the database kept.
 
     Raises:
         RuntimeError: the database holds what a revision refuses.
         SchemaTooNew: it is of a release that is not known yet.
-        Unversioned: it does not say where it stands.
+        Unversioned, SeveralRevisions: it does not say where it stands.
     """
     done: list[str] = []
     with dialect_of(engine.url).alone(engine):
@@ -209,26 +255,33 @@ def upgrade_statements(engine: Engine) -> str:
     The database is read and not changed. What the revisions would refuse is not looked at: `stead.store.adoption` does.
 
     Raises:
-        SchemaTooNew, Unversioned
+        SchemaTooNew, Unversioned, SeveralRevisions
     """
     written = StringIO()
-    for history, standing in zip(HISTORIES, _require_upgradable(engine), strict=True):
-        if standing.pending:
-            offline: dict[str, Any] = {"as_sql": True, "output_buffer": written, "starting_rev": standing.revision}
-            context = _context(None, history, dialect=engine.dialect, **offline)
-            with context.begin_transaction():
-                _run(context, history)
+    found = _require_upgradable(engine)
+    with engine.connect() as connection:
+        for history, standing in zip(HISTORIES, found, strict=True):
+            if standing.pending:
+                if standing.revision is None and sa.inspect(connection).has_table(history.version_table):
+                    written.write(_drop_statement(history.version_table, engine))  # empty; what follows makes it
+                offline: dict[str, Any] = {
+                    "as_sql": True,
+                    "output_buffer": written,
+                    "starting_rev": standing.revision,
+                    "transactional_ddl": dialect_of(engine.url).defines_in_transactions,
+                    FOR: connection,
+                }
+                context = _context(None, history, dialect=engine.dialect, **offline)
+                with context.begin_transaction():
+                    _run(context, history)
     return written.getvalue()
 
 
 def _require_upgradable(engine: Engine) -> tuple[Standing, ...]:
     with engine.connect() as connection:  # one transaction: on SQLite another process may upgrade after it
         found = _standings(connection)
-        has_tables = sa.inspect(connection).has_table(resource_providers.name)
-    if not all(standing.usable for standing in found):
-        raise SchemaTooNew(found)
-    if found[0].revision is None and has_tables:
-        raise Unversioned
+    if refusal := upgrade_refusal_of(found):
+        raise refusal
     return found
 
 
@@ -252,11 +305,15 @@ def remove(engine: Engine) -> list[str]:
 
 def remove_statements(engine: Engine) -> str:
     """The statements that :func:`remove` would run now."""
-    return "".join(f"{_drop(name).compile(dialect=engine.dialect)};\n".lstrip() for name in own_tables(engine))
+    return "".join(_drop_statement(name, engine) for name in own_tables(engine))
 
 
 def _drop(name: str) -> DropTable:
     return DropTable(sa.Table(name, sa.MetaData()))
+
+
+def _drop_statement(name: str, engine: Engine) -> str:
+    return f"{_drop(name).compile(dialect=engine.dialect)};\n".lstrip()
 
 
 def stamp(engine: Engine, revision: str) -> None:

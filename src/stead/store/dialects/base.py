@@ -93,6 +93,9 @@ class Dialect(Hashable, Protocol):
     returns_updated: bool
     """An UPDATE can have a RETURNING; otherwise an id that ``LAST_INSERT_ID()`` made comes back with the answer."""
 
+    defines_in_transactions: bool
+    """Statements that change tables are undone with their transaction; else each commits, with all before it."""
+
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
 
@@ -215,6 +218,7 @@ class Server:
     locks_rows = True
     ignores_case = False
     returns_updated = True
+    defines_in_transactions = True
     counts_commits = False
 
     def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:  # noqa: ARG002 - only SQLite needs it

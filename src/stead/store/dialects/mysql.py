@@ -34,6 +34,7 @@ class Mysql(Server):
 
     ignores_case = True
     returns_updated = False
+    defines_in_transactions = False
     _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
     _DEADLOCK = 1213
     _LOST = frozenset({_DEADLOCK, 1062, 1020})  # on Galera also: certification failed; duplicate key, changed

@@ -37,6 +37,7 @@ class Sqlite:
     locks_rows = False
     ignores_case = False
     returns_updated = True
+    defines_in_transactions = True
     counts_commits = True
     _PATH, _FILE = "path of the database", "file of the database"
     _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555

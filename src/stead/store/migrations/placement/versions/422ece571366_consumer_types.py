@@ -3,12 +3,16 @@
 import sqlalchemy as sa
 from alembic import op
 
+from stead.store.migrations import steps
+
 revision = "422ece571366"
 down_revision = "b5c396305c25"
 
+KEY, INDEX = "consumers_consumer_type_id_fkey", "consumers_consumer_type_id_idx"
+
 
 def upgrade() -> None:
-    op.create_table(
+    steps.create_table(
         "consumer_types",
         sa.Column("created_at", sa.DateTime, nullable=True),
         sa.Column("updated_at", sa.DateTime, nullable=True),
@@ -19,9 +23,12 @@ def upgrade() -> None:
     )
     # SQLite's consumers are copied to a new table, which can not be read from the database where nothing is executed.
     with op.batch_alter_table("consumers", copy_from=_consumers() if op.get_context().as_sql else None) as consumers:
-        consumers.add_column(sa.Column("consumer_type_id", sa.Integer, nullable=True))
-        consumers.create_foreign_key("consumers_consumer_type_id_fkey", "consumer_types", ["consumer_type_id"], ["id"])
-        consumers.create_index("consumers_consumer_type_id_idx", ["consumer_type_id"])
+        if not steps.has_column("consumers", "consumer_type_id"):
+            consumers.add_column(sa.Column("consumer_type_id", sa.Integer, nullable=True))
+        if not steps.has_foreign_key("consumers", KEY):
+            consumers.create_foreign_key(KEY, "consumer_types", ["consumer_type_id"], ["id"])
+        if not steps.has_index("consumers", INDEX):
+            consumers.create_index(INDEX, ["consumer_type_id"])
 
 
 def _consumers() -> sa.Table:

@@ -1,14 +1,15 @@
 """The tables of a Placement database as of Stein, with the indexes that later turned out to be redundant."""
 
 import sqlalchemy as sa
-from alembic import op
+
+from stead.store.migrations import steps
 
 revision = "b4ed3a175331"
 down_revision = None
 
 
 def _stamped(name: str, *parts: sa.schema.SchemaItem) -> None:
-    op.create_table(
+    steps.create_table(
         name,
         sa.Column("created_at", sa.DateTime, nullable=True),
         sa.Column("updated_at", sa.DateTime, nullable=True),
@@ -44,10 +45,10 @@ def _providers() -> None:
         sa.UniqueConstraint("uuid", name="uniq_resource_providers0uuid"),
         sa.UniqueConstraint("name", name="uniq_resource_providers0name"),
     )
-    op.create_index("resource_providers_name_idx", "resource_providers", ["name"])
-    op.create_index("resource_providers_parent_provider_id_idx", "resource_providers", ["parent_provider_id"])
-    op.create_index("resource_providers_root_provider_id_idx", "resource_providers", ["root_provider_id"])
-    op.create_index("resource_providers_uuid_idx", "resource_providers", ["uuid"])
+    steps.create_index("resource_providers_name_idx", "resource_providers", ["name"])
+    steps.create_index("resource_providers_parent_provider_id_idx", "resource_providers", ["parent_provider_id"])
+    steps.create_index("resource_providers_root_provider_id_idx", "resource_providers", ["root_provider_id"])
+    steps.create_index("resource_providers_uuid_idx", "resource_providers", ["uuid"])
 
 
 def _names() -> None:
@@ -69,7 +70,7 @@ def _names() -> None:
         sa.Column("uuid", sa.String(36), nullable=True),
         sa.UniqueConstraint("uuid", name="uniq_placement_aggregates0uuid"),
     )
-    op.create_index("ix_placement_aggregates_uuid", "placement_aggregates", ["uuid"])
+    steps.create_index("ix_placement_aggregates_uuid", "placement_aggregates", ["uuid"])
 
 
 def _what_providers_have() -> None:
@@ -88,9 +89,9 @@ def _what_providers_have() -> None:
             "resource_provider_id", "resource_class_id", name="uniq_inventories0resource_provider_resource_class"
         ),
     )
-    op.create_index("inventories_resource_class_id_idx", "inventories", ["resource_class_id"])
-    op.create_index("inventories_resource_provider_id_idx", "inventories", ["resource_provider_id"])
-    op.create_index(
+    steps.create_index("inventories_resource_class_id_idx", "inventories", ["resource_class_id"])
+    steps.create_index("inventories_resource_provider_id_idx", "inventories", ["resource_provider_id"])
+    steps.create_index(
         "inventories_resource_provider_resource_class_idx", "inventories", ["resource_provider_id", "resource_class_id"]
     )
     _stamped(
@@ -100,7 +101,7 @@ def _what_providers_have() -> None:
             "resource_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), primary_key=True, nullable=False
         ),
     )
-    op.create_index(
+    steps.create_index(
         "resource_provider_traits_resource_provider_trait_idx",
         "resource_provider_traits",
         ["resource_provider_id", "trait_id"],
@@ -110,7 +111,9 @@ def _what_providers_have() -> None:
         sa.Column("resource_provider_id", sa.Integer, primary_key=True, autoincrement=False, nullable=False),
         sa.Column("aggregate_id", sa.Integer, primary_key=True, autoincrement=False, nullable=False),
     )
-    op.create_index("resource_provider_aggregates_aggregate_id_idx", "resource_provider_aggregates", ["aggregate_id"])
+    steps.create_index(
+        "resource_provider_aggregates_aggregate_id_idx", "resource_provider_aggregates", ["aggregate_id"]
+    )
 
 
 def _who_holds_what() -> None:
@@ -130,8 +133,8 @@ def _who_holds_what() -> None:
         sa.Column("generation", sa.Integer, server_default=sa.text("0"), nullable=False),
         sa.UniqueConstraint("uuid", name="uniq_consumers0uuid"),
     )
-    op.create_index("consumers_project_id_user_id_uuid_idx", "consumers", ["project_id", "user_id", "uuid"])
-    op.create_index("consumers_project_id_uuid_idx", "consumers", ["project_id", "uuid"])
+    steps.create_index("consumers_project_id_user_id_uuid_idx", "consumers", ["project_id", "user_id", "uuid"])
+    steps.create_index("consumers_project_id_uuid_idx", "consumers", ["project_id", "uuid"])
     _stamped(
         "allocations",
         _key(),
@@ -140,9 +143,9 @@ def _who_holds_what() -> None:
         _number("resource_class_id"),
         _number("used"),
     )
-    op.create_index("allocations_consumer_id_idx", "allocations", ["consumer_id"])
-    op.create_index("allocations_resource_class_id_idx", "allocations", ["resource_class_id"])
-    op.create_index(
+    steps.create_index("allocations_consumer_id_idx", "allocations", ["consumer_id"])
+    steps.create_index("allocations_resource_class_id_idx", "allocations", ["resource_class_id"])
+    steps.create_index(
         "allocations_resource_provider_class_used_idx",
         "allocations",
         ["resource_provider_id", "resource_class_id", "used"],

@@ -7,12 +7,14 @@ the first start of Stead would stay in them.
 import sqlalchemy as sa
 from alembic import op
 
+from stead.store.migrations import steps
+
 revision = "stead0002"
 down_revision = "stead0001"
 
 
 def upgrade() -> None:
-    op.create_table(
+    steps.create_table(
         "stead_usage",
         sa.Column("provider_id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("class_id", sa.Integer, primary_key=True, autoincrement=False),
@@ -20,14 +22,14 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer, nullable=False),
         mysql_engine="InnoDB",
     )
-    op.create_table(
+    steps.create_table(
         "stead_usage_change",
         sa.Column("provider_id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("slot", sa.Integer, nullable=False),
         sa.Column("tick", sa.BigInteger, nullable=False),
         mysql_engine="InnoDB",
     )
-    op.create_index("stead_usage_change_slot_tick_idx", "stead_usage_change", ["slot", "tick"])
+    steps.create_index("stead_usage_change_slot_tick_idx", "stead_usage_change", ["slot", "tick"])
 
 
 def downgrade() -> None:

@@ -3,12 +3,14 @@
 import sqlalchemy as sa
 from alembic import op
 
+from stead.store.migrations import steps
+
 revision = "stead0003"
 down_revision = "stead0002"
 
 
 def upgrade() -> None:
-    op.add_column("stead_clock", sa.Column("earlier", sa.String(480), nullable=False, server_default=""))
+    steps.add_column("stead_clock", sa.Column("earlier", sa.String(480), nullable=False, server_default=""))
 
 
 def downgrade() -> None:

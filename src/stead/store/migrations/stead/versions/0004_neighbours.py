@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from stead.store.migrations import steps
+
 revision = "stead0004"
 down_revision = "stead0003"
 
@@ -10,13 +12,13 @@ OLDEST = "stead0003"  # the statements of that release have all that they need
 
 
 def upgrade() -> None:
-    schema = op.create_table(
+    schema = steps.create_table(
         "stead_schema",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("oldest", sa.String(32), nullable=False),
         mysql_engine="InnoDB",
     )
-    op.bulk_insert(schema, [{"id": 1, "oldest": OLDEST}])
+    steps.insert(schema, [{"id": 1, "oldest": OLDEST}])
 
 
 def downgrade() -> None:

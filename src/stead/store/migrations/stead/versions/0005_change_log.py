@@ -6,12 +6,14 @@ The floors say how much of it is still kept.
 import sqlalchemy as sa
 from alembic import op
 
+from stead.store.migrations import steps
+
 revision = "stead0005"
 down_revision = "stead0004"
 
 
 def upgrade() -> None:
-    op.create_table(
+    steps.create_table(
         "stead_change_log",
         sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("tick", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -20,7 +22,7 @@ def upgrade() -> None:
         mysql_engine="InnoDB",
         sqlite_with_rowid=False,
     )
-    floors = op.create_table(
+    floors = steps.create_table(
         "stead_change_floor",
         sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("floor", sa.BigInteger, nullable=False),
@@ -28,7 +30,8 @@ def upgrade() -> None:
     )
     # What was written before is not in the log, so that tokens can not be older than this.
     clock = sa.table("stead_clock", sa.column("slot"), sa.column("tick"))
-    op.execute(sa.insert(floors).from_select(["slot", "floor"], sa.select(clock.c.slot, clock.c.tick)))
+    missing = clock.c.slot.not_in(sa.select(floors.c.slot))
+    op.execute(sa.insert(floors).from_select(["slot", "floor"], sa.select(clock.c.slot, clock.c.tick).where(missing)))
 
 
 def downgrade() -> None:
