@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from stead.cli.app import run
 from stead.store import adoption, schema
 from stead.store.dialect import Database
+from stead.store.tables import metadata
 from stead.store.transaction import Store
-from tests.store.books import fresh_uuid
+from tests.store.books import Books, fresh_uuid
 from tests.store.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade_to
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.databases import Server
 
+LAST = STEAD_REVISIONS[-1]
 WITHOUT_CONSUMER = (
     "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES (1, 'c', 0, 5)"
 )
@@ -98,6 +100,8 @@ def test_tables_of_an_unknown_age_are_not_touched(store: Store) -> None:
     execute(store.writer, "DROP TABLE alembic_version")
     [objection] = against(store)
     assert "placement-manage db stamp REVISION" in objection
+    assert adoption.examine(store.writer).pending == ()
+    assert isinstance(schema.refusal_of(schema.standings(store.writer)), schema.Unversioned)
     for refused in (schema.upgrade, schema.upgrade_statements):
         with pytest.raises(schema.Unversioned):
             refused(store.writer)
@@ -193,3 +197,62 @@ def test_an_account_that_may_not_change_tables_gets_them_from_one_that_may(store
             f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {account.writer.url.username}",
         )
     assert adoption.examine(account.writer).is_ready
+
+
+def own_tables() -> list[str]:
+    return sorted(name for name in metadata.tables if name.startswith("stead_"))
+
+
+@pytest.mark.parametrize("table", own_tables())
+def test_a_lost_table_of_our_own_is_named_with_what_brings_it_back(
+    empty_books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    host = empty_books.provider(VCPU=4)
+    empty_books.claim(fresh_uuid(), {host: {"VCPU": 3}})
+    store = empty_books.store
+    configuration = tmp_path / "placement.conf"
+    configuration.write_text(f"[placement_database]\nconnection = {empty_books.url}\n")
+    execute(store.writer, f"DROP TABLE {table}")
+    assert against(store) == [f"the table {table} is missing, which revision {LAST} has made. {schema.BEGIN_ANEW}"]
+    assert run(["db", "check", "--config-file", str(configuration)]) == 1
+    assert "is ready" not in capsys.readouterr().out
+    for refusing in (schema.upgrade, schema.upgrade_statements, schema.require_current):
+        with pytest.raises(schema.TablesMissing, match=f"{table}.*stead db downgrade --to upstream"):
+            refusing(store.writer)
+    assert run(["db", "upgrade", "--config-file", str(configuration)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    schema.remove(store.writer)
+    schema.upgrade(store.writer)
+    assert adoption.examine(store.writer).is_ready
+    anew = Books(empty_books.url, upgrade=False)
+    assert anew.used(host) == 3
+    anew.close()
+
+
+@pytest.mark.parametrize("table", ["consumers", "projects"])
+def test_a_lost_table_of_the_deployment_is_for_a_backup_to_restore(store: Store, table: str) -> None:
+    schema.upgrade(store.writer)
+    execute(store.writer, f"DROP TABLE {table}")
+    assert f"the table {table} is missing, which revision {REVISIONS[-1]} has made" in against(store)
+    for refusing in (schema.upgrade, schema.upgrade_statements, schema.require_current):
+        with pytest.raises(schema.TablesMissing, match=f"{table}. Restore it from a backup"):
+            refusing(store.writer)
+
+
+def test_a_table_that_was_lost_before_an_upgrade_does_not_go_unnoticed_in_it(store: Store) -> None:
+    schema.upgrade(store.writer)
+    execute(store.writer, "DROP TABLE stead_usage")
+    execute(store.writer, f"UPDATE stead_version SET version_num = '{STEAD_REVISIONS[-2]}'")
+    assert [one for one in against(store) if "stead_usage" in one]
+    with pytest.raises(schema.TablesMissing, match="stead_usage"):
+        schema.upgrade(store.writer)
+
+
+def test_a_column_of_our_own_that_is_missing_is_named(store: Store) -> None:
+    schema.upgrade(store.writer)
+    execute(store.writer, "ALTER TABLE stead_clock DROP COLUMN earlier")
+    drop_index(store, "stead_usage_change_slot_tick_idx", "stead_usage_change")
+    found = adoption.examine(store.writer)
+    [objection] = found.objections
+    assert objection.startswith("stead_clock lacks the columns earlier")
+    assert "stead_usage_change lacks the index stead_usage_change_slot_tick_idx, which is needed" in found.warnings

@@ -393,10 +393,14 @@ class TestTheCommand:
         assert "Traceback" not in error
 
 
+@pytest.mark.parametrize("lost", [None, "stead_usage"])
 def test_the_service_does_not_start_on_a_database_without_its_tables(
-    store: Store, database_url: str, tmp_path: Path
+    store: Store, database_url: str, tmp_path: Path, lost: str | None
 ) -> None:
     upgrade_to(store.writer, REVISIONS[-1])
+    if lost is not None:
+        schema.upgrade(store.writer)
+        execute(store.writer, f"DROP TABLE {lost}")
     done = subprocess.run(
         [sys.executable, "-c", "from stead.cli import main; main()", "serve", "--port", "1"],
         capture_output=True,
@@ -406,4 +410,6 @@ def test_the_service_does_not_start_on_a_database_without_its_tables(
     )
     assert done.returncode == 1
     assert "stead db upgrade" in done.stderr
+    assert (lost or "stead is at nothing") in done.stderr
     assert "Traceback" not in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("stead: ")]) == 1

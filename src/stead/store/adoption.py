@@ -65,7 +65,8 @@ def _objections(connection: Connection, found: tuple[schema.Standing, ...]) -> I
         yield f"nothing can be written here: {reason}"
     if refusal := schema.upgrade_refusal_of(found):
         yield str(refusal)
-    yield from _lacking(connection, found[0])
+    for standing in found:
+        yield from _lacking(connection, standing)
     if names := dialect.without_transactions(connection):
         yield f"tables without transactions: {', '.join(names)}; run for each: ALTER TABLE … ENGINE=InnoDB"
     yield from _data(connection)
@@ -107,12 +108,13 @@ class _Made:
 
 
 @cache
-def _made_by(revision: str) -> dict[str, _Made]:
-    """The deployment's tables as they are at *revision*: of the migrations themselves, run in memory."""
+def _made_by(history: str, revision: str) -> dict[str, _Made]:
+    """The tables of a history as they are at *revision*: of the migrations themselves, run in memory."""
+    [wanted] = (each for each in schema.HISTORIES if each.name == history)
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
     try:
         with engine.begin() as connection:
-            schema.bring(connection, schema.PLACEMENT, revision)
+            schema.bring(connection, wanted, revision)
             inspector = sa.inspect(connection)
             return {name: _Made.of(inspector, name) for name in inspector.get_table_names()}
     finally:
@@ -120,16 +122,19 @@ def _made_by(revision: str) -> dict[str, _Made]:
 
 
 def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]:
-    """What the deployment's tables lack of what the revision at which they stand has made, and the service needs."""
+    """What the tables lack of what the revision at which they stand has made, and the service needs."""
     if standing.revision is None or not standing.is_known:
         return
     inspector = sa.inspect(connection)
     there = set(inspector.get_table_names())
-    for name, made in sorted(_made_by(standing.revision).items()):
+    by_whom = f"which revision {standing.revision} has made"
+    if standing.history == schema.STEAD.name:
+        by_whom += f". {schema.BEGIN_ANEW}"
+    for name, made in sorted(_made_by(standing.history, standing.revision).items()):
         if name not in there:
-            yield f"the table {name} is missing, which revision {standing.revision} has made"
+            yield f"the table {name} is missing, {by_whom}"
         elif missing := made.columns - _Made.of(inspector, name).columns:
-            yield f"{name} lacks the columns {', '.join(sorted(missing))}, which revision {standing.revision} has made"
+            yield f"{name} lacks the columns {', '.join(sorted(missing))}, {by_whom}"
 
 
 def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator[str]:
@@ -137,8 +142,8 @@ def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator
     if standing.revision is None or not standing.is_known:
         return
     inspector = sa.inspect(connection)
-    there, last = set(inspector.get_table_names()), _made_by(standing.head)
-    for name, made in sorted(_made_by(standing.revision).items()):
+    there, last = set(inspector.get_table_names()), _made_by(standing.history, standing.head)
+    for name, made in sorted(_made_by(standing.history, standing.revision).items()):
         if name in there:
             for key in sorted(made.keys - _Made.of(inspector, name).keys):
                 needed = key in last[name].keys
@@ -148,7 +153,8 @@ def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator
 def _warnings(connection: Connection, found: tuple[schema.Standing, ...]) -> Iterator[str]:
     for weakness in dialect_of(connection.engine.url).weaknesses(connection):
         yield str(weakness)
-    yield from _lacking_keys(connection, found[0])
+    for standing in found:
+        yield from _lacking_keys(connection, standing)
     for standing in found:
         if standing.usable and not standing.is_known:
             yield (

@@ -22,7 +22,7 @@ from sqlalchemy.schema import DropTable
 from stead.domain.errors import SteadError
 from stead.store.dialect import dialect_of, telling_why
 from stead.store.migrations.steps import FOR
-from stead.store.tables import resource_providers, stead_schema
+from stead.store.tables import metadata, resource_providers, stead_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,11 @@ STEAD = History("stead", "stead_version")
 HISTORIES = (PLACEMENT, STEAD)
 
 OWN_PREFIX = "stead_"
+
+BEGIN_ANEW = "Stop every Stead on the database, then run: stead db downgrade --to upstream && stead db upgrade"
+"""What brings Stead's own tables right, whatever is wrong with them: one alone can not be made anew beside the others,
+which speak of what was in it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,19 @@ class SchemaTooNew(SteadError):
             f"The database is of a newer release ({ahead}, of which this release knows nothing). "
             "Run a release of Stead that knows it"
         )
+
+
+@dataclass(eq=False)
+class TablesMissing(SteadError):
+    """The database says that it stands at the head of a history, and lacks tables that were made before."""
+
+    tables: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lost = f"The database has lost tables: {', '.join(self.tables)}"
+        if all(name.startswith(OWN_PREFIX) for name in self.tables):
+            return f"{lost}. {BEGIN_ANEW}"
+        return f"{lost}. Restore it from a backup"
 
 
 @dataclass(eq=False)
@@ -200,9 +218,26 @@ def require_current(engine: Engine) -> None:
     Raises:
         SchemaOutdated: it does not stand at the head of both histories; the message has the command that helps.
         SchemaTooNew: it is beyond them, and its tables are not such that this release can work with them.
+        TablesMissing: it lacks some all the same.
     """
-    if refusal := refusal_of(standings(engine)):
-        raise refusal
+    with engine.connect() as connection:
+        found = _standings(connection)
+        if refusal := refusal_of(found):
+            raise refusal
+        _require_tables(connection, found)
+
+
+def _require_tables(connection: Connection, found: tuple[Standing, ...]) -> None:
+    """Refuse a database that lacks tables of a history at whose head it stands."""
+    inspector = sa.inspect(connection)
+    current = {standing.history for standing in found if standing.is_current}
+    expected = [name for name in metadata.tables if _history_of(name).name in current]
+    if lost := tuple(name for name in expected if not inspector.has_table(name)):
+        raise TablesMissing(lost)
+
+
+def _history_of(table: str) -> History:
+    return STEAD if table.startswith(OWN_PREFIX) else PLACEMENT
 
 
 def prepare(engine: Engine, *, may_upgrade: bool) -> None:
@@ -212,7 +247,7 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
         may_upgrade: bring it to its heads first.
 
     Raises:
-        SchemaOutdated, SchemaTooNew: it is not as this release needs it.
+        SchemaOutdated, SchemaTooNew, TablesMissing: it is not as this release needs it.
         Unversioned, SeveralRevisions: it does not say where it stands.
         Unavailable: it does not answer.
     """
@@ -231,6 +266,7 @@ def upgrade(engine: Engine) -> list[str]:
     Raises:
         RuntimeError: the database holds what a revision refuses.
         SchemaTooNew: it is of a release that is not known yet.
+        TablesMissing: it lacks some that revisions have made before.
         Unversioned, SeveralRevisions: it does not say where it stands.
     """
     done: list[str] = []
@@ -241,6 +277,7 @@ def upgrade(engine: Engine) -> list[str]:
                 with engine.begin() as connection:
                     bring(connection, history)
                 done += [step.revision for step in standing.pending]
+        require_current(engine)
     return done
 
 
@@ -255,7 +292,7 @@ def upgrade_statements(engine: Engine) -> str:
     The database is read and not changed. What the revisions would refuse is not looked at: `stead.store.adoption` does.
 
     Raises:
-        SchemaTooNew, Unversioned, SeveralRevisions
+        SchemaTooNew, Unversioned, SeveralRevisions, TablesMissing
     """
     written = StringIO()
     found = _require_upgradable(engine)
@@ -280,8 +317,9 @@ def upgrade_statements(engine: Engine) -> str:
 def _require_upgradable(engine: Engine) -> tuple[Standing, ...]:
     with engine.connect() as connection:  # one transaction: on SQLite another process may upgrade after it
         found = _standings(connection)
-    if refusal := upgrade_refusal_of(found):
-        raise refusal
+        if refusal := upgrade_refusal_of(found):
+            raise refusal
+        _require_tables(connection, found)
     return found
 
 
