@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path  # Typer reads it
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,6 +156,7 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
     from stead.application import database_of
     from stead.config import ConfigError, load
     from stead.domain.errors import SteadError
+    from stead.store.dialect import UrlUnusable
     from stead.store.transaction import Store
 
     try:
@@ -164,10 +165,10 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
         raise CommandError(str(error)) from error
     if settings.embedded:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = Store(database_of(settings.database), write_timeout=settings.database.write_timeout)
     try:
-        yield store
+        with closing(Store(database_of(settings.database), write_timeout=settings.database.write_timeout)) as store:
+            yield store
+    except UrlUnusable as error:
+        raise CommandError(str(error)) from error
     except (SQLAlchemyError, RuntimeError, SteadError) as error:
         raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
-    finally:
-        store.close()

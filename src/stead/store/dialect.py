@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.store.dialects.base import LOCK_WAIT_SECONDS, Database, Dialect, Weakness
+from stead.store.dialects.base import LOCK_WAIT_SECONDS, Database, Dialect, UrlUnusable, Weakness
 from stead.store.dialects.mysql import Mysql
 from stead.store.dialects.postgresql import Postgresql
 from stead.store.dialects.sqlite import Sqlite
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
-__all__ = ["LOCK_WAIT_SECONDS", "MANY", "Database", "Dialect", "Weakness", "dialect_of", "telling_why"]
+__all__ = ["LOCK_WAIT_SECONDS", "MANY", "Database", "Dialect", "UrlUnusable", "Weakness", "dialect_of", "telling_why"]
 
 MANY = 999
 """Values in one ``IN (…)``: below every driver's limit on parameters.
@@ -42,12 +42,12 @@ def dialect_of(url: URL) -> Dialect:
     """The abilities of the database behind *url*.
 
     Raises:
-        Unavailable: it is of a kind that Stead does not know.
+        UrlUnusable: it is of a kind that Stead does not know.
     """
     try:
         return _DIALECTS[url.get_backend_name()]
     except KeyError:
-        raise Unavailable(f"databases of kind {url.get_backend_name()} are not supported") from None
+        raise UrlUnusable(f"databases of kind {url.get_backend_name()} are not supported") from None
 
 
 @contextmanager

@@ -364,7 +364,10 @@ def stamp(engine: Engine, revision: str) -> None:
     if not revision.strip():
         raise CommandError("no revision is named")
     with dialect_of(engine.url).alone(engine), engine.begin() as connection, _scripts(PLACEMENT) as scripts:
-        _context(connection, PLACEMENT).stamp(scripts, revision)
+        context = _context(connection, PLACEMENT)
+        if len(context.get_current_heads()) > 1:  # which Alembic would take for branches, and leave beside it
+            connection.execute(sa.delete(sa.table(PLACEMENT.version_table)))
+        context.stamp(scripts, revision)
 
 
 def _context(

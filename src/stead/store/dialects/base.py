@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
+from stead.domain.errors import SteadError
 from stead.store.dialects.tracing import name_places
 
 if TYPE_CHECKING:
@@ -204,9 +205,26 @@ class Dialect(Hashable, Protocol):
         ...
 
 
+@dataclass(eq=False)
+class UrlUnusable(SteadError):
+    """The URL of the database is one with which nothing can ever be reached."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"The URL of the database can not be used: {self.reason}"
+
+
 def create_engine(url: URL, database: Database, **more: Any) -> Engine:
-    """An engine with the pool of *database*."""
-    engine = sa.create_engine(url, **database.pool(), **more)
+    """An engine with the pool of *database*.
+
+    Raises:
+        UrlUnusable: there is no such driver, or plugin of the library, or a value is none.
+    """
+    try:
+        engine = sa.create_engine(url, **database.pool(), **more)
+    except (ImportError, ValueError, sa.exc.ArgumentError) as error:
+        raise UrlUnusable(str(error)) from error
     if database.names_places:
         name_places(engine)
     return engine

@@ -15,6 +15,7 @@ from stead.store.dialects.base import (
     LOSES_ACKNOWLEDGED,
     Database,
     Server,
+    UrlUnusable,
     Weakness,
     create_engine,
 )
@@ -23,10 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
 _LONG_SECONDS = 3600
 _GALERA = "stead_galera"
+
+
+def _connect(dialect: sa.Dialect, _record: object, arguments: list[Any], named: dict[str, Any]) -> DBAPIConnection:
+    """A connection of the driver, which says in the language's own errors that it does not know a parameter."""
+    try:
+        return dialect.connect(*arguments, **named)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise UrlUnusable(str(error)) from error
 
 
 class Mysql(Server):
@@ -73,12 +83,15 @@ class Mysql(Server):
         return self._engine(url, database, "REPEATABLE READ")
 
     def _engine(self, url: URL, database: Database, isolation_level: str) -> Engine:
+        if not url.database:
+            raise UrlUnusable("it names no database, as mysql+pymysql://user:password@host/placement does")
         bounds: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
         if database.answer_timeout is not None:
             seconds = math.ceil(database.answer_timeout)  # one of the drivers takes whole ones
             bounds |= {"read_timeout": seconds, "write_timeout": seconds}
         given = {name: value for name, value in bounds.items() if name not in url.query}
         engine = create_engine(url, database, isolation_level=isolation_level, connect_args=given)
+        sa.event.listen(engine, "do_connect", _connect)
         sa.event.listen(engine, "connect", lambda connection, record: self._on_connect(connection, record, database))
         return engine
 
