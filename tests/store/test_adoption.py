@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,6 @@ from tests.store.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.databases import Server
 
@@ -77,6 +77,23 @@ def test_rows_that_need_the_online_migrations_are_counted(store: Store, revision
         "there are resource providers without a root; run: placement-manage db online_data_migrations",
         "1 consumers hold allocations and do not exist; run: placement-manage db online_data_migrations",
     ]
+
+
+@pytest.mark.one_database
+def test_the_example_of_the_documentation_is_what_is_said(
+    store: Store, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upgrade_to(store.writer, REVISIONS[-1])
+    for consumer in "abc":
+        execute(store.writer, WITHOUT_CONSUMER.replace("'c'", f"'{consumer}'"))
+    configuration = tmp_path / "placement.conf"
+    configuration.write_text(f"[placement_database]\nconnection = {database_url}\n")
+    assert run(["db", "check", "--config-file", str(configuration)]) == 1
+    said = capsys.readouterr()
+    page = Path(__file__).parents[2].joinpath("docs", "adoption.md").read_text()
+    shown = [line.strip() for line in page.partition("$ stead db check\n")[2].partition("```")[0].splitlines()]
+    first, *_, last = said.out.splitlines()
+    assert [line for line in shown if line] == [first, "…", last, said.err.strip()]
 
 
 def test_the_statements_are_not_printed_for_rows_that_a_revision_refuses(
