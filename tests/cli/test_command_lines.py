@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,16 +38,22 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
     root = logging.getLogger()
-    before, level = [*root.handlers], root.level
+    handlers, hook = [*root.handlers], sys.excepthook
+    levels = {logger: logger.level for logger in all_loggers()}
     yield
     for handler in [*root.handlers]:
-        if handler not in before:
+        if handler not in handlers:
             root.removeHandler(handler)
             handler.close()
-    for handler in before:
-        if handler not in root.handlers:
-            root.addHandler(handler)
-    root.setLevel(level)
+    root.handlers[:] = handlers
+    for logger in all_loggers():
+        logger.setLevel(levels.get(logger, logging.NOTSET))
+    sys.excepthook = hook
+
+
+def all_loggers() -> list[logging.Logger]:
+    named = logging.root.manager.loggerDict.values()
+    return [logging.root, *(logger for logger in named if isinstance(logger, logging.Logger))]
 
 
 @pytest.fixture
