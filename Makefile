@@ -6,16 +6,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench examples differential torture torture-galera releases fuzz clean
+
+# Tests that between them use every dependency.
+USES_OF_DEPENDENCIES := tests/dependencies tests/config/test_report.py tests/auth/test_keystone.py \
+	tests/auth/test_policy_tools.py tests/observe/test_log.py tests/observe/test_exporter.py tests/observe/test_scraping.py \
+	tests/topology/test_command.py tests/topology/test_hwloc.py tests/api_unit/test_bodies.py tests/api_unit/test_routing.py \
+	tests/microversions/test_openapi.py tests/cli/test_the_command.py tests/cli/test_serve.py \
+	tests/httpd tests/store/test_prepared.py tests/store/test_epoch.py tests/faults/test_a_database_that_hangs.py \
+	tests/bench/test_candidates_command.py::test_a_picture_is_drawn
+
+.PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and say what to try
+run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and say what to try; PORT=8778 sets its port
 	@$(BIN)/python scripts/run.py
 
 test: $(VENV)/for-development  ## Run all tests, on SQLite, PostgreSQL and MariaDB
 	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+lowest: $(VENV)-lowest/for-tests  ## Run the tests that use the dependencies with their lowest versions; PYTHON= is another one
+	$(VENV)-lowest/bin/pytest -n $(JOBS) $(or $(ARGS),$(USES_OF_DEPENDENCIES))
 
 lint: $(VENV)/for-development  ## Check style, types and the directions of imports
 	$(BIN)/ruff check
@@ -50,6 +62,9 @@ releases: $(VENV)/for-development  ## Adopt databases that every release of the 
 fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
 	$(BIN)/python -m tests.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of nine ways, beside clients that want answers
+	$(BIN)/python -m tests.hostile $(or $(SECONDS),30) $(ARGS)
+
 torture-galera: $(VENV)/for-development  ## The same on a Galera cluster of three, all nodes written to, one killed at times
 	$(BIN)/pytest -m torture tests/torture/test_galera.py
 	$(BIN)/python -m tests.torture.galera $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -65,3 +80,10 @@ $(VENV)/for-use: pyproject.toml
 $(VENV)/for-development: pyproject.toml
 	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,bench,postgresql,mysql]"
 	@touch $@ $(VENV)/for-use
+
+$(VENV)-lowest/for-tests: pyproject.toml scripts/lowest.py
+	@mkdir -p build
+	@$(PYTHON) -m scripts.lowest > build/lowest.txt
+	@rm -rf $(VENV)-lowest
+	@scripts/make-venv $(VENV)-lowest $(PYTHON) ".[test,postgresql,mysql]" build/lowest.txt
+	@touch $@

@@ -2,7 +2,7 @@
 # Writes samples/site.yaml: a small site of the machines in samples/site, which share a storage pool.
 #
 # The machines are synthetic (`lstopo -i 'pack:2 [numa(memory=68719476736)] core:8 pu:2' --of xml`), with PCI and
-# operating system devices added by hand.
+# operating system devices added by hand. Those with HBM, CXL memory and NVLink are for the queries of docs/topology.md.
 set -eu
 cd "$(dirname "$0")/site"
 {

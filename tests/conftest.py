@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.databases import Server
 
-pytest_plugins = ["tests.databases"]
+pytest_plugins = ["tests.databases", "tests.timeouts"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

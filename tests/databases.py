@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
+
+from tests.waiting import TimedOut, wait_until
 
 GIVEN = {"postgresql": "STEAD_TEST_POSTGRESQL_URL", "mariadb": "STEAD_TEST_MYSQL_URL"}
 KINDS = ("sqlite", *GIVEN)
@@ -96,6 +97,11 @@ def ask_for(kind: str) -> None:
         keeper.returncode = 0  # it is not waited for here: the run ends it
 
 
+def settled(kind: str) -> bool:
+    """Whether the server of this kind answers, or cannot be had."""
+    return any((place() / f"{kind}.{state}").exists() for state in ("url", "failed"))
+
+
 def url_of(kind: str) -> str:
     """The URL of the server of this kind; skips the test if it cannot be had."""
     given = os.environ.get(GIVEN[kind])
@@ -103,18 +109,15 @@ def url_of(kind: str) -> str:
         url = sa.make_url(given)
         return url.set(drivername=DRIVERS.get(url.drivername, url.drivername)).render_as_string(hide_password=False)
     ask_for(kind)
-    ready, failed = place() / f"{kind}.url", place() / f"{kind}.failed"
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not ready.exists():
-        if failed.exists():
-            reason = failed.read_text()
-            if kind in required():
-                pytest.fail(f"STEAD_TEST_REQUIRE asks for {kind}: {reason}", pytrace=False)
-            pytest.skip(f"no {kind}: {reason}")
-        if time.monotonic() > until:
-            pytest.fail(f"{kind} was not ready in time: {(place() / f'{kind}.log').read_text()}", pytrace=False)
-        time.sleep(0.05)
-    return ready.read_text()
+    if not settled(kind):
+        pytest.fail(f"{kind} was not ready in time: {(place() / f'{kind}.log').read_text()}", pytrace=False)
+    failed = place() / f"{kind}.failed"
+    if failed.exists():
+        reason = failed.read_text()
+        if kind in required():
+            pytest.fail(f"STEAD_TEST_REQUIRE asks for {kind}: {reason}", pytrace=False)
+        pytest.skip(f"no {kind}: {reason}")
+    return (place() / f"{kind}.url").read_text()
 
 
 def required() -> set[str]:
@@ -181,6 +184,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Wait for the server that *item* needs before the time of *item* counts: it may have to be installed."""
+    kind = kind_of(item)
+    if kind in GIVEN and not os.environ.get(GIVEN[kind]):
+        ask_for(kind)
+        with suppress(TimedOut):  # `url_of` says so
+            wait_until(lambda: settled(kind), seconds=PATIENCE_SECONDS)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """After everything else: which databases were not tested."""
     yield
@@ -198,9 +212,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     for keeper in keepers:
         with suppress(ProcessLookupError):
             os.kill(keeper, signal.SIGTERM)
-    until = time.monotonic() + 30.0
-    while any(_lives(keeper) for keeper in keepers) and time.monotonic() < until:
-        time.sleep(0.02)
+    with suppress(TimedOut):
+        wait_until(lambda: not any(_lives(keeper) for keeper in keepers))
     shutil.rmtree(place(), ignore_errors=True)
 
 

@@ -7,12 +7,23 @@ import logging
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from stead import turns
 from stead.api.app import create_app
 from stead.api.limits import Limits
-from stead.api.middleware import Compression, Concurrency, Cors, Health, Prefix, ProxyHeaders, RequestLog
+from stead.api.middleware import (
+    Compression,
+    Concurrency,
+    Cors,
+    Drain,
+    HeaderSizes,
+    Health,
+    Prefix,
+    ProxyHeaders,
+    RequestLog,
+)
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
 from stead.config import load
@@ -28,17 +39,35 @@ from stead.store.dialect import Database
 from stead.store.transaction import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from wsgiref.types import WSGIApplication
+    from collections.abc import Callable, Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.config import DatabaseSettings, Settings
+    from stead.httpd.server import Server
 
 _log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
 
-def init_application() -> WSGIApplication:
+class Application:
+    """The WSGI application of one process."""
+
+    def __init__(self, app: WSGIApplication, observation: Observation) -> None:
+        """*observation* watches *app* already."""
+        self._app = app
+        self._observation = observation
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        return self._app(environ, start_response)
+
+    def watch_server(self, server: Server) -> None:
+        """Show the metrics of *server*, which serves this. Other WSGI servers have none."""
+        self._observation.watch_server(server)
+
+
+def init_application() -> Application:
     """The application as the configuration of this machine has it, for WSGI files that make it themselves.
 
     Raises:
@@ -49,7 +78,7 @@ def init_application() -> WSGIApplication:
         return build_application(load(program=serving_program()))
 
 
-def build_application(settings: Settings) -> WSGIApplication:
+def build_application(settings: Settings) -> Application:
     """The application, with its database checked and loaded.
 
     Raises:
@@ -63,7 +92,7 @@ def build_application(settings: Settings) -> WSGIApplication:
     prepare_process()
     service = build_service(settings, observation)
     observation.start(service)
-    app = assemble(service, settings, observation)
+    app = Application(assemble(service, settings, observation), observation)
     keep_for_good()
     return app
 
@@ -96,11 +125,21 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
         ),
     )
     watchers = observation.watchers if observation else ()
-    app: WSGIApplication = RequestLog(_surrounded(authenticate(api, settings), settings), watchers)
-    app = Health(app, Readiness(lambda: service.lag, service.snapshot).problem)
+    app: WSGIApplication = RequestLog(HeaderSizes(_surrounded(authenticate(api, settings), settings)), watchers)
+    app = Health(app, _readiness(service).problem)
     if settings.proxy_headers:
         app = ProxyHeaders(app)
-    return Prefix(app, settings.path_prefix) if settings.path_prefix else app
+    if settings.path_prefix:
+        app = Prefix(app, settings.path_prefix)
+    return Drain(app, most.body_size)
+
+
+def _readiness(service: Service) -> Readiness:
+    def refresh() -> None:
+        service.snapshot()
+        service.require_writes()
+
+    return Readiness(lambda: service.lag if service.is_known_to_write else inf, refresh)
 
 
 def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
@@ -185,7 +224,13 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
         )
         store = _ready_store(settings.database, observation)
         on_refresh = observation.refreshed if observation else None
-        service = Service(store, enumeration, on_refresh, watchers=settings.limits.watchers)
+        service = Service(
+            store,
+            enumeration,
+            on_refresh,
+            watchers=settings.limits.watchers,
+            watcher_threads=settings.limits.watcher_threads,
+        )
         undoing.callback(service.close)
         service.start()
         service.keep_up(settings.database.reconcile_interval, settings.database.kept_changes)
@@ -203,4 +248,5 @@ def database_of(settings: DatabaseSettings) -> Database:
         connection_recycle_time=settings.connection_recycle_time,
         sqlite_synchronous=settings.sqlite_synchronous,
         mysql_sql_mode=settings.mysql_sql_mode,
+        names_places=settings.connection_trace,
     )

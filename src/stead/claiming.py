@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,7 @@ import numpy as np
 from stead.candidates.engine import find
 from stead.candidates.explain import explain
 from stead.candidates.placing import NoPlace, place, summed
+from stead.candidates.work import WorkSpent
 from stead.domain.claim import Claim
 from stead.domain.errors import (
     AllocationRefused,
@@ -34,7 +36,7 @@ from stead.domain.placing import Granted, Outcome
 from stead.store import holders
 from stead.store.allocations import ProvidersChanged
 from stead.store.changes import clock_of
-from stead.store.clock import read_clock
+from stead.store.clock import Kind, read_clock
 from stead.store.happened import logged_between
 
 if TYPE_CHECKING:
@@ -138,17 +140,21 @@ class Claiming:
         self._enumeration = enumeration
         self._underway = _Underway()
 
-    def claim(self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool) -> Outcome:
+    def claim(
+        self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
+    ) -> Outcome:
         """Grant all wishes, or none.
 
         Args:
-            explained: if nothing fits, why.
+            explained: if nothing fits, why, as far as there is time for it.
+            until: when it gives up, by the monotonic clock; None: after the time for claims, from now.
 
         Raises:
             UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
             ConcurrentUpdate: others were faster every time.
         """
-        until = time.monotonic() + self._store.claim_timeout
+        if until is None:
+            until = time.monotonic() + self._store.claim_timeout
         tries = 0
         while True:
             known = [wish.consumer for wish in wishes if wish.expected is not None]
@@ -173,7 +179,7 @@ class Claiming:
                     return Outcome(granted, tries)
                 is_late = tries > 0 and time.monotonic() > until  # so it may not have been looked for to the end
                 if not is_late and self._is_as_known(wishes, held, clock):
-                    raise self._refusal(wishes, placed, explained=explained)
+                    raise self._refusal(wishes, placed, until if explained else -inf)
             except (AllocationRefused, UnknownProvider, ProvidersChanged):
                 pass  # whoever was faster changed what the next view shows
             except ConsumerConflict:
@@ -216,9 +222,13 @@ class Claiming:
                 raise ConsumerConflict(wish.consumer, wish.expected, found)
         return not changed and all(now[uuid].amounts() == of.amounts() for uuid, of in held.items())
 
-    def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, *, explained: bool) -> NothingFits:
+    def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits:
+        """The refusal, explained if there is time for it *until* then."""
         wish = wishes[placed.number]
-        why = explain(placed.left, wish.request, self._enumeration.work) if explained else None
+        why = None
+        if time.monotonic() < until:
+            with suppress(WorkSpent):
+                why = explain(placed.left, wish.request, self._enumeration.work, until=until)
         return NothingFits(placed.number, wish.consumer, placed.gave_up, why and (placed.left, why))
 
     def _granted_before(self, wishes: Sequence[Wish]) -> list[Granted] | None:
@@ -249,8 +259,8 @@ class Claiming:
 def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock | None) -> tuple[Held, bool]:
     """What some consumers hold now, and whether any of them changed after a moment; None: whether is not known."""
     now = read_clock(connection)
-    logged = logged_between(connection, clock.ticks, now.ticks) if clock else {"": None}
-    return holders.named(connection, uuids), not logged.keys().isdisjoint({"", *uuids})
+    logged = logged_between(connection, clock.ticks, now.ticks) if clock and now.can_follow(clock) else None
+    return holders.named(connection, uuids), logged is None or not logged[Kind.CONSUMER].isdisjoint(uuids)
 
 
 def _is_next(wish: Wish, held: HeldAllocations | None) -> bool:

@@ -50,6 +50,7 @@ class Vitals(NamedTuple):
     lag: float
     pools: Mapping[str, PoolState]
     broken_connections: int
+    watchers: int
 
 
 class Service:
@@ -62,6 +63,7 @@ class Service:
         on_refresh: Callable[[str, float], None] | None = None,
         *,
         watchers: int = 0,
+        watcher_threads: int = 4,
     ) -> None:
         """Nothing is connected yet; see :meth:`start`.
 
@@ -70,7 +72,7 @@ class Service:
             on_refresh: is told of every refresh of the memory, see `Catalog`.
             watchers: how many requests at a time may wait for something to happen.
         """
-        self.watchers = Watchers(store, watchers)
+        self.watchers = Watchers(store, watchers, watcher_threads)
         self._store = store
         self._source = ChangeSource(store)
         self._catalog = Catalog(self._source, on_refresh)
@@ -125,6 +127,7 @@ class Service:
             lag=self._catalog.lag,
             pools=self._store.pools(),
             broken_connections=self._store.connections.broken,
+            watchers=self.watchers.waiting,
         )
 
     def candidates(self, request: CandidateRequest, form: Form, phases: Phases = UNTIMED) -> Answer:
@@ -173,18 +176,39 @@ class Service:
         """
         self._write_claims(claims, allocations.replace, claims)
 
-    def claim_by_query(self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool) -> Outcome:
+    @property
+    def is_known_to_write(self) -> bool:
+        """Whether the database took a write lately, and has refused none since."""
+        return self._store.writability.is_known
+
+    def require_writes(self) -> None:
+        """Find out whether the database takes writes; by a write, if no write of the last minute tells.
+
+        Raises:
+            Unavailable: it takes none.
+        """
+        self._store.writability.require(self._store)
+
+    @property
+    def claim_timeout(self) -> float:
+        """Seconds for which one claim may take."""
+        return self._store.claim_timeout
+
+    def claim_by_query(
+        self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
+    ) -> Outcome:
         """Find a place for what consumers want, and claim it; for all of them, or for none.
 
         Args:
             distinct_roots: no two of them under the same root.
-            explained: if nothing fits, why.
+            explained: if nothing fits, why, as far as there is time for it.
+            until: when it gives up, by the monotonic clock; None: after the time for claims, from now.
 
         Raises:
             UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
             ConcurrentUpdate: others were faster until the time for claims was over.
         """
-        return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained)
+        return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained, until=until)
 
     def _claim_found(self, claims: Sequence[Claim], since: Clock | None) -> None:
         self._write_claims(claims, allocations.replace, claims, since)

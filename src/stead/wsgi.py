@@ -15,16 +15,19 @@ from stead.application import init_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from stead.application import Application
+    from stead.httpd.server import Server
 
 
 class PerProcess:
     """The application of this process."""
 
-    def __init__(self, build: Callable[[], WSGIApplication]) -> None:
+    def __init__(self, build: Callable[[], Application]) -> None:
         """It is built now, and once more in every child of this process that serves."""
         self._build = build
-        self._of_parents: list[WSGIApplication] = []
+        self._of_parents: list[Application] = []
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._app = build()
@@ -34,6 +37,10 @@ class PerProcess:
         if self._process != os.getpid():  # asked each time: some servers fork without running Python's hooks
             self._build_anew()
         return self._app(environ, start_response)
+
+    def watch_server(self, server: Server) -> None:
+        """Show the metrics of *server*, which serves this in the process that built it."""
+        self._app.watch_server(server)
 
     def _build_anew(self) -> None:
         with self._lock:

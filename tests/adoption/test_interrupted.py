@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Found = tuple[dict[str, Any], dict[str, Any]]
 
+pytestmark = pytest.mark.timeout(300)  # each upgrades a database several times
+
 OLDEST = dumps.DUMPED[0]
 CHANGING = re.compile(r"\s*(CREATE|ALTER|DROP|INSERT|UPDATE|DELETE)\b")
 

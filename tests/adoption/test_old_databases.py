@@ -116,7 +116,7 @@ def execute(kind: str, url: str, script: str) -> None:
 
 
 @pytest.mark.releases
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900)  # a release may have to be installed first
 @pytest.mark.parametrize("release", HEADS)
 def test_what_the_release_itself_makes_here_is_adopted(
     database_url: str, layout_of_the_last: dict[str, object], tmp_path: Path, release: str

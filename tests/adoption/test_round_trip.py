@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.api.client import Answer
 
+pytestmark = pytest.mark.timeout(900)  # the released service may have to be installed first
+
 NEWEST = 39
 
 

@@ -37,6 +37,7 @@ REASONS = {
     414: "URI Too Long",
     415: "Unsupported Media Type",
     503: "Service Unavailable",
+    431: "Request Header Fields Too Large",
 }
 
 Headers = list[tuple[str, str]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.differs("it has nothing of Stead's own"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.differs("it has nothing of Stead's own"), pytest.mark.timeout(120)]  # claims of large sites
 
 OWN = f"{NEWEST}, stead 1.0"
 NOTHING_FITS = "stead.nothing_fits"

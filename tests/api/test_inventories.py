@@ -182,7 +182,9 @@ class TestReplaceAll:
         api.claim((host, {"DISK_GB": 1, "VCPU": 1}))
         generation = api.generation(host)
         assert api.put(host.inventories, inventories={"MEMORY_MB": {"total": 9}}, generation=generation).refused(
-            409, "Inventory for '", f"' on resource provider '{host.uuid}' in use", code=INVENTORY_IN_USE
+            409,
+            f"\n update conflict: Inventory for 'VCPU, DISK_GB' on resource provider '{host.uuid}' in use.",
+            code=INVENTORY_IN_USE,
         )
         assert set(api.get(host.inventories).inventories) == {"DISK_GB", "MEMORY_MB", "VCPU"}
         assert api.generation(host) == generation
@@ -245,7 +247,7 @@ class TestDeleteAll:
         host = api.create_provider(inventories={"DISK_GB": 9, "MEMORY_MB": 9, "VCPU": 9})
         api.claim((host, {"DISK_GB": 1, "VCPU": 1}))
         assert api.delete(host.inventories).refused(
-            409, f"Inventory for 'VCPU, DISK_GB' on resource provider '{host.uuid}' in use", code=INVENTORY_IN_USE
+            409, f"\n Inventory for 'VCPU, DISK_GB' on resource provider '{host.uuid}' in use.", code=INVENTORY_IN_USE
         )
         assert len(api.get(host.inventories).inventories) == 3
 

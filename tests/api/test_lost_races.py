@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.api.client import Answer
 
-pytestmark = pytest.mark.timeout(60)
-
 SHORT, FOR_EVER = "0.1", "100000"
 AGAIN = "Another thread concurrently updated the resource provider data. Please retry your update"
 CHANGED = f"Inventory and/or allocations changed while attempting to allocate: {AGAIN}"

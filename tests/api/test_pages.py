@@ -97,10 +97,6 @@ class TestProviders:
         answer = own.get("/resource_providers", {"name": fresh_name(), "limit": 5})
         assert answer.json == {"resource_providers": [], "links": []}
 
-    def test_of_a_repeated_parameter_the_last_value_counts(self, own: Api, rack: str) -> None:
-        query = [("member_of", rack), ("limit", "1"), ("limit", "3")]
-        assert len(own.get("/resource_providers", query).resource_providers) == 3
-
     @pytest.mark.one_database
     @pytest.mark.parametrize(
         ("query", "words"),

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.client import DUPLICATE_NAME, Api, Provider, fresh_name, fresh_uuid, holding
+from tests.api.client import DUPLICATE_NAME, UNDEFINED, Api, Provider, fresh_name, fresh_uuid, holding
 
 NOBODY = "d0d0d0d0-0000-4000-8000-00000000dead"
 
@@ -418,18 +418,67 @@ class TestListByTrait:
     def test_a_second_exclamation_mark_is_refused(self, api: Api) -> None:
         assert api.get("/resource_providers", {"required": "!!HW_CPU_X86_SHA"}).refused(400)
 
-    def test_a_trait_both_required_and_forbidden_lets_nobody_pass(self, api: Api) -> None:
-        host = api.create_provider(traits=["HW_CPU_X86_SHA"])
-        assert listed(api, required="HW_CPU_X86_SHA,!HW_CPU_X86_SHA", in_tree=host.uuid) == set()
+    @pytest.mark.differs("it lists nobody")
+    @pytest.mark.parametrize(
+        ("minor", "values", "named"),
+        [
+            (22, ["HW_CPU_X86_SHA,!HW_CPU_X86_SHA"], "HW_CPU_X86_SHA"),
+            (39, ["!HW_CPU_X86_SHA,HW_CPU_X86_SSE,HW_CPU_X86_SHA"], "HW_CPU_X86_SHA"),
+            (39, ["HW_CPU_X86_SHA", "!HW_CPU_X86_SHA"], "HW_CPU_X86_SHA"),
+            (39, ["in:HW_CPU_X86_SHA", "!HW_CPU_X86_SHA,!HW_CPU_X86_SSE"], "HW_CPU_X86_SHA"),
+            (39, ["CUSTOM_NOBODY_MADE_THIS,!CUSTOM_NOBODY_MADE_THIS"], "CUSTOM_NOBODY_MADE_THIS"),
+        ],
+    )
+    def test_a_trait_both_required_and_forbidden_is_refused(
+        self, api: Api, minor: int, values: list[str], named: str
+    ) -> None:
+        text = f"\n Conflicting required and forbidden traits found in the following traits keys: required: ({named})  "
+        refused = api.at(f"1.{minor}").get("/resource_providers", [("required", value) for value in values])
+        assert refused.refused(400, text, code=UNDEFINED if minor >= 23 else None)
+
+    def test_any_of_some_traits_may_lose_one_to_those_forbidden(self, api: Api) -> None:
+        host = api.create_provider(traits=["HW_CPU_X86_SSE"])
+        values = [("required", "in:HW_CPU_X86_SHA,HW_CPU_X86_SSE"), ("required", "!HW_CPU_X86_SHA")]
+        assert listed(api, ("in_tree", host.uuid), *values) == {host.name}
+
+    def test_only_the_last_required_counts_before_it_may_be_repeated(self, api: Api) -> None:
+        values = [("required", "!HW_CPU_X86_SHA"), ("required", "HW_CPU_X86_SHA")]
+        assert api.at("1.38").get("/resource_providers", values).expect(200)
+
+
+NOBODY = "5e1f5e1f-0000-4000-8000-00000000dead"
 
 
 class TestOrderOfFilterChecks:
     @pytest.mark.parametrize(
         ("query", "text"),
         [
+            ({"required": "CUSTOM_NOBODY"}, "No such trait(s): CUSTOM_NOBODY."),
+            ({"required": "!CUSTOM_NOBODY"}, "No such trait(s): CUSTOM_NOBODY."),
+            ({"resources": "CUSTOM_NOBODY:1"}, "No such resource class CUSTOM_NOBODY."),
+            ({"resources": "CUSTOM_NOBODY:1", "member_of": f"!{NOBODY}"}, "No such resource class CUSTOM_NOBODY."),
+            ({"resources": "CUSTOM_NOBODY:1", "member_of": NOBODY}, None),
+            ({"required": "HW_CPU_X86_SHA,!CUSTOM_NOBODY"}, None),
+            ({}, None),
+        ],
+    )
+    @pytest.mark.one_database
+    def test_unknown_names_are_refused_while_no_provider_exists(
+        self, empty_api: Api, query: dict[str, str], text: str | None
+    ) -> None:
+        answer = empty_api.get("/resource_providers", query)
+        if text is None:
+            assert answer.expect(200).resource_providers == []
+        else:
+            assert answer.refused(400, text)
+
+    @pytest.mark.parametrize(
+        ("query", "text"),
+        [
             ({"resources": "VCPU", "required": "", "member_of": "nonsense"}, "member_of"),
             ({"resources": "VCPU", "required": ""}, "required"),
             ({"resources": "VCPU:none", "required": "CUSTOM_NOBODY_MADE_THIS"}, "expected positive integer amount"),
+            ({"resources": "VCPU:none", "required": "CUSTOM_A,!CUSTOM_A"}, "expected positive integer amount"),
         ],
     )
     def test_values_are_checked_before_any_lookup(self, api: Api, query: dict[str, str], text: str) -> None:

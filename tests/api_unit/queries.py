@@ -236,6 +236,9 @@ PROVIDER_FAULTS = [
     ("resources=VCPU", (4, 39), [f"{BADLY}VCPU."]),
     ("required=", (18, 21), [OLD_FORM]),
     ("required=!A", (18, 21), [f"{OLD_FORM} Got: !A"]),
+    ("required=B,A,!A,!B,!C", (22, 39), [f"{CONFLICTING} required: (A, B)"]),
+    ("required=A,!A&resources=x", (22, 39), [f"{BADLY}x."]),
+    ("required=in:A,B&required=!A,!B", NEWEST, [f"{CONFLICTING} required: (A, B)"]),
     (f"member_of={A}&member_of={B}", (3, 23), ["Multiple member_of parameters are not supported"]),
     (f"member_of=!{A}", (3, 31), ["Forbidden member_of parameters are not supported in the specified microversion"]),
 ]

@@ -1,11 +1,12 @@
 """The WSGI layers around the API. Source: "CORS", "Proxy headers" and "Request ids", docs/api.md."""
 
+import io
 import logging
 import re
 
 import pytest
 
-from stead.api.middleware import Cors, ProxyHeaders, RequestLog
+from stead.api.middleware import Cors, Drain, HeaderSizes, ProxyHeaders, RequestLog
 from tests.api.client import one_header, wsgi_door
 
 PAGE = "https://dash.example"
@@ -191,3 +192,51 @@ def test_an_origin_of_several_lines_is_sent_back_to_nobody():
     for origin, told in [(PAGE, PAGE), (f"{PAGE}\r\nSet-Cookie: a=b", None)]:
         headers = wsgi_door(everybody)("GET", "/", [("Origin", origin)], None)[1]
         assert one_header(headers, "access-control-allow-origin") == told
+
+
+class Connection(io.RawIOBase):
+    """A body on a connection on which more never comes: to read past its end would wait for ever."""
+
+    def __init__(self, body, *, ends):
+        self.left, self.ends = body, ends
+
+    def read(self, size=-1):
+        assert self.ends or 0 <= size <= len(self.left), "waits for bytes that never come"
+        part, self.left = self.left[:size], self.left[size:]
+        return part
+
+
+@pytest.mark.parametrize("taken", [0, 1, 100_000, 200_000])
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_what_the_application_leaves_of_a_body_is_read_before_the_answer(taken, is_chunked):
+    def app(environ, start_response):
+        environ["wsgi.input"].read(taken)
+        start_response("401 Unauthorized", [])
+        return [b"no"]
+
+    connection = Connection(b"x" * 200_000, ends=is_chunked)
+    length = {"HTTP_TRANSFER_ENCODING": "Chunked", "wsgi.input_terminated": True} if is_chunked else {}
+    environ = {"wsgi.input": connection, **(length or {"CONTENT_LENGTH": "200000"})}
+    assert Drain(app, 200_000)(environ, lambda *_: None) == [b"no"]
+    assert connection.left == b""
+
+
+@pytest.mark.parametrize("length", ["200001", "9" * 30, "-1", "\u00b2", "x", "", "0"])
+def test_a_body_that_is_too_long_or_of_unknown_length_is_not_read(length):
+    connection = Connection(b"x" * 200_001, ends=False)
+    assert Drain(lambda *_: [b"no"], 200_000)({"wsgi.input": connection, "CONTENT_LENGTH": length}, None) == [b"no"]
+    assert len(connection.left) == 200_001
+
+
+def test_a_client_that_is_gone_ends_the_reading():
+    class Gone:
+        def read(self, _size):
+            raise ConnectionResetError
+
+    assert Drain(lambda *_: [b"no"], 9)({"wsgi.input": Gone(), "CONTENT_LENGTH": "9"}, None) == [b"no"]
+
+
+def test_two_hosts_that_a_server_joined_are_refused():
+    door = wsgi_door(HeaderSizes(echo))
+    assert door("GET", "/", [("Host", "one.example,other.example")], None)[0] == 400
+    assert door("GET", "/", [("Host", "one.example:8778")], None)[0] == 404

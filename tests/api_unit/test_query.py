@@ -216,11 +216,6 @@ def test_provider_filters():
     )
 
 
-def test_a_provider_filter_may_forbid_what_it_requires():
-    """It lets nobody through, which is no fault."""
-    assert providers("required=A,!A").traits == Terms((frozenset(["A"]),), frozenset(["A"]))
-
-
 def test_2000_groups_and_60_kb_are_read():
     query = "&".join(f"resources_{n}=VCPU:1&required_{n}=HW_CPU_X86_AVX2" for n in range(2000)) + "&group_policy=none"
     assert len(query) > 60_000

@@ -9,6 +9,7 @@ import pytest
 from stead.auth import ensure_admin_token
 from stead.auth.token_file import digest, parse
 from stead.config import ConfigError, load
+from tests.auth.odd_files import KINDS, replace_with
 
 
 def mode(path):
@@ -72,9 +73,32 @@ print(ensure_admin_token(Path({str(data)!r})))
     assert printed == {ensure_admin_token(data)}
 
 
-def test_a_directory_anybody_may_write_to_is_refused(tmp_path):
-    tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match="anybody may write"):
+@pytest.mark.parametrize("wrong", [0o777, 0o775, 0o770, 0o755, 0o750, 0o2775, 0o711, 0o707])
+def test_a_directory_that_others_may_use_is_refused_with_what_to_do(tmp_path, wrong):
+    data = tmp_path / "my data"
+    token = ensure_admin_token(data)
+    data.chmod(wrong)
+    with pytest.raises(ConfigError, match=f"mode {wrong:04o}.*chmod 700") as refused:
+        ensure_admin_token(data)
+    assert f"'{data}'" in str(refused.value)
+    data.chmod(0o700)
+    assert ensure_admin_token(data) == token
+
+
+def test_an_empty_directory_is_made_private(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o775)
+    ensure_admin_token(data)
+    assert mode(data) == 0o700
+
+
+@pytest.mark.parametrize("name", ["tokens.json", "admin-token"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_in_the_place_of_one_is_a_clear_error(tmp_path, name, kind):
+    ensure_admin_token(tmp_path)
+    replace_with(tmp_path / name, kind)
+    with pytest.raises(ConfigError, match=f"{name}: it is {kind}, not a regular file"):
         ensure_admin_token(tmp_path)
 
 

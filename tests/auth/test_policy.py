@@ -1,4 +1,4 @@
-"""Who may do what. Source: contract, "Policy"."""
+"""Who may do what. Source: "Policy", docs/authentication.md."""
 
 import threading
 

@@ -12,6 +12,8 @@ import yaml
 from stead.auth.rules import list_rules
 from tests.differential.released import RELEASED
 
+pytestmark = pytest.mark.timeout(900)  # the released service may have to be installed first
+
 BESIDE_PYTHON = Path(sys.executable).parent
 OURS = ("--namespace", "placement")
 

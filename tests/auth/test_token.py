@@ -8,6 +8,7 @@ import pytest
 
 from stead.auth.token_file import digest, parse, render
 from stead.config import ConfigError
+from tests.auth.odd_files import KINDS, replace_with
 
 
 def entry(token, **other):
@@ -150,11 +151,50 @@ def test_a_bad_file_at_run_time_leaves_the_last_good_one_and_one_warning(api, to
     tokens(text="{")
     assert [client.get(X_Auth_Token="t1").status for _ in range(3)] == [200, 200, 200]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    tokens.path.unlink()
-    assert [client.get(X_Auth_Token="t1").status for _ in range(3)] == [200, 200, 200]
-    assert len(caplog.records) == 2
     tokens(entry("t2"))
     assert [client.get(X_Auth_Token=name).status for name in ("t1", "t2")] == [401, 200]
+
+
+@pytest.mark.parametrize("gone", ["the file", "its directory", "what a link leads to"])
+def test_no_token_is_valid_while_there_is_no_file(api, tokens, caplog, gone):
+    tokens(entry("t1"))
+    if gone == "what a link leads to":
+        tokens.path.rename(tokens.path.with_name("elsewhere"))
+        tokens.path.symlink_to("elsewhere")
+    client = api()
+    assert client.get(X_Auth_Token="t1").status == 200
+    if gone == "the file":
+        tokens.path.unlink()
+    elif gone == "its directory":
+        tokens.path.parent.rename(tokens.path.parent.with_name("elsewhere"))
+    else:
+        tokens.path.with_name("elsewhere").unlink()
+    assert [client.get(X_Auth_Token="t1").status for _ in range(3)] == [401, 401, 401]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning == f"token file {tokens.path} does not exist: no token is valid until it does"
+    if gone == "its directory":
+        tokens.path.parent.with_name("elsewhere").rename(tokens.path.parent)
+    else:
+        tokens(entry("t1"))
+    assert client.get(X_Auth_Token="t1").status == 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_in_the_place_of_the_token_file_stops_the_start(api, tokens, kind):
+    replace_with(tokens.path, kind)
+    with pytest.raises(ConfigError, match=f"tokens.json: it is {kind}, not a regular file"):
+        api()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_at_run_time_stops_no_request(api, tokens, caplog, kind):
+    tokens(entry("t1"))
+    client = api()
+    replace_with(tokens.path, kind)
+    assert [client.get(X_Auth_Token=name).status for name in ("t1", "t1", "t2")] == [200, 200, 401]
+    assert [record.getMessage() for record in caplog.records if kind in record.getMessage()] == [
+        f"token file {tokens.path}: it is {kind}, not a regular file; the tokens read before stay valid"
+    ]
 
 
 @pytest.mark.parametrize(

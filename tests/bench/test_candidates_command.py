@@ -15,7 +15,7 @@ SAMPLES = Path(__file__).parents[2] / "samples" / "site"
 COST = {"requests", "median_ms", "p99_ms", "requests_per_second", "cpu_ms", "kept_ms"}
 QUICK = ("--seconds", "0.05")
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120)  # starts servers
 
 
 def test_stead_is_measured_beside_a_bare_server_and_a_peer_that_agrees(bench, tmp_path):

@@ -10,7 +10,7 @@ from stead.bench.claims_site import WORKS, ClaimsSite, make
 from tests.bench.conftest import unwatched
 from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240)  # starts servers
 
 
 def test_claims_are_held_against_bare_commits(bench):

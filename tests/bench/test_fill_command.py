@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240)  # starts servers
 
 
 def test_a_site_is_filled_in_both_ways(bench):

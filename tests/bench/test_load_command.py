@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120)  # starts servers
 
 
 def test_a_start_is_held_against_what_the_driver_needs(bench):

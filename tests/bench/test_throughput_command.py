@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.conftest import serving
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120)  # starts servers
 
 
 def test_many_clients_ask_and_claim(bench, tmp_path):

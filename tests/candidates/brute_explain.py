@@ -197,9 +197,10 @@ def is_served(forest: Forest, group: RequestGroup, name: str | None, anchor: Pla
         return any(True for _ in partials_of(forest, group, anchor))
     bare = replace(group, traits=Terms((), group.traits.forbidden))
     amount = group.resources[name]
+    whole = [one for one in pool(forest, bare, anchor, name, amount) if has_traits(one.traits, bare.traits)]
     if name not in group.can_split:
-        return bool(pool(forest, bare, anchor, name, amount))
-    foreign = [one for one in pool(forest, bare, anchor, name, amount) if forest.root(one.name) != anchor.name]
+        return bool(whole)
+    foreign = [one for one in whole if forest.root(one.name) != anchor.name]
     own = [
         max((k for k in range(1, amount + 1) if fits(one.inventories.get(name), k)), default=0)
         for one in forest.providers

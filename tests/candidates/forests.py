@@ -63,6 +63,8 @@ ODD_INVENTORIES = (
     PlainInventory(4, reserved=1),
     PlainInventory(9, step_size=2),
     PlainInventory(9, min_unit=2, max_unit=4, step_size=2),
+    PlainInventory(9, min_unit=3, step_size=2),  # the least amount is 4
+    PlainInventory(12, min_unit=2, max_unit=7, step_size=3),
     PlainInventory(9, min_unit=3, max_unit=3),
     PlainInventory(9, max_unit=2),
     PlainInventory(9, max_unit=1, used=3),

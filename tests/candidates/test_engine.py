@@ -19,7 +19,9 @@ from stead.candidates.engine import Enumeration, answer, find
 from stead.candidates.kinds import Kind
 from stead.candidates.providers import matching_providers
 from stead.candidates.render import Form
+from stead.domain.claim import Claim, Place, Room, require_room
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
+from stead.domain.inventory import Inventory
 from stead.domain.request import Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
 from tests.candidates.brute_force import (
     Refusal,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.catalog.snapshot import Snapshot
+
+pytestmark = pytest.mark.timeout(240)  # hundreds of cases, each by brute force, and a fault is made smaller for a while
 
 thorough = settings(max_examples=1500, deadline=None)
 brisk = settings(max_examples=400, deadline=None)
@@ -107,6 +111,48 @@ def test_the_engine_finds_what_brute_force_finds_of_what_stead_has_of_its_own(
         event("refused" if isinstance(expected, Refusal) else f"{min(len(expected), 3)} candidates or more")
         found = found_by_engine(snapshot, request)
         assert agree(found, expected), (request, found, expected)
+
+
+def rooms_of(forest: Forest) -> dict[Place, Room]:
+    """The rooms of *forest*, as the store gives them to the rule of claims."""
+    rooms = {}
+    for provider in forest.providers:
+        for name, held in provider.inventories.items():
+            units = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
+            rooms[Place(provider.name, name)] = Room(Inventory(*units), held.used, held.used)
+    return rooms
+
+
+@brisk
+@given(st.one_of(forests_and_requests_beyond(), forests_and_requests()))
+def test_every_candidate_is_accepted_by_the_rule_of_claims(case: tuple[Forest, Sequence[CandidateRequest]]) -> None:
+    forest, requests = case
+    note(str(forest))
+    snapshot, rooms = snapshot_of(forest), rooms_of(forest)
+    for request in requests:
+        found = found_by_engine(snapshot, request)
+        for way in [] if isinstance(found, Refusal) else found:
+            amounts: dict[str, dict[str, int]] = {}
+            for provider, name, amount in way.takes:
+                amounts.setdefault(provider, {})[name] = amount
+            require_room(rooms, [Claim("consumer", amounts, "project", "user")])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [PlainInventory(20, min_unit=5, step_size=4), PlainInventory(20, min_unit=3, max_unit=10, step_size=4)],
+    ids=str,
+)
+@pytest.mark.parametrize("even", [PlainInventory(20, step_size=5), PlainInventory(9)], ids=str)
+def test_the_smallest_part_of_a_split_keeps_its_steps(odd: PlainInventory, even: PlainInventory) -> None:
+    """The least that a provider gives is its min_unit, rounded up to a multiple of its step_size."""
+    nodes = [PlainProvider("odd", "host", {"VCPU": odd}), PlainProvider("even", "host", {"VCPU": even})]
+    forest = Forest((PlainProvider("host"), *nodes), frozenset({"VCPU"}), frozenset())
+    snapshot = snapshot_of(forest)
+    for amount in range(1, 41):
+        request = ask(RequestGroup("", {"VCPU": amount}, can_split=frozenset({"VCPU"})))
+        found = found_by_engine(snapshot, request)
+        assert agree(found, every_way(forest, request)), (amount, found)
 
 
 @brisk

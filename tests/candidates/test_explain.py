@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from stead.candidates.funnel import ROOM, funnels
 from stead.candidates.match import match
 from stead.candidates.relaxations import relaxations
 from stead.candidates.resolve import in_ids
+from stead.candidates.work import WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import RequestGroup, Terms
 from tests.candidates.brute_explain import (
@@ -40,7 +42,33 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 
+pytestmark = pytest.mark.timeout(180)  # hundreds of cases, each by brute force, and a fault is made smaller for a while
+
 Case = tuple[Forest, "Sequence[CandidateRequest]"]
+
+
+class Counted(tuple):  # type: ignore[type-arg]
+    """A tuple that counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_the_choices_are_gone_through_once_however_many_groups_there_are() -> None:
+    groups = [RequestGroup(str(number), {"VGPU": 9}) for number in range(1, 50)]
+    snapshot = snapshot_of(devices(3, PlainInventory(2)))
+    choices = Counted(choice for group in groups for choice in funnels(snapshot, group))
+    assert len(list(relaxations(ask(*groups), choices))) >= 49
+    assert choices.times == 1
+
+
+def test_an_explanation_ends_with_its_time() -> None:
+    snapshot = snapshot_of(devices(3, PlainInventory(2)))
+    with pytest.raises(WorkSpent):
+        explain(snapshot, ask(RequestGroup("1", {"VGPU": 9})), until=time.monotonic() - 1)
 
 
 def explained(case: Case, *, empty: bool = False) -> Iterator[tuple[Forest, Snapshot, CandidateRequest, Explanation]]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from stead.catalog.snapshot import Snapshot
 
+pytestmark = pytest.mark.timeout(180)  # hundreds of cases, each by brute force
+
 brisk = settings(max_examples=120, deadline=None)
 
 EXACT = 2**50

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from stead.candidates.engine import Enumeration, answer
+from stead.candidates.engine import Enumeration, answer, find
 from stead.candidates.render import Form
+from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import RequestGroup
 from tests.candidates.forests import forests_and_requests
@@ -76,6 +80,27 @@ def test_a_query_with_more_candidates_than_anybody_can_read_ends(randomize: bool
     some, is_cut = found(snapshot, request, Enumeration(randomize=randomize, work=100_000))
     assert is_cut
     assert 10 < len(set(some)) == len(some) <= 10_000
+
+
+def test_a_search_ends_with_its_time() -> None:
+    forest, request = packing()
+    snapshot = snapshot_of(forest)
+    late, timely = Work(until=time.monotonic() - 1), Work(until=time.monotonic() + 3600)
+    assert list(find(snapshot, request, Enumeration(), work=late)) == []
+    assert late.is_cut
+    few = replace(request, groups=request.groups[:1])
+    assert list(find(snapshot, few, Enumeration(), work=timely))
+    assert not timely.is_cut
+
+
+@pytest.mark.parametrize("units", [1, 10, 1000, 100_000])
+@pytest.mark.parametrize("most", [None, 10_000, 5_000_000])
+def test_time_ends_within_some_milliseconds_of_work(units: int, most: int | None) -> None:
+    work = Work(most, until=time.monotonic() - 1)
+    with suppress(WorkSpent):
+        for _ in range(20_000 // units + 2):
+            work.spend(units)
+    assert work.is_cut
 
 
 def test_who_asks_for_few_is_not_told_that_there_are_more() -> None:

@@ -66,6 +66,21 @@ def test_those_not_used_lately_go_first(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(shelf.recent) + len(shelf.older) <= 6
 
 
+def test_a_text_that_was_not_used_lately_is_made_again_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments, "MOST_CHARACTERS", 4 * len("text 1"))
+    kept, make = Fragments(), Maker()
+    for slot in (1, 2, 3):
+        kept.get("form", [slot], [10], make)
+    shelf = kept._shelves["form"]
+    assert 1 in shelf.older
+    assert 1 not in shelf.recent
+    make.made.clear()
+    assert kept.get("form", [1], [11], make) == ["text 1"]
+    assert make.made == [1]
+    kept.get("form", [1], [11], make)
+    assert make.made == [1]
+
+
 def test_the_number_of_forms_is_bounded() -> None:
     kept, make = Fragments(), Maker()
     for number in range(100):

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from stead.api.provider_text import ProviderForm
+from stead.candidates.engine import Enumeration, answer
+from stead.candidates.render import Form
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
+from stead.domain.request import CandidateRequest, RequestGroup
 from tests.candidates.forests import AGGREGATES, INVENTORIES, TRAITS, UNKNOWN_UUID
 from tests.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.catalog.pictures import Picture
 from tests.catalog.small_blocks import small_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
+
+pytestmark = pytest.mark.timeout(180)  # histories of thousands of refreshes, each compared with a reload
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
 TRAIT_NAMES = (*TRAITS, SHARES, "CUSTOM_NEW")
 CLASS_NAMES = ("VCPU", "MEMORY_MB", "CUSTOM_DISK", "CUSTOM_NEW")
 UUIDS = tuple(uuid_of(f"provider {number}") for number in range(8))
 MOST_HELD = 3
+PROVIDER_FORM = ProviderForm(('["', '"]'), tells_tree=True)
 
 choices = st.integers(0, 2**16 - 1)
 """Which of the things there are; taken modulo their number."""
@@ -56,6 +66,11 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
         "roots": named(np.flatnonzero(snapshot.roots)),
         "trees": {uuids[root]: named(forest.members(root)) for root in roots},
         "parents first": all(is_parents_first(snapshot, root) for root in roots),
+        "sizes": {uuids[root]: forest.shape_of(root).size for root in roots},
+        "members of": {
+            uuids[root]: named(forest.members_of(np.array([root]), forest.shape_of(root))[0]) for root in roots
+        },
+        "subtrees": {uuid: named(forest.subtree(slot)) for uuid, slot in slots.items()},
         "below": {(a, b) for a, slot in slots.items() for b, top in slots.items() if forest.is_below(slot, top)},
         "columns": columns(snapshot, uuids),
         "having trait": {
@@ -74,7 +89,16 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
         "sharing": named(sharing.providers),
         "anchors": {uuids[int(slot)]: named(sharing.anchors(slot)) for slot in sharing.providers},
         "reaching": {uuids[root]: named(sharing.reaching(root)) for root in roots},
+        "candidates": {row.name: candidates(snapshot, row.name) for row in snapshot.class_names.rows},
+        "shown": [json.loads(text) for text in PROVIDER_FORM.texts(snapshot, [slots[uuid] for uuid in sorted(slots)])],
     }
+
+
+def candidates(snapshot: Snapshot, resource_class: str) -> Any:
+    """What clients are told that ask for one of a class: its texts are kept from one snapshot to the next."""
+    request = CandidateRequest((RequestGroup("", {resource_class: 1}),))
+    shown = json.loads(answer(snapshot, request, Enumeration(), Form()).body)
+    return sorted(shown["allocation_requests"], key=str), shown["provider_summaries"]
 
 
 def is_parents_first(snapshot: Snapshot, root: int) -> bool:
@@ -292,3 +316,54 @@ def test_a_provider_may_come_while_another_goes() -> None:
     truth.set_inventory(new, truth.class_id("VCPU"), PlainInventory(8))
     truth.remove_provider(1)
     assert view(refreshed(before, truth.changes({1, new}))) == view(refreshed(Snapshot.empty(), truth.everything()))
+
+
+def trees_of(size: int) -> Iterator[tuple[int | None, ...]]:
+    """Every forest of *size* providers: for each the number of its parent, which comes before it."""
+    yield from itertools.product(*([None, *range(number)] for number in range(size)))
+
+
+def planted(parents: Sequence[int | None]) -> tuple[Picture, list[int]]:
+    """The truth about a forest, and the ids of its providers."""
+    truth = Picture.of(Forest((), classes=frozenset({"VCPU"}), traits=frozenset()))
+    ids: list[int] = []
+    for number, parent in enumerate(parents):
+        ids.append(truth.add_provider(UUIDS[number], f"name {number}", None if parent is None else ids[parent]))
+        truth.set_inventory(ids[-1], truth.class_id("VCPU"), PlainInventory(8))
+    return truth, ids
+
+
+def test_a_tree_without_the_provider_that_left_it_is_that_of_a_reload() -> None:
+    """Also if nothing else of the tree is named, as when another service deleted the provider."""
+    for parents in itertools.chain(*map(trees_of, range(1, 5))):
+        for leaf in set(range(len(parents))).difference(parents):
+            truth, ids = planted(parents)
+            before = refreshed(Snapshot.empty(), truth.everything())
+            truth.remove_provider(ids[leaf])
+            after = refreshed(before, truth.changes({ids[leaf]}))
+            assert view(after) == view(refreshed(Snapshot.empty(), truth.everything())), (parents, leaf)
+
+
+def test_trees_that_exchange_a_subtree_are_those_of_a_reload() -> None:
+    """Named are the providers of the subtree alone."""
+    for parents in itertools.chain(*map(trees_of, range(1, 5))):
+        for moved, target in itertools.product(range(len(parents)), [None, *range(len(parents))]):
+            truth, ids = planted(parents)
+            if target is not None and ids[target] in truth.subtree(ids[moved]):
+                continue
+            before = refreshed(Snapshot.empty(), truth.everything())
+            named = truth.move(ids[moved], None if target is None else ids[target])
+            after = refreshed(before, truth.changes(named))
+            assert view(after) == view(refreshed(Snapshot.empty(), truth.everything())), (parents, moved, target)
+
+
+def test_what_was_shown_of_a_provider_before_a_name_changed_is_not_shown_again() -> None:
+    custom = PlainProvider("host", None, {"CUSTOM_OLD": PlainInventory(8)}, frozenset({"CUSTOM_OLD_TRAIT"}))
+    truth = Picture.of(Forest((custom,), frozenset({"CUSTOM_OLD"}), frozenset({"CUSTOM_OLD_TRAIT"})))
+    snapshot = refreshed(Snapshot.empty(), truth.everything())
+    for names, old in ((truth.class_names, "CUSTOM_OLD"), (truth.trait_names, "CUSTOM_OLD_TRAIT")):
+        view(snapshot)  # its texts are kept
+        [row] = [row for row in names.values() if row.name == old]
+        names[row.id] = row._replace(name=f"{old}_NO_MORE")
+        snapshot = refreshed(snapshot, truth.changes((), names=True))
+        assert view(snapshot) == view(refreshed(Snapshot.empty(), truth.everything()))

@@ -4,6 +4,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -78,8 +79,8 @@ class _Server(ThreadingHTTPServer):
         """A client may leave before its answer; what it makes of that is what the tests look at."""
 
 
-@pytest.fixture
-def server() -> Iterator[CannedServer]:
+@contextmanager
+def canned_server() -> Iterator[CannedServer]:
     canned = CannedServer()
     with _Server(("127.0.0.1", 0), _handler(canned)) as http:
         canned.url = f"http://127.0.0.1:{http.server_port}"
@@ -90,10 +91,16 @@ def server() -> Iterator[CannedServer]:
         thread.join()
 
 
+@pytest.fixture
+def server() -> Iterator[CannedServer]:
+    with canned_server() as canned:
+        yield canned
+
+
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch, tmp_path):
-    """No server, token or data directory of the person who runs the tests."""
-    for name in ("STEAD_URL", "STEAD_TOKEN"):
+    """No server, token, data directory or terminal of the person who runs the tests."""
+    for name in ("STEAD_URL", "STEAD_TOKEN", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("STEAD_DATA_DIR", str(tmp_path))
     use_options(Options())

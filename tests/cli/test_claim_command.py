@@ -1,6 +1,6 @@
 import pytest
 
-from stead.cli.claim import Owner, claim_first, pause
+from stead.cli.claiming import Owner, claim_first, pause
 from stead.cli.client import Api
 from stead.cli.errors import Negative
 
@@ -29,6 +29,10 @@ def holding(host="host-1", amount=2, kind="VOLUME"):
     }
 
 
+def sent_by(server, method):
+    return [asked.body for asked in server.asked if asked.method == method]
+
+
 @pytest.fixture
 def claim(server, stead):
     """``claim()``: the command, for CONSUMER and QUERY, against a server where it is new unless said otherwise."""
@@ -46,7 +50,7 @@ def test_the_first_candidate_is_claimed_as_the_service_wrote_it(server, claim):
     ran = claim()
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"claimed for consumer {CONSUMER}\n")
-    (sent,) = [asked.body for asked in server.asked if asked.method == "PUT"]
+    (sent,) = sent_by(server, "PUT")
     assert sent == {
         "allocations": {"host-1": {"resources": {"VCPU": 2}}},
         "mappings": {"": ["host-1"]},
@@ -62,7 +66,7 @@ def test_a_consumer_that_holds_something_is_replaced_at_its_generation_and_keeps
     server.can(ASK, offer(used=2))
     server.can(PUT, None, 204)
     ran = claim("--json")
-    sent = server.asked[2].body
+    (sent,) = sent_by(server, "PUT")
     assert (sent["consumer_generation"], sent["consumer_type"]) == (3, "VOLUME")
     assert ran.json["replaced"] == holding()["allocations"]
     assert ran.json["providers"][0]["resources"]["VCPU"]["free_after"] == 6  # what it gives back is free again
@@ -76,17 +80,17 @@ def test_the_type_is_the_one_given_and_never_the_word_for_none(server, claim, ki
     server.can(ASK, offer())
     server.can(PUT, None, 204)
     assert claim(*arguments).code == 0
-    assert server.asked[2].body["consumer_type"] == sent
+    assert [body["consumer_type"] for body in sent_by(server, "PUT")] == [sent]
 
 
 def test_without_a_consumer_a_new_uuid_is_made_and_shown(server, stead):
     server.can(ASK, offer())
     ran = stead("claim", QUERY, "--project", "p", "--user", "u", "--json")
     assert ran.code == 1  # no answer was canned for a uuid that we could not know
-    first = server.asked[0].path.removeprefix("/allocations/")
     stead("claim", QUERY, "--project", "p", "--user", "u")
+    first, second = [path for call in server.calls() if (path := call.removeprefix("GET /allocations/")) != call]
     assert len(first) == len(CONSUMER)
-    assert first != server.asked[1].path.removeprefix("/allocations/")
+    assert first != second
 
 
 @pytest.mark.parametrize(
@@ -166,3 +170,154 @@ def test_a_consumer_that_is_no_uuid_is_wrong_usage(server, stead):
 def test_pauses_grow_and_stay_short():
     assert max(pause(1) for _ in range(1000)) <= 0.04
     assert 0.04 < max(pause(9) for _ in range(1000)) <= 1
+
+
+# A server with Stead's features: one request finds the place and claims it.
+
+POST = "POST /claims"
+
+
+def with_own_features(server, versions=("1.0", "1.0")):
+    oldest, newest = versions
+    server.can("GET /", {"versions": [{"id": "v1.0", "stead": {"min_version": oldest, "max_version": newest}}]})
+
+
+def granted(tries=1):
+    one = {"consumer_uuid": CONSUMER, "consumer_generation": 1}
+    return {"claims": [{**one, **offer()["allocation_requests"][0]}], "tries": tries}
+
+
+def can_be_looked_at(server, used=2):
+    host = {"uuid": "host-1", "name": "compute1", "root_provider_uuid": "host-1"}
+    server.can("GET /resource_providers?in_tree=host-1", {"resource_providers": [host]})
+    record = {"total": 10, "reserved": 2, "allocation_ratio": 1.0}
+    server.can("GET /resource_providers/host-1/inventories", {"inventories": {"VCPU": record}})
+    server.can("GET /resource_providers/host-1/usages", {"usages": {"VCPU": used}})
+
+
+def test_a_server_with_claims_finds_the_place_itself(server, claim):
+    with_own_features(server)
+    server.can(POST, granted(tries=3))
+    can_be_looked_at(server, used=5)
+    ran = claim("--json")
+    assert (ran.code, ran.err) == (0, "")
+    (sent,) = sent_by(server, "POST")
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
+    assert sent == {"claims": [{"consumer_uuid": CONSUMER, "query": QUERY, **owner}], "explain": False}
+    (asked,) = [asked for asked in server.asked if asked.method == "POST"]
+    assert asked.headers["openstack-api-version"] == "placement 1.39, stead 1.0"
+    assert (ran.json["tries"], ran.json["replaced"]) == (3, {})
+    assert ran.json["allocation_request"] == offer()["allocation_requests"][0]
+    (provider,) = ran.json["providers"]
+    assert (provider["name"], provider["root_name"]) == ("compute1", "compute1")
+    assert provider["resources"] == {"VCPU": {"amount": 2, "capacity": 8, "used_before": 3, "free_after": 3}}
+    assert not [call for call in server.calls() if "allocation_candidates" in call or call.startswith("PUT")]
+
+
+def test_a_consumer_that_holds_something_claims_at_its_generation(server, claim):
+    with_own_features(server)
+    server.can(HELD, holding())
+    server.can(POST, granted())
+    can_be_looked_at(server)
+    ran = claim("--json")
+    (sent,) = sent_by(server, "POST")
+    assert (sent["claims"][0]["consumer_generation"], sent["claims"][0]["consumer_type"]) == (3, "VOLUME")
+    assert ran.json["replaced"] == holding()["allocations"]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "GET /resource_providers?in_tree=host-1",
+        "GET /resource_providers/host-1/inventories",
+        "GET /resource_providers/host-1/usages",
+    ],
+)
+@pytest.mark.parametrize("status", [403, 404, 503, 0])
+def test_a_claim_that_was_written_is_reported_whatever_else_may_be_read(server, claim, refused, status):
+    with_own_features(server)
+    server.can(POST, granted())
+    can_be_looked_at(server)
+    server.answers.pop(refused)
+    server.can(refused, {"errors": [{"detail": "no"}]}, status)
+    ran = claim()
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"claimed for consumer {CONSUMER}\n")
+    last = ran.out.splitlines()[-1].split()
+    assert last[:3] == (["host-1", "2", "VCPU"] if "in_tree" in refused else ["compute1", "2", "VCPU"])
+    assert (last[-1] == "–") == ("in_tree" not in refused)
+    (provider,) = claim("--json").json["providers"]
+    assert (provider["resources"]["VCPU"]["capacity"] is None) == ("in_tree" not in refused)
+
+
+def test_nothing_fits_is_the_answer_of_the_one_request(server, claim):
+    with_own_features(server)
+    server.refuse(POST, 409, f"Nothing fits claims[0] (consumer {CONSUMER}).", "stead.nothing_fits")
+    ran = claim()
+    assert (ran.code, ran.out, ran.err) == (1, "", f"stead: nothing fits {QUERY}\n")
+    unsure = f"Nothing was found for claims[0] (consumer {CONSUMER}) within the work that one request may do."
+    server.answers.pop(POST)
+    server.refuse(POST, 409, unsure, "stead.nothing_fits")
+    assert claim().err == f"stead: {unsure}\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "code"), [(409, "consumer generation conflict", 1), (403, "no", 2), (400, "no", 2)]
+)
+def test_a_refusal_of_the_one_request_is_final(server, claim, status, detail, code):
+    with_own_features(server)
+    server.refuse(POST, status, detail)
+    ran = claim()
+    assert (ran.code, ran.err) == (code, f"stead: {detail} ({status})\n")
+    assert server.calls("PUT") == []
+
+
+def test_a_connection_lost_in_the_one_request_says_that_the_outcome_is_unknown(server, claim):
+    with_own_features(server)
+    server.can(POST, status=0)
+    ran = claim()
+    assert ran.code == 2
+    assert ran.err.endswith(f"whether consumer {CONSUMER} holds its claim is unknown\n")
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_of_servers_of_two_kinds_behind_one_address_either_claims(server, claim, status):
+    with_own_features(server)
+    server.refuse(POST, status, "no such path")
+    server.can(ASK, offer())
+    server.can(PUT, None, 204)
+    assert claim().code == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"versions": [{"id": "v1.0", "max_version": "1.39"}]}, 200),  # another Placement service
+        ({"versions": [{"stead": {"min_version": "1.1", "max_version": "1.4"}}]}, 200),  # a Stead without this version
+        ({"versions": [{"stead": {"min_version": "0.9", "max_version": "0.12"}}]}, 200),
+        ({"versions": [{"stead": {"min_version": "x", "max_version": None}}]}, 200),
+        ({"versions": []}, 200),
+        ([], 200),
+        (b"<html>welcome</html>", 200),
+        (None, 301),  # a proxy that knows only what is below its root
+        (None, 401),
+        (None, 404),
+        (None, 406),
+        (None, 0),
+    ],
+)
+def test_a_server_that_does_not_say_it_has_claims_is_asked_and_written_to(server, claim, body, status):
+    server.can("GET /", body, status)
+    server.can(ASK, offer())
+    server.can(PUT, None, 204)
+    assert claim().code == 0
+    assert server.calls("POST") == []
+
+
+@pytest.mark.parametrize("versions", [("1.0", "1.0"), ("1.0", "1.12"), ("0.9", "2.0")])
+def test_a_newer_stead_that_still_has_this_version_claims_by_itself(server, claim, versions):
+    with_own_features(server, versions)
+    server.can(POST, granted())
+    can_be_looked_at(server)
+    assert claim().code == 0
+    assert server.calls("PUT") == []

@@ -1,17 +1,8 @@
-import os
-
 import pytest
 
-from stead.cli.client import Api, connect
+from stead.cli.client import Api
 from stead.cli.errors import ApiError, CommandError, Unreachable
-from stead.cli.options import Options, use_options
-
-DEAD_PID = 2**22 + 1  # above the kernel's largest
-
-
-def embed(directory, url, pid):
-    (directory / "server.json").write_text(f'{{"url": "{url}", "pid": {pid}}}')
-    (directory / "admin-token").write_text("embedded-secret\n")
+from stead.cli.options import Options
 
 
 def test_every_call_names_the_microversion_the_token_and_what_it_accepts(server):
@@ -127,41 +118,3 @@ def test_neither_the_token_nor_a_password_in_the_url_is_ever_shown():
     for text in (repr(api), str(failed.value), repr(Options(token="secret"))):
         assert "secret" not in text
         assert "hidden" not in text
-
-
-def test_the_embedded_server_is_found_and_gets_its_own_token(server, tmp_path):
-    server.can("GET /x", {})
-    embed(tmp_path, server.url, os.getpid())
-    use_options(Options(data_dir=tmp_path))
-    with connect() as api:
-        api.get("/x")
-    assert server.asked[0].headers["x-auth-token"] == "embedded-secret"
-
-
-@pytest.mark.parametrize(
-    ("known", "pid"), [("http://127.0.0.1:1", os.getpid()), (None, DEAD_PID)], ids=["another-server", "a-dead-one"]
-)
-def test_the_embedded_token_goes_to_no_other_server_nor_to_what_took_a_dead_ones_port(server, tmp_path, known, pid):
-    server.can("GET /x", {})
-    embed(tmp_path, known or server.url, pid)
-    use_options(Options(data_dir=tmp_path, url=server.url))
-    with connect() as api:
-        api.get("/x")
-    assert "x-auth-token" not in server.asked[0].headers
-
-
-@pytest.mark.parametrize("note", ["", "[]", "{}", '{"url": 1}', "null", '{"url": "http://127.0.0.1:1", "pid": "x"}'])
-def test_a_spoiled_note_of_the_embedded_server_is_as_none(tmp_path, note):
-    (tmp_path / "server.json").write_text(note)
-    use_options(Options(data_dir=tmp_path))
-    with connect() as api:
-        assert api.url == "http://127.0.0.1:8778"
-
-
-def test_a_given_token_wins_over_the_embedded_one(server, tmp_path):
-    server.can("GET /x", {})
-    embed(tmp_path, server.url, os.getpid())
-    use_options(Options(data_dir=tmp_path, token="mine"))
-    with connect() as api:
-        api.get("/x")
-    assert server.asked[0].headers["x-auth-token"] == "mine"

@@ -8,17 +8,23 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
+import httpx2
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+from stead.cli.running import running
+from tests.waiting import stays, wait_until
+
+pytestmark = pytest.mark.timeout(300)  # each starts several processes of Python, and waits for some of them to end
+
+LONG_SECONDS = 90
+"""What one process is waited for, or one answer of it; longer than a service waits for its workers."""
 
 APPLICATION = """
-import json, os, pathlib, socket, time
+import json, os, pathlib, socket, sys, time
 from stead.config import load
 
 also = socket.socket(socket.AF_UNIX)  # as metrics do
@@ -35,9 +41,18 @@ for seconds in os.environ.get("LOADING_SECONDS", "").split():
     loading.write_text(str(os.getpid()))
     break
 
+def stick():
+    while True:  # and hold the interpreter, as a fault in C would
+        pass
+
 def application(environ, start_response):
+    if environ["PATH_INFO"] == "/stuck":
+        sys.setswitchinterval(1000)
+        stick()
     if environ["PATH_INFO"] == "/slow":
-        time.sleep(1.5)
+        pathlib.Path("slow-began").touch()
+        while not pathlib.Path("slow-may-end").exists():
+            time.sleep(0.01)
     settings = load()
     facts = {"pid": os.getpid(), "url": settings.database.url, "embedded": settings.embedded}
     body = json.dumps(facts).encode()
@@ -47,15 +62,12 @@ def application(environ, start_response):
 
 COMMAND = """
 import os, sys
-import stead.cli.granian_server, stead.cli.worker
 from stead.cli import main
+from stead.serve import main_process
 
-if "LEAVING_SECONDS" in os.environ:  # here, since a worker reads this file too
-    stead.cli.worker.LEAVING_SECONDS = float(os.environ["LEAVING_SECONDS"])
-
-if __name__ == "__main__":
-    stead.cli.granian_server.TARGET = sys.argv.pop(1)
-    main()
+main_process.TARGET = sys.argv.pop(1)
+main_process.DRAIN_SECONDS = float(os.environ.get("DRAIN_SECONDS", main_process.DRAIN_SECONDS))
+main()
 """
 
 
@@ -97,7 +109,7 @@ class Machine:
     def run(self, *arguments, **environment):
         """Run ``stead serve`` to its end: exit code and stderr."""
         process = self.start(*arguments, **environment)
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=LONG_SECONDS)
         return process.returncode, complaint
 
     def config(self, text, name="other.conf"):
@@ -122,17 +134,20 @@ def one_line(complaint):
     return complaint
 
 
-def until(condition, timeout=30):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
+def noted(service):
+    """The URL and the process that the note in the data directory names."""
+    note = json.loads(service.note.read_text())
+    return note["url"], note["pid"]
+
+
+until = partial(wait_until, seconds=LONG_SECONDS)
+get = partial(httpx2.get, timeout=LONG_SECONDS)
 
 
 def refuses(url):
     try:
-        httpx.get(url)
-    except httpx.TransportError:
+        get(url)
+    except httpx2.TransportError:
         return True
     return False
 
@@ -145,8 +160,8 @@ def test_an_embedded_service_says_where_it_listens_and_where_its_things_are(mach
         "admin_token_file": str(machine.data / "admin-token"),
     }
     assert service.url.startswith("http://127.0.0.1:")
-    assert json.loads(service.note.read_text()) == {"url": service.url, "pid": service.process.pid}
-    answer = httpx.get(service.url).json()
+    assert noted(service) == (service.url, service.process.pid)
+    answer = get(service.url).json()
     assert (answer["embedded"], answer["url"]) == (True, f"sqlite:///{machine.data}/stead.db")
     modes = {path.name: path.stat().st_mode & 0o077 for path in [machine.data, *machine.data.iterdir()]}
     assert set(modes.values()) == {0}
@@ -157,20 +172,19 @@ def test_the_token_is_shown_when_asked_for_only(machine):
     token = (machine.data / "admin-token").read_text().strip()
     assert shown.facts["admin_token"] == token
     shown.process.terminate()
-    assert token not in "".join(shown.process.communicate(timeout=60))
+    assert token not in "".join(shown.process.communicate(timeout=LONG_SECONDS))
     silent = machine.serve()
     silent.process.terminate()
-    assert token not in json.dumps(silent.facts) + "".join(silent.process.communicate(timeout=60))
+    assert token not in json.dumps(silent.facts) + "".join(silent.process.communicate(timeout=LONG_SECONDS))
 
 
 def test_an_interrupt_is_the_main_process_s_business(machine):
     service = machine.serve()
-    worker = httpx.get(service.url).json()["pid"]
+    worker = get(service.url).json()["pid"]
     os.kill(
         worker, signal.SIGINT
     )  # a terminal sends it to all; a worker that acts on it may hang at the SIGTERM after it
-    time.sleep(0.5)
-    assert httpx.get(service.url).json()["pid"] == worker
+    assert stays(lambda: get(service.url).json()["pid"] == worker)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +195,7 @@ def test_an_interrupt_is_the_main_process_s_business(machine):
 def test_a_signal_stops_it_cleanly(machine, send, number):
     service = machine.serve("--workers", "2")
     send(service.process.pid, number)
-    rest, complaint = service.process.communicate(timeout=25)
+    rest, complaint = service.process.communicate(timeout=LONG_SECONDS)
     assert (service.process.returncode, rest, complaint) == (0, "", "")
     assert not service.note.exists()
     assert refuses(service.url)
@@ -190,13 +204,15 @@ def test_a_signal_stops_it_cleanly(machine, send, number):
 def test_requests_under_way_are_answered_before_it_stops(machine):
     service = machine.serve()
     answers = []
-    asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{service.url}/slow", timeout=20).status_code))
+    asking = threading.Thread(target=lambda: answers.append(get(f"{service.url}/slow").status_code), daemon=True)
     asking.start()
-    time.sleep(0.7)
+    until((machine.home / "slow-began").exists)
     service.process.terminate()
+    until(lambda: refuses(service.url))
+    (machine.home / "slow-may-end").touch()
     asking.join()
     assert answers == [200]
-    assert service.process.wait(timeout=25) == 0
+    assert service.process.wait(timeout=LONG_SECONDS) == 0
 
 
 def test_a_port_in_use_is_one_line(machine):
@@ -210,9 +226,42 @@ def test_a_port_in_use_is_one_line(machine):
 def test_a_second_service_does_not_share_the_port_of_the_first(machine):
     service = machine.serve()
     port = service.url.rpartition(":")[2]
-    code, complaint = machine.run("--port", port)
+    code, complaint = machine.run("--port", port, STEAD_DATA_DIR=str(machine.home / "other"))
     assert (code, "is in use" in one_line(complaint)) == (1, True)
-    assert json.loads(service.note.read_text())["pid"] == service.process.pid
+    assert get(service.url).status_code == 200
+
+
+def test_a_second_service_on_a_data_directory_is_told_which_the_first_is(machine):
+    first = machine.serve("--prefix", "/placement")
+    for port in ("0", first.url.removesuffix("/placement").rpartition(":")[2]):
+        code, complaint = machine.run("--port", port)
+        assert code == 1
+        assert f"in use by process {first.process.pid}, which listens on {first.url}" in one_line(complaint)
+    assert noted(first) == (first.url, first.process.pid)
+    first.process.terminate()
+    assert first.process.wait(timeout=LONG_SECONDS) == 0
+    second = machine.serve()
+    assert noted(second) == (second.url, second.process.pid)
+
+
+def test_a_data_directory_stays_the_first_service_s_over_a_reload(machine):
+    service = machine.serve("--workers", "2")
+    old = set()
+    until(lambda: old.add(get(service.url).json()["pid"]) or len(old) == 2)
+    service.process.send_signal(signal.SIGHUP)
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in old))
+    assert f"process {service.process.pid}," in machine.run()[1]
+    assert running(machine.data).url == service.url
+
+
+def test_a_service_with_a_configuration_needs_no_directory_of_its_own(machine):
+    file = machine.config(
+        f"[placement_database]\nconnection = sqlite:///{machine.home}/p.db\nsync_on_startup = true\n"
+        "[api]\nauth_strategy = noauth2\n"
+    )
+    machine.serve("--config-file", str(file))
+    machine.serve("--config-file", str(file))
+    assert not machine.data.exists()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
@@ -257,7 +306,7 @@ def test_a_deprecated_option_is_told_where_the_log_goes(machine):
     )
     service = machine.serve("--config-file", str(file))
     service.process.terminate()
-    assert service.process.communicate(timeout=30)[1] == ""
+    assert service.process.communicate(timeout=LONG_SECONDS)[1] == ""
     assert 'Option "auth_strategy" from group "DEFAULT" is deprecated' in log.read_text()
 
 
@@ -266,7 +315,7 @@ def test_a_worker_that_knows_why_it_can_not_load_says_it_in_a_line(machine):
         "from stead.config import ConfigError\nraise ConfigError('[keystone_authtoken] is empty')\n"
     )
     process = machine.start(target="broken_application:application")
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=LONG_SECONDS)
     assert "stead: [keystone_authtoken] is empty\n" in complaint
     assert "Traceback" not in complaint
     assert process.returncode == 1
@@ -312,7 +361,7 @@ def test_the_workers_find_the_configuration_of_the_command_line(machine):
     more.mkdir()
     (more / "sync.conf").write_text("[placement_database]\nsync_on_startup = true\n")
     service = machine.serve("--config-file", "other.conf", "--config-dir", "more", "--workers", "2")
-    answer = httpx.get(service.url).json()
+    answer = get(service.url).json()
     assert (answer["url"], answer["embedded"]) == (url, False)
     assert file.exists()
     assert service.facts == {"url": service.url}
@@ -332,10 +381,10 @@ def test_an_application_that_cannot_be_loaded_ends_the_service(machine):
 
 def test_a_worker_that_dies_is_replaced(machine):
     service = machine.serve()
-    first = httpx.get(service.url).json()["pid"]
+    first = get(service.url).json()["pid"]
     os.kill(first, signal.SIGKILL)
     until(lambda: not refuses(service.url))
-    assert httpx.get(service.url).json()["pid"] != first
+    assert get(service.url).json()["pid"] != first
     assert service.process.poll() is None
 
 
@@ -352,13 +401,13 @@ def test_a_worker_ends_if_the_main_process_is_killed_while_it_starts(machine):
 
     def workers():
         found = [Path("/proc", child) for child in children.read_text().split()]
-        return [each for each in found if b"spawn_main" in (each / "cmdline").read_bytes()]
+        return [each for each in found if b"stead.serve.worker" in (each / "cmdline").read_bytes()]
 
     until(workers)
     (worker,) = workers()
     process.kill()
     process.wait()
-    until(lambda: not worker.exists(), timeout=15)
+    until(lambda: not worker.exists())
 
 
 def test_the_data_directory_is_found_again_and_a_stale_note_is_replaced(machine):
@@ -368,5 +417,5 @@ def test_the_data_directory_is_found_again_and_a_stale_note_is_replaced(machine)
     first.process.wait()
     assert first.note.exists()
     second = machine.serve()
-    assert json.loads(second.note.read_text()) == {"url": second.url, "pid": second.process.pid}
+    assert noted(second) == (second.url, second.process.pid)
     assert (machine.data / "admin-token").read_text() == token

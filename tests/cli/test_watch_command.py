@@ -45,3 +45,8 @@ def test_a_server_without_such_a_path_is_told_of(server, stead):
     ran = stead("watch")
     assert (ran.code, ran.out) == (1, "")
     assert "There is nothing at /changes" in ran.err
+
+
+def test_in_json_an_answer_is_one_line_that_line_tools_can_take_apart(server, stead):
+    server.can("GET /changes?timeout=30", told())
+    assert stead("--json", "watch", "--once").out == f'{{"token":"{TOKEN}","providers":[],"consumers":[]}}\n'

@@ -32,19 +32,18 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.database.max_pool_size is settings.database.max_overflow is settings.database.pool_timeout is None
     assert (settings.candidates.randomize, settings.candidates.maximum) == (False, None)
     assert settings.candidates.breadth_first is False
-    assert settings.allocations.conflict_retry_count == 10
     assert settings.allocations.incomplete_project_id == "00000000-0000-0000-0000-000000000000"
     assert settings.cors.allowed_origins == ()
     assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
-    assert settings.limits == LimitSettings(64 * 1024 * 1024, 64_000, 3000, 64, 250_000, 5_000_000, 0, 1000, 4)
+    assert settings.limits == LimitSettings(16 * 1024 * 1024, 64_000, 3000, 64, 250_000, 5_000_000, 0, 1000, 256, 4)
     assert settings.database.require_durable_commits is False
     assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
     assert settings.database.reconcile_interval == 0.0
     assert settings.database.kept_changes == 1_000_000
     assert settings.proxy_headers is False
     assert settings.compress_responses is False
-    assert settings.debug is False
+    assert settings.conf.debug is False
     assert settings.conf.oslo_policy.policy_file == "policy.yaml"
     assert settings.conf.log_date_format == "%Y-%m-%d %H:%M:%S"
 
@@ -86,11 +85,12 @@ def test_a_file_says_all_that_it_says(conf_file):
         max_concurrent_requests = 7
         max_claims = 8
         max_watchers = 9
+        max_watcher_threads = 3
         kept_changes = 10
         """.replace("\n        ", "\n")
     )
     settings = load([path])
-    assert settings.debug is True
+    assert settings.conf.debug is True
     assert settings.auth_strategy == "noauth2"
     assert (settings.database.url, settings.database.max_pool_size) == ("sqlite:////srv/p.db", 7)
     assert (settings.database.sync_on_startup, settings.database.write_timeout) == (True, 2.5)
@@ -101,7 +101,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.allocations.incomplete_user_id == "nobody"
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
-    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6, 7, 8, 9)
+    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6, 7, 8, 9, 3)
     assert settings.database.require_durable_commits is True
     assert settings.database.reconcile_interval == 30.0
     assert settings.database.kept_changes == 10
@@ -123,7 +123,7 @@ def test_the_environment_comes_before_the_file_which_comes_before_the_default(co
     assert settings.database.max_pool_size == 3
     assert settings.candidates.maximum == 11
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
-    assert settings.debug is True
+    assert settings.conf.debug is True
 
 
 def test_later_files_come_before_earlier_ones_and_directories_before_files(conf_file):
@@ -156,6 +156,8 @@ def test_settings_do_not_show_the_password(conf_file):
     [
         ("max_pool_size = many", "max_pool_size"),
         ("sync_on_startup = perhaps", "sync_on_startup"),
+        ("connection_debug = many", "connection_debug"),
+        ("[DEFAULT]\nlog_options = perhaps", "log_options"),
         ("connection = no url: hunter2", "not a database URL"),
         ("connection = mysql://u:hunter2$x@h/d", r"\$\$"),
     ],
@@ -225,7 +227,7 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path, how):
 @pytest.mark.parametrize("number", [-1, 0, 200])
 def test_sql_may_be_logged_as_much_as_anybody_wants(conf_file, number):
     path = conf_file(f"[placement_database]\nconnection = sqlite:///a.db\nconnection_debug = {number}\n")
-    assert load([path]).database.connection_debug == number
+    assert load([path]).conf.placement_database.connection_debug == number
 
 
 def test_an_unknown_auth_strategy_is_refused(conf_file):

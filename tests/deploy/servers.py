@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -21,12 +20,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers.programs import Unavailable, find, look_or_install
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples" / "deploy"
-PATIENCE_SECONDS = 30.0
 
 
 def sample(name: str, **replaced: str) -> str:
@@ -96,18 +95,17 @@ def owned_by(user: str, directory: Path) -> None:
 
 
 @contextmanager
-def running(command: list[str], environment: dict[str, str], port: int, log: Path) -> Iterator[None]:
-    """A server in the foreground, from when it answers until the block ends."""
+def running(
+    command: list[str], environment: dict[str, str], port: int, log: Path, *, prefix: str = "/placement"
+) -> Iterator[None]:
+    """A server in the foreground, from when it answers below *prefix* until the block ends."""
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True
         )
     try:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not _answers(port):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
-            time.sleep(0.1)
+        wait_until(lambda: process.poll() is not None or _answers(port, prefix), log.read_text)
+        assert process.poll() is None, log.read_text()
         yield
     finally:
         process.terminate()
@@ -118,10 +116,10 @@ def running(command: list[str], environment: dict[str, str], port: int, log: Pat
             process.wait()
 
 
-def _answers(port: int) -> bool:
+def _answers(port: int, prefix: str) -> bool:
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     try:
-        connection.request("GET", "/placement/healthcheck")
+        connection.request("GET", f"{prefix}/healthcheck")
         return connection.getresponse().status == 200
     except OSError:
         return False

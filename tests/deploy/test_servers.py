@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -25,14 +25,17 @@ from tests.deploy.servers import (
     sample,
     somebody,
 )
+from tests.distributions.wheels import NAMES, build, install
 from tests.servers.stead import STEAD
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120)  # starts web servers
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39", "Content-Type": "application/json"}
+LONGEST_POLL_SECONDS = 60  # longer than a client here waits
 UUID = "11111111-2222-4333-8444-555555555555"
 
 
@@ -40,17 +43,19 @@ class Client:
     """One connection, kept between requests."""
 
     def __init__(self, port: int) -> None:
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
 
     def close(self) -> None:
         """Let the connection go."""
         self._connection.close()
 
-    def __call__(self, method: str, path: str, body: Any = None, *, chunked: bool = False) -> Any:
+    def __call__(
+        self, method: str, path: str, body: Any = None, *, chunked: bool = False, headers: dict[str, str] | None = None
+    ) -> Any:
         data: Any = None if body is None else json.dumps(body).encode()
         if chunked:
             data = iter([data[:10], data[10:]])
-        self._connection.request(method, path, data, HEADERS, encode_chunked=chunked)
+        self._connection.request(method, path, data, HEADERS | (headers or {}), encode_chunked=chunked)
         self.answer = self._connection.getresponse()
         self.text = self.answer.read()
         return self.answer.status
@@ -60,31 +65,31 @@ class Client:
         return json.loads(self.text)
 
 
-def check(port: int, *, longest_query: int = 60_000, takes_chunks: bool = True) -> None:
+def check(port: int, *, longest_query: int = 60_000, takes_chunks: bool = True, prefix: str = "/placement") -> None:
     """What clients rely on, behind whichever server."""
     with closing(Client(port)) as ask:
-        _check(ask, port, longest_query, takes_chunks=takes_chunks)
+        _check(ask, port, longest_query, takes_chunks=takes_chunks, prefix=prefix)
 
 
-def _check(ask: Client, port: int, longest_query: int, *, takes_chunks: bool) -> None:
-    assert [ask("GET", path) for path in ("/placement", "/placement/")] == [200, 200]
+def _check(ask: Client, port: int, longest_query: int, *, takes_chunks: bool, prefix: str) -> None:
+    assert [ask("GET", path) for path in (prefix or "/", f"{prefix}/")] == [200, 200]
     assert ask.json["versions"][0]["max_version"] == "1.39"
-    assert ask("GET", "/placement/healthcheck") == 200
+    assert ask("GET", f"{prefix}/healthcheck") == 200
     assert ask.json == {"status": "ok"}
-    assert ask("POST", "/placement/resource_providers", {"name": "a host", "uuid": UUID}) == 200
-    assert ask.answer.headers["location"] == f"http://127.0.0.1:{port}/placement/resource_providers/{UUID}"
-    assert {link["href"].partition(UUID)[0] for link in ask.json["links"]} == {"/placement/resource_providers/"}
+    assert ask("POST", f"{prefix}/resource_providers", {"name": "a host", "uuid": UUID}) == 200
+    assert ask.answer.headers["location"] == f"http://127.0.0.1:{port}{prefix}/resource_providers/{UUID}"
+    assert {link["href"].partition(UUID)[0] for link in ask.json["links"]} == {f"{prefix}/resource_providers/"}
     inventory = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}
-    path = f"/placement/resource_providers/{UUID}/inventories"
+    path = f"{prefix}/resource_providers/{UUID}/inventories"
     assert ask("PUT", path, inventory, chunked=takes_chunks) == 200, ask.text
-    assert ask("GET", "/placement/allocation_candidates?resources=VCPU:1") == 200
+    assert ask("GET", f"{prefix}/allocation_candidates?resources=VCPU:1") == 200
     assert len(ask.json["allocation_requests"]) == 1
-    assert ask("GET", "/placement/resource_providers?name=a%20host") == 200
+    assert ask("GET", f"{prefix}/resource_providers?name=a%20host") == 200
     assert len(ask.json["resource_providers"]) == 1
-    assert ask("GET", "/placement/traits/%2Fetc") == 404
-    assert ask("DELETE", f"/placement/resource_providers/{UUID}") == 204
+    assert ask("GET", f"{prefix}/traits/%2Fetc") == 404
+    assert ask("DELETE", f"{prefix}/resource_providers/{UUID}") == 204
     names = ",".join(f"CUSTOM_{number:06}" for number in range(longest_query))[: longest_query - 20]
-    assert ask("GET", f"/placement/resource_providers?required={names}") == 400, ask.answer.status
+    assert ask("GET", f"{prefix}/resource_providers?required={names}") == 400, ask.answer.status
     assert "placement.undefined_code" in ask.text.decode()
 
 
@@ -170,11 +175,71 @@ def test_uwsgi_serves_it(place: Path, forked_later: bool) -> None:
     (place / "uwsgi.ini").write_text(text.replace("lazy-apps = true", "") if forked_later else text)
     with running([uwsgi, "--ini", str(place / "uwsgi.ini")], environment, port, place / "log"):
         check(port, longest_query=30_000, takes_chunks=False)  # as docs/api.md has it
-        until = time.monotonic() + 20
-        while _requests_counted(metrics) < 9:  # those of `check`, probes of health not counted
-            assert time.monotonic() < until, "the workers' counts do not come together"
-            time.sleep(0.2)
+        # Nine are those of `check`; probes of health are not counted.
+        wait_until(lambda: _requests_counted(metrics) >= 9, "the workers' counts do not come together")
     assert '127.0.0.1 "GET /placement/resource_providers?name=a%20host" status: 200' in (place / "log").read_text()
+
+
+INI_OF_DEPLOYMENT_TOOLS = """\
+[uwsgi]
+plugins = python3
+http-socket = 127.0.0.1:{port}
+{load}
+{paths}
+master = true
+processes = 3
+enable-threads = true
+lazy-apps = true
+thunder-lock = true
+need-app = true
+add-header = Connection: close
+buffer-size = 65535
+socket-timeout = 30
+worker-reload-mercy = 80
+die-on-term = true
+exit-on-reload = false
+hook-master-start = unix_signal:15 gracefully_kill_them_all
+log-x-forwarded-for = true
+procname-prefix-spaced = placement-api:
+vacuum = true
+"""
+"""With the options that kolla-ansible, openstack-helm, OpenStack-Ansible and devstack set: one thread per process."""
+
+
+@pytest.mark.parametrize(
+    "load", ["module = placement.wsgi.api:application", "wsgi-file = {installed}/bin/placement-api"]
+)
+def test_uwsgi_serves_it_by_the_names_and_options_of_deployment_tools(place: Path, load: str) -> None:
+    packages = ("uwsgi-core", "uwsgi-plugin-python3")
+    uwsgi, port, installed = program("uwsgi", *packages), free_port(), place / "installed"
+    module("/usr/lib/uwsgi/plugins/python3_plugin.so", *packages)
+    install(build(NAMES, place / "wheel"), target=installed)
+    environment = configuration(place)
+    paths = [str(installed), *environment.pop("PYTHONPATH").split(os.pathsep)]
+    (place / "placement-api.ini").write_text(
+        INI_OF_DEPLOYMENT_TOOLS.format(
+            port=port,
+            load=load.format(installed=installed),
+            paths="\n".join(f"pythonpath = {path}" for path in reversed(paths)),
+        )
+    )
+    command = [uwsgi, "--ini", str(place / "placement-api.ini")]
+    with running(command, environment, port, place / "log", prefix=""):
+        check(port, longest_query=30_000, takes_chunks=False, prefix="")
+        with closing(Client(port)) as ask:
+            check_watching_with_one_thread(ask)
+    assert '127.0.0.1 "GET /resource_providers?name=a%20host" status: 200' in (place / "log").read_text()
+
+
+def check_watching_with_one_thread(ask: Client) -> None:
+    """No watcher may hold a process: a long poll returns before the timeout of *ask*, and a stream is refused."""
+    own = {"OpenStack-API-Version": "placement 1.39, stead 1.0"}
+    assert ask("GET", "/changes", headers=own) == 200
+    path = f"/changes?since={quote(ask.json['token'])}&timeout={LONGEST_POLL_SECONDS}"
+    assert ask("GET", path, headers=own) == 200
+    assert (ask.json["providers"], ask.json["consumers"]) == ([], [])
+    assert ask("GET", "/changes", headers=own | {"Accept": "text/event-stream"}) == 503
+    assert "one thread per process" in ask.text.decode()
 
 
 def _requests_counted(port: int) -> float:
@@ -182,7 +247,7 @@ def _requests_counted(port: int) -> float:
 
     from prometheus_client.parser import text_string_to_metric_families
 
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return sum(
             sample.value

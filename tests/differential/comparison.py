@@ -1,6 +1,8 @@
 """What a client can tell of an answer, and in what two answers differ."""
 
+import html
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -8,7 +10,6 @@ from typing import Any
 
 from tests.api.client import Answer
 from tests.differential.asking import Request
-from tests.differential.phrases import phrases
 
 SAME_TIME = timedelta(seconds=20)
 
@@ -60,18 +61,60 @@ def facets(request: Request, answer: Answer) -> dict[str, Any]:
         "body": None,
         "error": None,
         "code": None,
-        "phrases": None,
+        "detail": None,
     }
     if answer.status < 400:
         found["body"] = readable(request, answer) if answer.body else ""
-    elif answer.status != 401 and answer.body and answer.header("content-type") == "application/json":
+        return found
+    found["detail"] = detail(request, answer)
+    if is_json_error(answer):
         (error,) = answer.json["errors"]
         found["code"] = error.pop("code", None)
-        found["phrases"] = phrases(request.route, error.pop("detail"))
-        found["error"] = sorted((name, value) for name, value in error.items() if name != "request_id")
-    else:
-        found["phrases"] = phrases(request.route, answer.body.decode())
+        found["error"] = sorted((name, value) for name, value in error.items() if name not in ("request_id", "detail"))
     return found
+
+
+def is_json_error(answer: Answer) -> bool:
+    return answer.status != 401 and bool(answer.body) and answer.header("content-type") == "application/json"
+
+
+FORMS = (
+    re.compile(r"<html>\s*<head>\s*<title>(?P<title>.*)</title>\s*</head>\s*<body>\s*<h1>(?P=title)</h1>\s*"
+               r"(?P<sentence>.*)<br /><br />\s*(?P<message>.*?)\s*</body>\s*</html>\s*", re.DOTALL),
+    re.compile(r"(?P<title>[^\n]*)\n\n(?P<sentence>[^\n]*)\n\n(?P<message>.*)", re.DOTALL),
+)  # fmt: skip
+"""How a page and a plain text have the parts that the detail of a JSON error has."""
+
+
+CHOSEN = re.compile('(?<=^Unable to create resource provider ")(.*", )[0-9a-f-]{36}(?=: )')
+"""A uuid that the service chose for a provider that it then did not make."""
+
+
+def detail(request: Request, answer: Answer) -> str:
+    """All that a refusal says, in whichever form: a sentence, an empty line, the message. Spaces in a row are one.
+
+    The released service shows a schema over several lines, of which it then makes one.
+    """
+    text = answer.json["errors"][0]["detail"] if is_json_error(answer) else _detail_of_page(answer.body.decode())
+    sentence, _, message = text.partition("\n\n")
+    message = _plain(message)
+    if request.route == "POST /resource_providers" and isinstance(request.body, dict) and "uuid" not in request.body:
+        message = CHOSEN.sub(r"\1(its uuid)", message)
+    return f"{_plain(sentence)}\n\n{message}"
+
+
+def _detail_of_page(body: str) -> str:
+    match = next(filter(None, (form.fullmatch(body) for form in FORMS)), None)
+    if match is None:
+        return body
+    sentence, message = match["sentence"], match["message"]
+    if body.startswith("<html>"):
+        sentence, message = (" ".join(html.unescape(text).split()) for text in (sentence, message))
+    return f"{sentence}\n\n{message}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(" +", " ", text).strip(" ")
 
 
 def readable(request: Request, answer: Answer) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 
 from tests.api.client import Answer
 from tests.differential.asking import Request
-from tests.differential.comparison import Exchange, canonical, compare, facets
+from tests.differential.comparison import Exchange, canonical, compare, detail
 from tests.differential.pair import Pair
+from tests.differential.wordings import wording_of
 from tests.differential.words import SHARES
 
 CANDIDATES = "GET /allocation_candidates"
@@ -60,7 +61,8 @@ def rename_tells_no_time(exchange: Exchange, _pair: Pair) -> bool:
 
 
 def name_is_empty(exchange: Exchange, _pair: Pair) -> bool:
-    return exchange.request.route == "POST /resource_providers" and exchange.request.body.get("name") == ""
+    body = exchange.request.body
+    return exchange.request.route == "POST /resource_providers" and isinstance(body, dict) and body.get("name") == ""
 
 
 def numbers_are_echoed(exchange: Exchange, _pair: Pair) -> bool:
@@ -75,9 +77,16 @@ def classes_given_up_are_counted(exchange: Exchange, _pair: Pair) -> bool:
         return False
     body = exchange.request.body
     claims = body.get("allocations", {}) if exchange.request.route == "POST /reshaper" else body
-    ours, theirs = (set(facets(exchange.request, answer)["phrases"]) for answer in (exchange.stead, exchange.released))
-    named = {phrase for phrase in ours ^ theirs if re.fullmatch("Inventory for .* invalid", phrase)}
-    return named == ours ^ theirs and any(claim["allocations"] == {} for claim in claims.values())
+    named = re.compile("(.*)Inventory for '.*' on resource provider '.*' invalid.", re.DOTALL)
+    ours, theirs = (named.fullmatch(detail(exchange.request, answer)) for answer in (exchange.stead, exchange.released))
+    if ours is None or theirs is None or ours[1] != theirs[1]:
+        return False
+    return any(claim["allocations"] == {} for claim in claims.values())
+
+
+def wording_differs(exchange: Exchange, _pair: Pair) -> bool:
+    ours, theirs = (detail(exchange.request, answer) for answer in (exchange.stead, exchange.released))
+    return wording_of(exchange.request.route, ours, theirs) is not None
 
 
 def failed(exchange: Exchange) -> bool:
@@ -106,6 +115,15 @@ def limit_begins_with_a_word(exchange: Exchange, _pair: Pair) -> bool:
 def exclamation_marks_are_dropped(exchange: Exchange, _pair: Pair) -> bool:
     named = [value for key, value in exchange.request.query if key.startswith(("required", "root_required"))]
     return any("!!" in value for value in named) and exchange.stead.status == 400
+
+
+def trait_is_required_and_forbidden(exchange: Exchange, _pair: Pair) -> bool:
+    """D6: nobody is listed; or an unknown trait is told, or a filter that is looked at later."""
+    if exchange.request.route != "GET /resource_providers" or exchange.stead.status != 400:
+        return False
+    conflict = b"Conflicting required and forbidden traits found in the following traits keys: required: "
+    listed = exchange.released.status == 200 and exchange.released.json == {"resource_providers": []}
+    return conflict in exchange.stead.body and (listed or b"No such trait" in exchange.released.body)
 
 
 def both_found(exchange: Exchange) -> bool:
@@ -200,12 +218,14 @@ def _listed(pair: Pair, *query: tuple[str, str]) -> list[Any]:
 
 
 BODY = frozenset({"body"})
+DETAIL = frozenset({"detail"})
 ANYTHING: frozenset[str] = frozenset()
 
 KNOWN = [
     Known("Inventory keys that are no class names", ANYTHING, inventory_key_is_no_class),
     Known("A repeated limit that begins with a word", ANYTHING, limit_begins_with_a_word),
     Known("Two exclamation marks", ANYTHING, exclamation_marks_are_dropped),
+    Known("A trait both required and forbidden (D6)", ANYTHING, trait_is_required_and_forbidden),
     Known("A share below a root (D3)", ANYTHING, a_share_below_a_root),
     Known("Amounts added twice (D2)", BODY, amounts_are_added_twice),
     Known("Lost anchors (D1)", BODY, anchors_are_lost),
@@ -213,8 +233,9 @@ KNOWN = [
     Known("A whole number as allocation ratio", BODY, numbers_are_echoed),
     Known("Vary on errors", frozenset({"vary"}), vary_is_missing),
     Known("Content-Type of HEAD", frozenset({"content-type"}), head_names_no_type),
-    Known("The form of a 401", frozenset({"content-type"}), refusal_of_a_stranger),
+    Known("The form of a 401", frozenset({"content-type", "detail"}), refusal_of_a_stranger),
     Known("Last-Modified of a renamed provider", frozenset({"last-modified"}), rename_tells_no_time),
-    Known("An empty provider name", frozenset({"phrases"}), name_is_empty),
-    Known("Classes named in a refusal", frozenset({"phrases"}), classes_given_up_are_counted),
+    Known("An empty provider name", DETAIL, name_is_empty),
+    Known("Words of a refusal", DETAIL, wording_differs),
+    Known("Classes named in a refusal", DETAIL, classes_given_up_are_counted),
 ]

@@ -14,6 +14,7 @@ from tests.differential.comparison import compare
 from tests.differential.machine import Difference
 from tests.differential.pair import Pair, stead
 from tests.differential.runs import Tally, run
+from tests.differential.wordings import wording_of
 
 LIST = Request("GET", "/resource_providers")
 NOON, SOON, LATER = (f"Sat, 21 Nov 2026 12:{minute} GMT" for minute in ("00:00", "00:03", "01:00"))
@@ -27,6 +28,16 @@ def answer(body: Any, status: int = 200, headers: Headers = JSON) -> Answer:
 def refusal(detail: str, code: str = "placement.undefined_code", status: int = 409) -> Answer:
     error = {"status": status, "title": "Conflict", "detail": detail, "code": code, "request_id": "req-1"}
     return answer({"errors": [error]}, status)
+
+
+def page(sentence: str, message: str) -> Answer:
+    head = "<html>\n <head>\n  <title>406 N</title>\n </head>\n <body>\n  <h1>406 N</h1>\n"
+    body = f"{head}  {sentence}<br /><br />\n{message}\n </body>\n</html>"
+    return Answer(406, [("content-type", "text/html")], body.encode())
+
+
+def text(sentence: str, message: str) -> Answer:
+    return Answer(406, [("content-type", "text/plain")], f"406 N\n\n{sentence}\n\n {message}".encode())
 
 
 @pytest.mark.parametrize(
@@ -51,23 +62,78 @@ def refusal(detail: str, code: str = "placement.undefined_code", status: int = 4
             {"last-modified"},
         ),
         (answer({}), answer({}, headers=[*JSON, ("x-of-a-proxy", "1")]), set()),
-        (refusal("prose"), refusal("other prose"), set()),
+        (refusal("prose"), refusal("prose"), set()),
+        (refusal("prose"), refusal("other prose"), {"detail"}),
+        (refusal("one line"), refusal("one   line "), set()),
+        (refusal("A sentence.\n\n the message  "), refusal("A sentence.  \n\n the message"), set()),
+        (refusal("A sentence.\n\n the message"), refusal("A sentence. the message"), {"detail"}),
+        (page("A sentence.", "it&#x27;s"), page("A\nsentence.", "it's"), set()),
+        (page("A sentence.", "one"), page("A sentence.", "another"), {"detail"}),
+        (text("A sentence.", "one"), text("A sentence. ", "one  "), set()),
+        (text("A sentence.", "one"), text("A sentence.", "another"), {"detail"}),
         (refusal("prose"), refusal("prose", code="placement.concurrent_update"), {"code"}),
-        (refusal("Resource provider has allocations."), refusal("Unable to allocate inventory"), {"phrases"}),
-        (refusal("expected 3 but got 1"), refusal("consumer generation conflict - expected 3 but got 1"), {"phrases"}),
+        (refusal("Resource provider has allocations."), refusal("Unable to allocate inventory"), {"detail"}),
+        (refusal("expected 3 but got 1"), refusal("consumer generation conflict - expected 3 but got 1"), {"detail"}),
         (
             refusal("consumer generation conflict - expected 3 but got 1"),
             refusal("consumer generation conflict - expected 3 but got 2"),
-            {"phrases"},
+            {"detail"},
         ),
         (refusal("Inventory for 'A, B' on resource provider 'u' invalid."),
-         refusal("Inventory for 'B, A' on resource provider 'u' invalid."), set()),
+         refusal("Inventory for 'B, A' on resource provider 'u' invalid."), {"detail"}),
         (refusal("Inventory for 'A, B' on resource provider 'u' in use."),
-         refusal("Inventory for 'B, A' on resource provider 'u' in use."), {"phrases"}),
+         refusal("Inventory for 'B, A' on resource provider 'u' in use."), {"detail"}),
     ],
 )  # fmt: skip
 def test_it_tells_what_a_client_can_tell(one: Answer, other: Answer, facets: set[str]) -> None:
     assert compare(LIST, one, other).facets == facets
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wording"),
+    [
+        ("S.\n\nThere is nothing at /x", "S.\n\n", "No such path"),
+        ("S.\n\nThere is nothing at /x", "T.\n\n", None),
+        ("S.\n\nMalformed JSON: x", "S.\n\nMalformed JSON: y", "Words of the parser"),
+        ("S.\n\nMalformed JSON: x", "S.\n\nJSON does not validate: y", None),
+        (
+            "S.\n\nJ: 1 is odd Failed validating 'type' in schema['a']: {'b': 1} On instance['a']: {'x': 1}",
+            "S.\n\nJ: 1 is odd Failed validating 'type' in schema['a']: {'c': 2} On instance['a']: {'x': 1}",
+            "The schema",
+        ),
+        (
+            "S.\n\nJ: 1 is odd Failed validating 'type' in schema['a']: {'b': 1} On instance['a']: {'x': 1}",
+            "S.\n\nJ: 1 is odd Failed validating 'type' in schema['b']: {'b': 1} On instance['a']: {'x': 1}",
+            None,
+        ),
+        (
+            "S.\n\nJ: 1 is odd Failed validating 'type' in schema['a']: {'b': 1} On instance['a']: {'x': 1}",
+            "S.\n\nJ: 1 is odd Failed validating 'type' in schema['a']: {'b': 1} On instance['a']: {'x': 2}",
+            None,
+        ),
+        (
+            "S.\n\nInventory for 'A, B' on resource provider 'u' invalid.",
+            "S.\n\nInventory for 'B, A' on resource provider 'u' invalid.",
+            "In no order",
+        ),
+        (
+            "S.\n\nInventory for 'A, B' on resource provider 'u' invalid.",
+            "S.\n\nInventory for 'A, C' on resource provider 'u' invalid.",
+            None,
+        ),
+        ("S.\n\nNo such trait(s): A, B, C.", "S.\n\nNo such trait(s): B.", "One of several unknown traits"),
+        ("S.\n\nNo such trait(s): A, B, C.", "S.\n\nNo such trait(s): D.", None),
+        ("S.\n\nx: parent is odd", "S.\n\nx: Object action y failed because: parent is odd", None),
+        (
+            "S.\n\nInventory for 'A, B' on resource provider 'u' in use.",
+            "S.\n\nupdate conflict: Inventory for 'A, B' on resource provider 'u' in use.",
+            None,
+        ),
+    ],
+)
+def test_a_wording_explains_its_own_difference_and_no_other(ours: str, theirs: str, wording: str | None) -> None:
+    explained = wording_of("GET /resource_providers", ours, theirs)
+    assert (explained and explained.name) == wording
 
 
 def test_a_request_names_things_as_they_are_called_when_it_is_sent() -> None:

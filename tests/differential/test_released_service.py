@@ -9,6 +9,7 @@ from tests.differential import known
 from tests.differential.pair import Pair, pair
 from tests.differential.released import RELEASED
 from tests.differential.runs import Tally, run
+from tests.differential.wordings import WORDINGS
 from tests.servers.environment import ROOT, Unavailable
 
 HISTORIES = 40
@@ -28,7 +29,7 @@ def both() -> Iterator[Pair]:
         pytest.skip(text)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900)  # the released service may have to be installed first
 def test_both_answer_alike(both: Pair) -> None:
     tally = Tally()
     run(both, HISTORIES, tally)
@@ -40,6 +41,13 @@ def test_both_answer_alike(both: Pair) -> None:
         "POST /allocations", "DELETE /allocations/*", "POST /reshaper", "GET /allocation_candidates", "GET /usages",
     ):  # fmt: skip
         assert route in met, f"no {route} succeeded in {both.steps} steps: the histories lead nowhere"
+
+
+def test_every_wording_is_documented() -> None:
+    """Each has a row of the table in its section."""
+    _, _, section = (ROOT / "docs/differences.md").read_text().partition("### Words of a refusal\n")
+    table = [line.split("|") for line in section.partition("\n### ")[0].splitlines() if line.startswith("| ")]
+    assert [cells[1].strip() for cells in table[2:]] == list(dict.fromkeys(row.name for row in WORDINGS))
 
 
 def test_every_known_difference_is_documented() -> None:

@@ -2,7 +2,8 @@
 
 A command begins with ``$ `` and goes on after a line that ends with a backslash, and in lines that begin with ``> ``.
 What follows, up to the next command or the end of the block, is what it must print: ``…`` stands for anything, a random
-uuid for any other, and blanks and line breaks for nothing, so that a page may break lines where it likes.
+uuid for any other, and blanks and line breaks for nothing, so that a page may break lines where it likes. A picture
+must be as it is printed on a terminal of 80 columns.
 """
 
 from __future__ import annotations
@@ -28,9 +29,20 @@ class Command:
     text: str
     printed: list[str] = field(default_factory=list)
 
+    @property
+    def draws(self) -> bool:
+        """Whether the page shows a picture: bars, or the branches of a tree."""
+        return any(sign in "".join(self.printed) for sign in "█▓░─")
+
     def prints(self, output: str) -> bool:
+        if self.draws and _lines(output) != _lines("".join(self.printed)):
+            return False
         pieces = [re.escape(_bare(piece)) for piece in "".join(self.printed).split("…")]
         return re.fullmatch(".*?".join(pieces), _bare(output), re.DOTALL) is not None
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in _RANDOM.sub("UUID", text).strip("\n").splitlines()]
 
 
 def _bare(text: str) -> str:
@@ -57,7 +69,7 @@ def run(commands: list[Command], environment: Mapping[str, str], directory: Path
     """What each of the commands prints, errors included."""
     script = "".join(f"printf '\\n%s\\n' '{_MARK.format(n)}'\n{command.text}\n" for n, command in enumerate(commands))
     done = subprocess.run(
-        ["bash", "-c", script], cwd=directory, env=dict(environment), stdout=subprocess.PIPE,
+        ["bash", "-c", script], cwd=directory, env={**environment, "COLUMNS": "80"}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
     )  # fmt: skip
     pieces = re.split(r"\n@@@ \d+ @@@\n", "\n" + done.stdout)[1:]

@@ -1,7 +1,9 @@
 """The documentation says what the code does, as far as a test can see."""
 
+import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,50 @@ def test_citations_are_found_where_they_are() -> None:
         ("docs/api.md", "Query grammar"),  # with what it is of
         ("docs/architecture.md", "The write and refresh protocol"),  # over a line break
     }
+
+
+def test_a_source_is_named_that_a_reader_can_find() -> None:
+    """A page of ours, or a document that others publish; not notes that nobody has."""
+    named = [
+        (file.name, source) for file in SOURCES for source in re.findall(r"Source: ([^\n]{3,40})", file.read_text())
+    ]
+    assert named
+    assert [(name, source) for name, source in named if source.startswith("contract")] == []
+
+
+@cache
+def texts() -> str:
+    """All fixed parts of the strings of the program, one a line, in small letters: names of headers may be either."""
+    parts = {
+        part.casefold()
+        for file in sorted((ROOT / "src").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for part in re.split(r"%[sdr]|{[^{}]*}", node.value)
+    }
+    return "\n".join(sorted(parts))
+
+
+COMMANDS = ("stead ", "placement-manage ")
+
+
+def quoted_messages() -> list[str]:
+    """What an operator may see when something is wrong, as docs/operations.md quotes it; not the commands."""
+    table = (ROOT / "docs/operations.md").read_text().partition("## When something is wrong")[2].partition("\n## ")[0]
+    firsts = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")]
+    quotes = [quote for first in firsts for quote in re.findall(r"`([^`]+)`", first)]
+    return [quote for quote in quotes if not quote.startswith(COMMANDS)]
+
+
+@pytest.mark.parametrize("quote", quoted_messages())
+def test_a_message_that_is_quoted_is_one_of_the_program(quote: str) -> None:
+    """Each part of it, if ``…`` stands for what differs from time to time."""
+    parts = [part.strip(" .,:;()") for part in quote.casefold().split("…")]
+    assert [part for part in parts if part not in texts()] == []
+
+
+def test_messages_are_quoted() -> None:
+    assert "port … is in use" in quoted_messages()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

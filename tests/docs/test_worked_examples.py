@@ -4,56 +4,117 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
+from rich.cells import cell_len
 
 import stead
 from stead.bench import servers
 from stead.bench.servers import Serving
 from tests.docs.console import Command, commands_of, run
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(not shutil.which("curl"), reason="the pages use curl")]
+pytestmark = [
+    pytest.mark.timeout(180),  # runs what the pages show
+    pytest.mark.skipif(not shutil.which("curl"), reason="the pages use curl"),
+]
 
 
 @pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md"])
 def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> None:
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
     with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(1, 8)) as server:
-        require(commands_of(DOCS / name), tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+        commands = commands_of(DOCS / name)
+        assert len(commands) > 5
+        require(commands, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="the example is JavaScript")
+def test_the_browser_s_example_follows_changes(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```js\n(.*?)^```", (DOCS / "beyond-claims.md").read_text(), re.DOTALL | re.MULTILINE)
+    with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(1, 8)) as server:
+        headers = {"OpenStack-API-Version": "placement 1.39, stead 1.0", "X-Auth-Token": server.token}
+        with httpx2.Client(base_url=server.url, headers=headers) as client:
+            token = client.get("/changes?timeout=0").json()["token"]
+            first, second = (client.post("/resource_providers", json={"name": name}).json()["uuid"] for name in "äb")
+            script = tmp_path / "follow.mjs"
+            show = "(changes) => console.log(JSON.stringify(changes))"
+            script.write_text(f"{block}await follow(...process.argv.slice(2), {show});\n")
+            follower = [shutil.which("node"), str(script), server.url, server.token]
+            with subprocess.Popen([*follower, token], stdout=subprocess.PIPE, text=True) as following:
+                assert following.stdout is not None
+                before = json.loads(following.stdout.readline())
+                third = client.post("/resource_providers", json={"name": "c"}).json()["uuid"]
+                after = json.loads(following.stdout.readline())
+                following.terminate()
+            assert {each["uuid"] for each in before["providers"]} == {first, second}
+            assert [each["uuid"] for each in after["providers"]] == [third]
+            refused = subprocess.run([*follower, "nonsense"], stderr=subprocess.PIPE, text=True, check=False)
+            assert "400: " in refused.stderr
 
 
 def test_who_gets_started_gets_as_far_as_the_page_says(tmp_path: Path) -> None:
     """With the embedded server, which the commands find by its data."""
-    data = tmp_path / "data"
+    with embedded(tmp_path) as (url, data):
+        commands = commands_of(DOCS / "getting-started.md")
+        assert len(commands) > 5
+        for command in commands:
+            command.text = command.text.replace("http://127.0.0.1:8778", url)
+        require(commands, tmp_path, STEAD_DATA_DIR=data)
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_no_picture_of_a_page_is_wider_than_a_terminal(page: Path) -> None:
+    too_long = [
+        line
+        for command in commands_of(page)
+        if command.draws
+        for line in "".join(command.printed).splitlines()
+        if cell_len(line) > 80
+    ]
+    assert too_long == []
+
+
+@contextmanager
+def embedded(directory: Path) -> Iterator[tuple[str, str]]:
+    """An embedded server: its URL, and its data, by which commands find it."""
+    data = str(directory / "data")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "STEAD_"))}
     serve = [sys.executable, "-c", "from stead.cli import main; main()", "--json", "serve", "--port", "0"]
     with subprocess.Popen(
-        [*serve, "--data-dir", str(data)],
+        [*serve, "--data-dir", data],
         env=environment,
-        cwd=tmp_path,
+        cwd=directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as server:
         try:
             assert server.stdout is not None
-            url = json.loads(server.stdout.readline())["url"]
-            commands = commands_of(DOCS / "getting-started.md")
-            for command in commands:
-                command.text = command.text.replace("http://127.0.0.1:8778", url)
-            require(commands, tmp_path, STEAD_DATA_DIR=str(data))
+            yield json.loads(server.stdout.readline())["url"], data
         finally:
             server.terminate()
 
 
 def require(commands: list[Command], directory: Path, **environment: str) -> None:
     """Every one of *commands*, run in *directory* one after the other, prints what its page says."""
-    assert len(commands) > 5
+    for wanted, output in zip(commands, outputs(commands, directory, **environment), strict=True):
+        assert wanted.prints(output), f"$ {wanted.text}{output}"
+
+
+def outputs(commands: list[Command], directory: Path, **environment: str) -> list[str]:
+    """What *commands* print, run in *directory* one after the other."""
     tools = directory / "bin"
     tools.mkdir()
     program = tools / "stead"
@@ -61,8 +122,6 @@ def require(commands: list[Command], directory: Path, **environment: str) -> Non
     program.chmod(0o755)
     usual = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "STEAD_"))}
     house = str(Path(stead.__file__).parent.parent)
-    printed = run(
+    return run(
         commands, {**usual, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": house, **environment}, directory
     )
-    for wanted, output in zip(commands, printed, strict=True):
-        assert wanted.prints(output), f"$ {wanted.text}{output}"

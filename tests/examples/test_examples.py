@@ -12,7 +12,7 @@ from tests.servers.stead import serving
 CHECK = Path(__file__).with_name("check_examples.py")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300)  # starts servers, and sends each example to them
 def test_two_workers_answer_every_example_of_every_microversion(database_url: str, tmp_path: Path) -> None:
     with serving(write_configuration(tmp_path, database_url), workers=2) as url:
         for more in ((), ("--beyond",)):

@@ -14,9 +14,10 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from tests.faults.conftest import started
-from tests.faults.waiting import wait_until
+from tests.faults.waiting import RECOVERY_SECONDS
 from tests.servers.throwaway import Home, Running, wait_for
 from tests.torture.proxy import Proxy
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,10 @@ def postgresql(place: Path, ends: ExitStack) -> Pair:
     ends.callback(replica.stop)
     wait_for(replica.url, replica.process, home)
     execute(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
-    wait_until(lambda: execute(primary, "SELECT sync_state FROM pg_stat_replication") == [{"sync_state": "sync"}])
+    wait_until(
+        lambda: execute(primary, "SELECT sync_state FROM pg_stat_replication") == [{"sync_state": "sync"}],
+        seconds=RECOVERY_SECONDS,
+    )
     return _behind_an_address(
         place, ends, ".s.PGSQL.5432", primary, replica, lambda: execute(replica, "SELECT pg_promote()")
     )
@@ -82,7 +86,7 @@ def mariadb(place: Path, ends: ExitStack) -> Pair:
         "START SLAVE",
     )
     semi_sync = "SHOW STATUS WHERE Variable_name = 'Rpl_semi_sync_master_clients' AND Value = '1'"
-    wait_until(lambda: bool(execute(primary, semi_sync)))
+    wait_until(lambda: bool(execute(primary, semi_sync)), seconds=RECOVERY_SECONDS)
 
     def promote() -> None:
         (standing,) = execute(replica, "STOP SLAVE IO_THREAD", "SHOW SLAVE STATUS")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.faults.conftest import Victim
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(300),  # database servers are started, stopped and found again
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
 

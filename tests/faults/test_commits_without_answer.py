@@ -6,9 +6,9 @@ import select
 import socket
 import tempfile
 import threading
-import time
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ from stead.config import load
 from stead.store import transaction
 from tests.api.client import Api, holding, wsgi_door
 from tests.conftest import write_configuration
+from tests.faults.waiting import RECOVERY_SECONDS
 from tests.store.books import Books, faults, fresh_uuid
 from tests.store.interleaving import outcome
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
     from tests.faults.conftest import Victim
 
 pytestmark = [
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(180),  # database servers are started, stopped and found again
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
-
-PATIENCE_SECONDS = 30.0
 
 SOCKETS = {"postgresql": ("host", ".s.PGSQL.5432"), "mariadb": ("unix_socket", "socket")}
 
@@ -150,10 +150,13 @@ def test_without_the_rule_the_client_is_told_something_else(
 
 def recover(books: Books) -> None:
     """Each pool finds out for itself that its connections are gone."""
-    until = time.monotonic() + PATIENCE_SECONDS
     for speak in (books.service.snapshot, lambda: books.held(fresh_uuid()), lambda: books.release(fresh_uuid())):
-        while outcome(speak) == "Unavailable":
-            assert time.monotonic() < until, "it does not recover"
+        answers = partial(_answers, speak)
+        wait_until(answers, "it does not recover", seconds=RECOVERY_SECONDS)
+
+
+def _answers(speak: Callable[[], object]) -> bool:
+    return outcome(speak) != "Unavailable"
 
 
 @pytest.mark.parametrize("cut", Cut)

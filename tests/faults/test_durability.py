@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from tests.faults.conftest import Victim
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # PyMySQL, when nobody answers it
+pytestmark = [
+    pytest.mark.timeout(180),  # starts database servers
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
+]
 
 LOGGER = "stead.store.durability"
 

@@ -12,8 +12,9 @@ import pytest
 from tests.api.client import Api, fresh_uuid, holding, http_door
 from tests.conftest import write_configuration
 from tests.faults.pairs import PAIRS, Pair
-from tests.faults.waiting import candidates_of, unavailable, wait_until, when_back, workers_of
+from tests.faults.waiting import RECOVERY_SECONDS, candidates_of, unavailable, when_back, workers_of
 from tests.servers.stead import serving
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.api.client import Provider
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(300)  # database servers are started, stopped and found again
 
 CLIENTS = 4
 ENOUGH = 10
@@ -70,16 +71,16 @@ def test_a_failover(pair: Pair, tmp_path: Path) -> None:
         clients = Clients(url, host)
         try:
             running = [threads.submit(clients.go) for _ in range(CLIENTS)]
-            wait_until(lambda: len(clients.acknowledged) >= ENOUGH)
+            wait_until(lambda: len(clients.acknowledged) >= ENOUGH, seconds=RECOVERY_SECONDS)
             pair.primary.crash()
-            wait_until(lambda: clients.refusals >= ENOUGH)
+            wait_until(lambda: clients.refusals >= ENOUGH, seconds=RECOVERY_SECONDS)
             assert unavailable(api.get(host.path))
             pair.turn()  # before it takes writes
             refusals = clients.refusals
-            wait_until(lambda: clients.refusals >= refusals + ENOUGH)
+            wait_until(lambda: clients.refusals >= refusals + ENOUGH, seconds=RECOVERY_SECONDS)
             pair.promote()
             acknowledged = len(clients.acknowledged)
-            wait_until(lambda: len(clients.acknowledged) >= acknowledged + ENOUGH)
+            wait_until(lambda: len(clients.acknowledged) >= acknowledged + ENOUGH, seconds=RECOVERY_SECONDS)
         finally:
             clients.stop()
         for one in running:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 import sqlalchemy as sa
 
+from stead.store import writability
 from stead.store.tables import allocations
 from tests.api.client import Api, fresh_uuid, holding, http_door
 from tests.conftest import open_door, write_configuration
 from tests.faults.conftest import Victim, processes_of, started
 from tests.faults.disks import no_file_longer_than, small_disk
-from tests.faults.waiting import candidates_of, unavailable, wait_until, when_back, workers_of
+from tests.faults.waiting import RECOVERY_SECONDS, candidates_of, unavailable, when_back, workers_of
 from tests.servers.stead import serving
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     """In the context, the disk is full."""
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(300),  # database servers are started, stopped and found again
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
 
@@ -151,13 +154,37 @@ def test_a_full_disk(way: Way, tmp_path: Path) -> None:
         claims = Claims(api, host)
         claims.make().expect(204)
         with full():
-            wait_until(lambda: claims.make().status == 503)
+            wait_until(lambda: claims.make().status == 503, seconds=RECOVERY_SECONDS)
             assert unavailable(claims.last)
             assert api.get(host.path).status == 200
             assert candidates_of(api) == [host.uuid]
             assert claims.are_what_is_told()
+            assert health(api) == (503, "unavailable")
         assert when_back(claims.make).status == 204
         assert claims.are_what_is_told()
+        assert health(api) == (200, "ok")
+
+
+def health(api: Api) -> tuple[int, str]:
+    status, _, body = api.door("GET", "/healthcheck", [], None)
+    return status, json.loads(body)["status"]
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in WAYS if "small_disk" in way.__name__], ids=lambda way: way.__name__
+)  # elsewhere the rows of a probe have room
+def test_a_full_disk_is_noticed_without_a_client_that_writes(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writability, "TRUSTED_SECONDS", 0.0)  # each probe of health is one of the database
+    monkeypatch.setattr(writability, "PAUSE_SECONDS", 0.0)
+    with ExitStack() as ends:
+        url, full = way(tmp_path, ends)
+        api = Api(ends.enter_context(open_door(tmp_path, url)))
+        assert health(api) == (200, "ok")
+        with full():
+            wait_until(lambda: health(api) == (503, "unavailable"))
+        wait_until(lambda: health(api) == (200, "ok"))
 
 
 class Claims:
@@ -201,7 +228,7 @@ def test_no_worker_dies_of_a_full_disk(tmp_path: Path) -> None:
         claims = Claims(api, host)
         workers = workers_of(configuration)
         with no_file_longer_than(2**16, map(int, workers)):
-            wait_until(lambda: claims.make().status == 503)
+            wait_until(lambda: claims.make().status == 503, seconds=RECOVERY_SECONDS)
             assert unavailable(claims.last)
             assert api.get(host.path).status == 200
         assert when_back(claims.make).status == 204

@@ -13,8 +13,9 @@ from stead.service import Service
 from stead.store.durability import NotWritable
 from tests.api.client import Api, http_door
 from tests.conftest import open_door, write_configuration
-from tests.faults.waiting import candidates_of, unavailable, wait_until, when_back, workers_of
+from tests.faults.waiting import RECOVERY_SECONDS, candidates_of, unavailable, when_back, workers_of
 from tests.servers.stead import serving
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.faults.conftest import Victim
 
 pytestmark = [
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(180),  # database servers are started, stopped and found again
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
 
@@ -66,11 +67,12 @@ def test_a_server_that_becomes_a_replica(api: Api, victim: Victim, tmp_path: Pat
     host = api.create_provider(inventories={"VCPU": 8})
     victim.set_read_only(True)
     try:
-        wait_until(victim.read_only)
-        wait_until(lambda: api.put(host.traits, traits=[], generation=1).status == 503)
+        wait_until(victim.read_only, seconds=RECOVERY_SECONDS)
+        wait_until(lambda: api.put(host.traits, traits=[], generation=1).status == 503, seconds=RECOVERY_SECONDS)
         assert unavailable(api.put(host.traits, traits=[], generation=1))
         assert api.get(host.path).status == 200
         assert host.uuid in candidates_of(api)
+        assert api.door("GET", "/healthcheck", [], None)[0] == 503
         with pytest.raises(NotWritable, match="read_only is on"):
             application.build_service(load([write_configuration(tmp_path, victim.url)]))
     finally:

@@ -6,7 +6,6 @@ import random
 import socket
 import subprocess
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -21,16 +20,17 @@ from stead.store.tables import allocations, resource_providers
 from tests.api.client import Api, Provider, fresh_uuid, holding, http_door
 from tests.conftest import write_configuration
 from tests.servers.stead import STEAD, started
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.servers.stead import Serving
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(600)  # a write of the service has two minutes
 
 CLIENTS = 8
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 120.0  # of those who hold a connection; the tests here have ten minutes
 
 Amounts = dict[str, dict[str, int]]
 """By provider, then by class."""
@@ -104,14 +104,7 @@ class Load:
 
     def wait_for(self, number: int) -> None:
         """Return once so many requests were answered."""
-        wait_until(lambda: self.answered >= number or bool(self.refusals))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.005)
+        wait_until(lambda: self.answered >= number or bool(self.refusals), seconds=PATIENCE_SECONDS)
 
 
 def in_the_database(url: str) -> dict[str, Amounts]:
@@ -194,11 +187,11 @@ def test_a_service_that_is_stopped_finishes_what_it_has_begun(configuration: Pat
             load.wait_for(20)
             with nobody_can_write(database_url):
                 # Who was done has his answer, so all others wait, and have said what they want.
-                wait_until(lambda: in_the_database(database_url) == load.known())
-                wait_until(lambda: requests_read(server.url) == CLIENTS)
+                wait_until(lambda: in_the_database(database_url) == load.known(), seconds=PATIENCE_SECONDS)
+                wait_until(lambda: requests_read(server.url) == CLIENTS, seconds=PATIENCE_SECONDS)
                 answered = load.answered
                 server.process.terminate()
-                wait_until(lambda: refuses(server.url))
+                wait_until(lambda: refuses(server.url), seconds=PATIENCE_SECONDS)
             assert server.process.wait(PATIENCE_SECONDS) == 0
     assert (load.refusals, load.unanswered) == ([], [])
     assert load.answered == answered + CLIENTS

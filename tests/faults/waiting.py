@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.api.client import Answer, Api
 
-PATIENCE_SECONDS = 60.0
+RECOVERY_SECONDS = 100.0
+"""A deadline for a database that starts again and a service that finds it; each test here has a longer timeout."""
 
 
 def unavailable(answer: Answer) -> bool:
@@ -21,18 +23,17 @@ def unavailable(answer: Answer) -> bool:
 
 def when_back(ask: Callable[[], Answer]) -> Answer:
     """The first answer that is not 503; what comes before it is 503 in the form of the contract."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while (answer := ask()).status == 503:
+
+    def other_than_503() -> Answer | None:
+        answer = ask()
+        if answer.status != 503:
+            return answer
         assert unavailable(answer)
-        assert time.monotonic() < until, "it does not recover"
+        return None
+
+    answer = wait_until(other_than_503, "it does not recover", seconds=RECOVERY_SECONDS)
+    assert answer is not None
     return answer
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
 
 
 def candidates_of(api: Api) -> list[str]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.timeout(300)  # hundreds of requests, some of them long
+
 REQUESTS = 300
 MOST_ROUNDS = 40
 """So often as many are sent: some routes are granted once in a thousand."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 INSIDE = Path(__file__).with_name("inside.py")
 DEFAULT = {"id": "default"}
@@ -39,7 +39,7 @@ class Identity:
         who = {"name": user, "domain": DEFAULT, "password": self.passwords[user]}
         auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": {"user": who}}}
         auth["scope"] = "unscoped" if scope is None else scope
-        answer = httpx.post(f"{self.short_url if short else self.url}/auth/tokens", json={"auth": auth}, timeout=60)
+        answer = httpx2.post(f"{self.short_url if short else self.url}/auth/tokens", json={"auth": auth}, timeout=60)
         assert answer.status_code == 201, answer.text
         self.issued.append(answer.headers["x-subject-token"])
         return self.issued[-1]
@@ -47,7 +47,7 @@ class Identity:
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """What it answers to its administrator."""
         headers["X-Auth-Token"] = self.issued[0]
-        answer = httpx.request(method, self.url + path, json=body, headers=headers, timeout=60)
+        answer = httpx2.request(method, self.url + path, json=body, headers=headers, timeout=60)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 

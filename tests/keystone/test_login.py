@@ -9,6 +9,8 @@ from tests.clients.clients import Inside, Said, running
 from tests.clients.environment import CLIENTS
 from tests.keystone.identity import Identity
 
+pytestmark = pytest.mark.timeout(900)  # Keystone and the clients may have to be installed first
+
 Command = Callable[..., Said]
 
 

@@ -14,7 +14,10 @@ from tests.api.client import NEWEST, Api, fresh_uuid
 from tests.keystone.identity import DOMAIN, SYSTEM, Identity, of_project
 
 # The library and what it imports use parts of the standard library that are on their way out.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.timeout(900),  # Keystone may have to be installed first
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
 
 RESHAPE, USAGES, CONSUMERS = "placement:reshaper:reshape", "placement:usages", "stead:consumers:list"
 OF_A_PROJECT = {USAGES, CONSUMERS}

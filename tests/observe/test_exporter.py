@@ -31,7 +31,7 @@ def test_nothing_of_the_beginning_is_left_to_a_thread(tmp_path: Path, monkeypatc
     exporter = Exporter(Recorder(), lambda: (), tmp_path, ("127.0.0.1", port))
     exporter.start()
     try:
-        with closing(urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)) as answer:
+        with closing(urlopen(f"http://127.0.0.1:{port}/metrics", timeout=50)) as answer:
             assert b"stead_worker_resident_bytes" in answer.read()
         assert listened == [threading.current_thread()]
     finally:

@@ -1,7 +1,6 @@
 """Health, as a load balancer asks for it. Source: "Health", docs/api.md."""
 
 import threading
-import time
 
 import pytest
 
@@ -72,11 +71,11 @@ def test_a_database_that_hangs_keeps_nobody_waiting_and_one_thread_only():
 
     def hang():
         began.append(1)
-        release.wait(30)
+        release.wait()
 
     readiness = Readiness(lambda: 100.0, hang, patience=0.1)
-    before = time.monotonic()
-    assert {readiness.problem() for _ in range(5)} == {"The database does not answer in time."}
-    assert time.monotonic() - before < 10
-    assert len(began) == 1
-    release.set()
+    try:
+        assert {readiness.problem() for _ in range(5)} == {"The database does not answer in time."}
+        assert len(began) == 1
+    finally:
+        release.set()

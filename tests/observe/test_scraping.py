@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
-from contextlib import closing
+import socket
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -15,16 +15,19 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stead.observe.metrics import METRICS
+from stead.httpd.connection import State
+from stead.httpd.refusals import REASONS
+from stead.observe.metrics import METRICS, REFUSED
 from tests.api.client import Api, fresh_uuid, holding, http_door
 from tests.conftest import write_configuration
 from tests.deploy.servers import free_port
 from tests.servers.stead import started
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120)  # starts servers
 
 LINE = re.compile(
     r"^\S+ \S+ (?P<process>\d+) INFO placement\.requestlog "
@@ -39,7 +42,7 @@ class Scraped:
     """One scrape."""
 
     def __init__(self, port: int) -> None:
-        with closing(urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)) as answer:
+        with closing(urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)) as answer:
             self.families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
 
     def sum(self, name: str, **labels: str) -> float:
@@ -50,6 +53,10 @@ class Scraped:
             for sample in family.samples
             if sample.name == name and labels.items() <= sample.labels.items()
         )
+
+    def labels(self, name: str, label: str) -> set[str]:
+        """The values of one label in all samples of a metric."""
+        return {sample.labels[label] for sample in self.families[name].samples}
 
     def workers(self) -> set[int]:
         """Those who report."""
@@ -66,18 +73,26 @@ class Service:
         """A client with a connection of its own."""
         return Api(http_door(self.url))
 
+    def connection(self) -> socket.socket:
+        """A connection of a client that sends what it likes."""
+        address = urlsplit(self.url)
+        assert address.hostname is not None
+        assert address.port is not None
+        return socket.create_connection((address.hostname, address.port), timeout=30)
+
     def scrape(self, condition: Callable[[Scraped], object]) -> Scraped:
         """The first scrape for which *condition* holds."""
-        until = time.monotonic() + 30
-        while True:
-            try:
+
+        def scraped() -> Scraped | None:
+            with suppress(OSError):  # between two workers nobody has the port for a moment
                 scraped = Scraped(self.port)
                 if condition(scraped):
                     return scraped
-            except OSError:  # between two workers nobody has the port for a moment
-                pass
-            assert time.monotonic() < until, "it does not come to be"
-            time.sleep(0.1)
+            return None
+
+        found = wait_until(scraped, "no scrape shows it")
+        assert found is not None
+        return found
 
 
 @pytest.fixture
@@ -138,10 +153,7 @@ def test_a_reload_forgets_nothing(service: Service) -> None:
     for _ in range(10):
         assert service.api().get("/resource_providers").status == 200
     os.kill(service.process, signal.SIGHUP)  # at once: what was counted since the last report is told at the end
-    until = time.monotonic() + 60
-    while any(Path(f"/proc/{worker}").exists() for worker in old):
-        assert time.monotonic() < until, "the old workers do not end"
-        time.sleep(0.1)
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in old), "the old workers do not end")
     assert service.scrape(lambda scraped: len(scraped.workers() - old) == 2).sum(REQUESTS) == 10
 
 
@@ -150,10 +162,12 @@ def test_each_request_is_a_line_of_the_contract_s_form(service: Service) -> None
     asked = [("GET", "/resource_providers?name=a%20b", 200), ("GET", "/nowhere", 404), ("PUT", "/traits/CUSTOM_X", 201)]
     ids = [api.call(method, path).header("x-openstack-request-id") for method, path, _ in asked]
     assert api.call("GET", "/traits", headers={"X-Auth-Token": None}).status == 401
-    until = time.monotonic() + 10
-    while len(lines := list(filter(None, map(LINE.match, service.log.read_text().splitlines())))) < 4:
-        assert time.monotonic() < until, service.log.read_text()
-        time.sleep(0.1)
+
+    def found() -> list[re.Match[str]]:
+        return list(filter(None, map(LINE.match, service.log.read_text().splitlines())))
+
+    wait_until(lambda: len(found()) >= 4, service.log.read_text)
+    lines = found()
     assert [(line["method"], line["target"], int(line["status"])) for line in lines[:3]] == asked
     assert [line["id"] for line in lines[:3]] == ids
     assert [(line["user"], line["project"]) for line in lines] == [("admin", "admin")] * 3 + [("-", "-")]
@@ -162,3 +176,53 @@ def test_each_request_is_a_line_of_the_contract_s_form(service: Service) -> None
     assert dict(parse_qsl(urlsplit(lines[0]["target"]).query)) == {"name": "a b"}
     assert int(lines[0]["len"]) > 0
     assert "healthcheck" not in service.log.read_text()
+
+
+def test_what_clients_do_to_the_http_server_is_seen(service: Service) -> None:
+    scraped = service.scrape(lambda scraped: len(scraped.labels("stead_http_connections", "worker")) == 2)
+    assert scraped.labels("stead_http_connections", "state") == {
+        state.value for state in State if state is not State.CLOSED
+    }
+    assert scraped.labels("stead_http_refused", "reason") == set(REASONS)
+    assert scraped.sum("stead_http_refused_total") == 0
+    for gauge in ("queue_length", "queue_age_seconds", "body_bytes", "unsent_bytes"):
+        assert len(scraped.labels(f"stead_http_{gauge}", "worker")) == 2
+        assert scraped.sum(f"stead_http_{gauge}") == 0
+
+    with service.connection() as idle, service.connection() as slow, service.connection() as malformed:
+        idle.sendall(b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n")
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200")
+        slow.sendall(b"POST /reshaper HTTP/1.1\r\nhost: stead\r\ncontent-length: 100001\r\n\r\n" + b" " * 100_000)
+        malformed.sendall(b"GET / HTTP/1.1\r\nhost : stead\r\n\r\n")
+        assert malformed.recv(1000).startswith(b"HTTP/1.1 400")
+        service.scrape(
+            lambda scraped: (
+                scraped.sum("stead_http_refused_total", reason="bad_request") == 1
+                and scraped.sum("stead_http_connections", state="idle") == 1
+                and scraped.sum("stead_http_connections", state="body") == 1
+                and 80_000 < scraped.sum("stead_http_body_bytes") < 100_000
+            )
+        )
+    after = service.scrape(lambda scraped: scraped.sum("stead_http_connections") == 0)
+    assert after.sum("stead_http_body_bytes") == 0
+    assert after.sum("stead_http_refused_total", reason="bad_request") == 2  # and the body that ended too early
+    assert after.sum("stead_http_refused_total") == 2
+
+
+def test_the_table_of_metrics_names_each_reason_of_a_refusal() -> None:
+    assert {reason for reason in REASONS if f"`{reason}`" not in REFUSED.help} == set()
+
+
+def test_those_who_wait_for_a_change_are_counted(service: Service) -> None:
+    with service.connection() as watcher:
+        watcher.sendall(
+            b"GET /changes HTTP/1.1\r\nhost: stead\r\naccept: text/event-stream\r\n"
+            b"x-auth-token: admin\r\nopenstack-api-version: placement 1.39, stead 1.0\r\n\r\n"
+        )
+        assert watcher.recv(1000).startswith(b"HTTP/1.1 200")
+        service.scrape(
+            lambda scraped: (
+                scraped.sum("stead_watchers") == 1 and scraped.sum("stead_http_connections", state="streaming") == 1
+            )
+        )
+    service.scrape(lambda scraped: scraped.sum("stead_watchers") == 0)

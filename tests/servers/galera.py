@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import socket
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ import sqlalchemy as sa
 from tests.servers import programs
 from tests.servers.programs import Unavailable, find_or_install
 from tests.servers.throwaway import Home
+from tests.waiting import TimedOut, wait_until
 
 if TYPE_CHECKING:
     import subprocess
@@ -159,14 +159,14 @@ class Cluster:
             self._wait(lambda node=node: node.is_synced(len(self.nodes)), node)  # type: ignore[misc]  # defaults bind them
 
     def _wait(self, condition: Callable[[], bool], node: Node) -> None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            assert node.process is not None
-            if node.process.poll() is not None:
-                raise NotSynced(f"node {node.number} ended: {node.home.last_words()}")
-            if time.monotonic() > until:
-                raise NotSynced(f"node {node.number} says {node.status()}: {node.home.last_words()}")
-            time.sleep(0.1)
+        process = node.process
+        assert process is not None
+        try:
+            wait_until(lambda: process.poll() is not None or condition(), seconds=PATIENCE_SECONDS)
+        except TimedOut:
+            raise NotSynced(f"node {node.number} says {node.status()}: {node.home.last_words()}") from None
+        if process.poll() is not None:
+            raise NotSynced(f"node {node.number} ended: {node.home.last_words()}")
 
     def close(self) -> None:
         """End all nodes; nothing is left of them."""

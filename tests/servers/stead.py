@@ -49,7 +49,7 @@ def started(configuration: Path, *, workers: int = 2) -> Iterator[Serving]:
         finally:
             server.terminate()
             server.stdout.close()
-            server.wait(timeout=30)
+            server.wait(timeout=60)
 
 
 @contextmanager

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,18 +14,14 @@ import pytest
 from tests.servers import programs
 from tests.servers.programs import Unavailable
 from tests.servers.throwaway import refusal_of
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)  # starts and stops a database server
 
 PROGRAMS = {
     "postgresql": programs.find(("postgres",), ("/usr/lib/postgresql/*/bin",)),
     "mariadb": programs.find(("mariadbd",), ("/usr/sbin",)),
 }
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
 
 
 def commands() -> Iterator[tuple[int, str]]:

@@ -10,13 +10,13 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from tests.servers.programs import Unavailable, find_or_install
+from tests.waiting import TimedOut, wait_until
 
 START_SECONDS = 60.0
 
@@ -157,13 +157,17 @@ def _started(home: Home, prepare: Callable[[], tuple[str | Path, ...]], url: str
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], home: Home) -> None:
-    until = time.monotonic() + START_SECONDS
-    while (refusal := refusal_of(url)) is not None:
-        if process.poll() is not None:
-            raise Unavailable(f"the server ended at once: {home.last_words()}")
-        if time.monotonic() > until:
-            raise Unavailable(f"the server did not answer in {START_SECONDS:.0f} seconds: {refusal}")
-        time.sleep(0.05)
+    late = f"the server did not answer in {START_SECONDS:.0f} seconds"
+    try:
+        wait_until(
+            lambda: process.poll() is not None or refusal_of(url) is None,
+            lambda: f"{late}: {refusal_of(url)}",
+            seconds=START_SECONDS,
+        )
+    except TimedOut as error:
+        raise Unavailable(str(error)) from None
+    if process.poll() is not None:
+        raise Unavailable(f"the server ended at once: {home.last_words()}")
 
 
 def refusal_of(url: str) -> str | None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.databases import Server
 
+pytestmark = pytest.mark.timeout(300)  # upgrades databases, some of them twice
+
 LAST = STEAD_REVISIONS[-1]
 WITHOUT_CONSUMER = (
     "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) VALUES (1, 'c', 0, 5)"
@@ -182,17 +184,22 @@ def account(store: Store, database_server: Server, database_url: str) -> Iterato
     if database_server.kind == "sqlite":
         pytest.skip("there are no accounts")
     upgrade_to(store.writer, REVISIONS[-1])
-    name = f"u{fresh_uuid().replace('-', '')[:16]}"
+    name, password = f"u{fresh_uuid().replace('-', '')[:16]}", fresh_uuid()
     url = sa.make_url(database_url)
+    rights = "SELECT, INSERT, UPDATE, DELETE"
     if database_server.kind == "mariadb":
-        execute(store.writer, f"CREATE USER {name}@localhost")
-        execute(store.writer, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {url.database}.* TO {name}@localhost")
-        drop = [f"DROP USER {name}@localhost"]
+        with store.writer.connect() as connection:
+            host = connection.execute(sa.text("SELECT SUBSTRING_INDEX(USER(), '@', -1)")).scalar_one()
+        user = f"'{name}'@'{host}'"  # from where the server sees us come: a socket, or some address
+        create = [f"CREATE USER {user} IDENTIFIED BY '{password}'", f"GRANT {rights} ON {url.database}.* TO {user}"]
+        drop = [f"DROP USER {user}"]
     else:
-        execute(store.writer, f"CREATE ROLE {name} LOGIN")
-        execute(store.writer, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}")
+        create = [f"CREATE ROLE {name} LOGIN PASSWORD '{password}'"]
+        create += [f"GRANT {rights} ON ALL TABLES IN SCHEMA public TO {name}"]
         drop = [f"DROP OWNED BY {name}", f"DROP ROLE {name}"]
-    limited = Store(Database(url.set(username=name).render_as_string(hide_password=False)))
+    for statement in create:
+        execute(store.writer, statement)
+    limited = Store(Database(url.set(username=name, password=password).render_as_string(hide_password=False)))
     yield limited
     limited.close()
     for statement in drop:

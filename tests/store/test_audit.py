@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from stead.store.audit.checks import audit
 from stead.store.audit.findings import Fault, Finding, NoBooks
 from stead.store.audit.repairs import repair
 from stead.store.audit.trees import cycles, roots_of
+from stead.store.clock import SLOTS
 from stead.store.dialect import Database
 from stead.store.transaction import Store
 from tests.store.books import Books, fresh_uuid, picture, reloaded
@@ -22,6 +23,8 @@ from tests.store.storm import storm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.timeout(300)  # many faults, and a repair of each
 
 GHOST = 999_999  # an id that nobody has
 UNCHECKED = {
@@ -44,10 +47,27 @@ class Site:
         uuids = {"host": self.host, "child": self.child, "spare": self.spare}
         find = "SELECT id FROM resource_providers WHERE uuid = :uuid"
         self.ids = {name: self.books.scalar(find, uuid=uuid) for name, uuid in uuids.items()}
-        self.words = {**self.ids, **{f"{name}_uuid": uuid for name, uuid in uuids.items()}, "consumer": self.consumer}
+        self.words: dict[str, Any] = {
+            "ghost": GHOST,
+            **self.ids,
+            **{f"{name}_uuid": uuid for name, uuid in uuids.items()},
+            "consumer": self.consumer,
+        }
 
     def plant(self, statements: tuple[str, ...]) -> None:
-        plant(self.books.store, [statement.format(**self.words, ghost=GHOST) for statement in statements])
+        """Run statements, each of which must change something: else nothing is planted, and nothing is found."""
+        self._run(statements, least=1)
+
+    def undo(self, statements: tuple[str, ...]) -> None:
+        self._run(statements, least=0)
+
+    def _run(self, statements: tuple[str, ...], least: int) -> None:
+        plant(self.books.store, [statement.format(**self.words) for statement in statements], least=least)
+
+    def idle_slot(self) -> int:
+        """A slot in which no change was noted. Which slots a process writes in is drawn."""
+        used = "SELECT slot FROM stead_provider_change UNION SELECT slot FROM stead_usage_change"
+        return min(set(range(SLOTS)) - set(self.books.service.read(lambda read: read.scalars(sa.text(used)).all())))
 
     def found(self) -> list[Finding]:
         return found(self.books.store)
@@ -56,14 +76,17 @@ class Site:
         repair(self.books.store, self.found(), lambda _done, _total: None)
 
 
-def plant(store: Store, statements: list[str]) -> None:
-    """Run statements without the checks of foreign keys, which not all databases in the field have."""
+def plant(store: Store, statements: list[str], *, least: int = 1) -> None:
+    """Run statements without the checks of foreign keys, which not all databases in the field have.
+
+    Each must change *least* rows.
+    """
     engine = sa.create_engine(store.writer.url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.exec_driver_sql(UNCHECKED[connection.dialect.name])
         connection.commit()
         for statement in statements:
-            connection.exec_driver_sql(statement)
+            assert connection.exec_driver_sql(statement).rowcount >= least, statement
         connection.commit()
 
 
@@ -82,6 +105,7 @@ def module_site(module_database_url: str) -> Iterator[Site]:
 def site(module_site: Site) -> Iterator[Site]:
     """One whose books are right, before and after."""
     assert module_site.found() == []
+    module_site.words["idle"] = module_site.idle_slot()
     yield module_site
     assert module_site.found() == []
 
@@ -220,18 +244,16 @@ PLANTED = {
         ("INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) VALUES ({spare}, {ghost})",),
         detail="aggregate id 999999",
     ),
-    "missing slot": Planted(F.CLOCK_SLOTS, "slot 5", ("DELETE FROM stead_clock WHERE slot = 5",), detail="missing"),
+    "missing slot": Planted(
+        F.CLOCK_SLOTS, "slot {idle}", ("DELETE FROM stead_clock WHERE slot = {idle}",), detail="missing"
+    ),
     "slot too many": Planted(
         F.CLOCK_SLOTS, "slot 70", ("INSERT INTO stead_clock (slot, tick, stamp, floor) VALUES (70, 1, 1, 0)",)
     ),
     "slot below its floor": Planted(
         F.CLOCK_SLOTS,
-        "slot 6",
-        (
-            "DELETE FROM stead_provider_change WHERE slot = 6",
-            "DELETE FROM stead_usage_change WHERE slot = 6",
-            "UPDATE stead_clock SET floor = tick + 10 WHERE slot = 6",
-        ),
+        "slot {idle}",
+        ("UPDATE stead_clock SET floor = tick + 10 WHERE slot = {idle}",),
     ),
     "change ahead of its slot": Planted(
         F.CHANGE_OUT_OF_STEP, "stead_provider_change {spare}", (_CHANGE.format(what="tick = tick + 1000000"),)
@@ -275,7 +297,7 @@ def test_what_is_planted_is_found_and_mended_if_it_can_be(site: Site, name: str)
     assert {finding.fault for finding in found} == {planted.fault}
     assert len(found) == planted.times
     for finding in found:
-        assert finding.subject.startswith(planted.subject.format(**site.words, ghost=GHOST))
+        assert finding.subject.startswith(planted.subject.format(**site.words))
         assert planted.detail in finding.detail
     site.repair()
     left = site.found()
@@ -284,7 +306,7 @@ def test_what_is_planted_is_found_and_mended_if_it_can_be(site: Site, name: str)
         assert picture(site.books.service.snapshot()) == reloaded(site.books)
     else:
         assert left == found
-        site.plant(planted.undo)
+        site.undo(planted.undo)
 
 
 def generation(site: Site) -> int | None:
@@ -329,7 +351,7 @@ def test_a_finding_that_is_not_true_any_more_changes_nothing(site: Site) -> None
     site.plant(_allocation("{spare}", "idle", "0"))
     repair(site.books.store, old, lambda _done, _total: None)
     assert site.books.scalar("SELECT COUNT(*) FROM consumers WHERE uuid = 'idle'") == 1
-    site.plant((*_NO_GHOSTS, "DELETE FROM consumers WHERE uuid = 'idle'"))
+    site.undo((*_NO_GHOSTS, "DELETE FROM consumers WHERE uuid = 'idle'"))
 
 
 def test_books_are_right_after_a_storm(empty_books: Books) -> None:
@@ -357,7 +379,8 @@ def test_a_repair_in_the_middle_of_a_storm_breaks_nothing(empty_books: Books) ->
     planted = [PLANTED[name].plant for name in ("kept sum of an unknown provider", "kept sum missing")]
     with ThreadPoolExecutor(2) as pool:
         storms = [pool.submit(storm, empty_books, seed, hosts, 40) for seed in (5, 6)]
-        plant(empty_books.store, [statement.format(**words) for some in planted for statement in some])
+        statements = [statement.format(**words) for some in planted for statement in some]
+        plant(empty_books.store, statements, least=0)  # a claim may be about to write the sums of this provider
         repair(empty_books.store, found(empty_books.store), lambda _done, _total: None)
         for each in storms:
             each.result()
@@ -391,7 +414,9 @@ def test_books_without_the_tables_of_stead_are_audited_and_mended(database_url: 
     store = books.store
     own = [name for name in sa.inspect(store.writer).get_table_names() if name.startswith("stead_")]
     books.close()
-    plant(store, [f"DROP TABLE {name}" for name in own])
+    with store.writer.begin() as connection:
+        for name in own:
+            connection.exec_driver_sql(f"DROP TABLE {name}")
     assert found(store) == []
     plant(
         store,

@@ -16,10 +16,14 @@ from tests.store.books import Books, faults, fresh_custom, fresh_uuid, picture, 
 from tests.store.interleaving import outcome
 from tests.store.other_process import OtherProcess
 from tests.store.storm import storm
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+
+pytestmark = pytest.mark.timeout(300)  # many clients, in several processes
 
 
 def at_once(writes: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -27,7 +31,7 @@ def at_once(writes: Sequence[Callable[[], Any]]) -> list[Any]:
     begin = threading.Barrier(len(writes))
 
     def run(write: Callable[[], Any]) -> Any:
-        begin.wait(30)
+        begin.wait(PATIENCE_SECONDS)
         return outcome(write)
 
     with ThreadPoolExecutor(len(writes)) as pool:

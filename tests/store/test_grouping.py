@@ -19,6 +19,7 @@ from stead.store import grouping, providers
 from stead.store.grouping import Grouping
 from tests.store.books import Books, fresh_uuid
 from tests.store.interleaving import outcome
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,20 +29,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.one_database  # only SQLite's writers are grouped
 
-PATIENCE_SECONDS = 60.0
-
 
 @pytest.fixture(autouse=True)
 def groups_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what is in one group does not depend on how fast the machine is."""
     monkeypatch.setattr(grouping, "LONGEST_SECONDS", PATIENCE_SECONDS)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.001)
 
 
 class Crowd:
@@ -262,7 +254,8 @@ def test_who_is_being_run_when_his_patience_ends_is_told_what_became_of_it() -> 
 
     def run(_connection: object) -> None:
         ran.append(True)
-        time.sleep(2 * patience)
+        over = time.monotonic() + 2 * patience
+        wait_until(lambda: time.monotonic() > over)  # the state that is waited for is that a time is over
 
     with ThreadPoolExecutor(1) as pool:
         leader = pool.submit(queue.run, lead)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+pytestmark = pytest.mark.timeout(300)  # a write comes between every two statements of another
+
+
 @pytest.fixture(scope="module")
 def second(module_books: Books) -> Iterator[Books]:
     """Another service on the same database, which looks only when a test is over."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,18 +12,10 @@ from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
 from tests.store.books import Books
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-PATIENCE_SECONDS = 60.0
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < until, "it never happens"
-        time.sleep(0.01)
+    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from tests.store.test_clock import id_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.timeout(300)  # histories of many writes, each followed by an audit
+
 VCPU = 0
 MANY_CONSUMERS = 300
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.timeout(300)  # upgrades databases, some of them twice
+
 BEFORE_THE_RULE = ("stead0001", "stead0002", "stead0003")
 CONTRACTIONS: dict[str, str] = {}
 """By revision that takes something away, the last release that still needed it: older ones must be told by

@@ -12,7 +12,7 @@ import pytest
 
 from stead.domain.errors import StartOver
 from stead.store import providers, pruning
-from stead.store.clock import read_clock
+from stead.store.clock import SLOTS, read_clock
 from stead.store.happened import happened_since
 from stead.store.pruning import Pruning
 from tests.store.books import Books, fresh_uuid, picture, reloaded
@@ -59,6 +59,22 @@ def test_nothing_is_pruned_that_is_within_the_bound(empty_books: Books) -> None:
         books.claim(consumer, {host: {"VCPU": 1}})
     Pruning(books.store, 1000).prune_log(ticks(books))
     assert set(books.store.read(happened_since, before).consumers) == set(consumers)
+
+
+def test_without_its_floor_a_slot_tells_nothing_older_and_pruning_restores_it(empty_books: Books) -> None:
+    books = empty_books
+    host, before = books.provider(VCPU=100), token(books)
+    books.claim(fresh_uuid(), {host: {"VCPU": 1}})
+    assert books.execute("DELETE FROM stead_change_floor") == SLOTS
+    with pytest.raises(StartOver):
+        books.store.read(happened_since, before)
+    Pruning(books.store, 0).prune_log(ticks(books))
+    assert int(books.scalar("SELECT COUNT(*) FROM stead_change_floor")) == SLOTS
+    with pytest.raises(StartOver):
+        books.store.read(happened_since, before)
+    after, consumer = token(books), fresh_uuid()
+    books.claim(consumer, {host: {"VCPU": 1}})
+    assert set(books.store.read(happened_since, after).consumers) == {consumer}
 
 
 def test_a_long_log_is_removed_in_portions(empty_books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

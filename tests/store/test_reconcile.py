@@ -12,7 +12,7 @@ from stead.store import reconcile
 from stead.store.reconcile import Reconciling
 from tests.store.books import Books, faults, fresh_custom, fresh_uuid, picture, reloaded
 from tests.store.test_clock import id_of, ticks
-from tests.store.test_keeping_up import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

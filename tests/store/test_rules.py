@@ -23,6 +23,7 @@ from stead.store import allocations, changes, clock, consumers, dialect, epoch, 
 from stead.store.among import with_ids
 from stead.store.changes import ChangeSource
 from stead.store.transaction import Transaction
+from tests.catalog.test_waiting_for_a_refresh import Numbers
 from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
 from tests.store.interleaving import interleavings, orders, outcome
 from tests.store.test_concurrency import at_once, retryable_errors
@@ -35,6 +36,7 @@ from tests.store.test_interleavings import (
 )
 from tests.store.test_outcomes import elsewhere, one_commit
 from tests.store.test_reconcile import pass_over
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -449,21 +451,22 @@ class Gate:
     def changes(self, since: Any) -> Any:
         found = list(self._source.changes(since))
         self.has_read.set()
-        assert self.opened.wait(30)
+        assert self.opened.wait(PATIENCE_SECONDS)
         return found
 
 
-def test_who_comes_after_a_refresh_began_waits_for_the_next(books: Books) -> None:
+def test_who_comes_after_a_refresh_began_waits_for_the_next(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 10."""
     source = ChangeSource(books.store)
     gate = Gate(source)
-    catalog = Catalog(gate)
+    catalog, numbers = Catalog(gate), Numbers()
+    monkeypatch.setattr(catalog, "_order", numbers)
     with ThreadPoolExecutor(2) as pool:
         early = pool.submit(catalog.fresh)
-        assert gate.has_read.wait(30)
+        assert gate.has_read.wait(PATIENCE_SECONDS)
         host = books.provider()
         late = pool.submit(catalog.fresh)
-        time.sleep(0.05)  # so that it waits for the refresh that began too early
+        wait_until(lambda: numbers.given == 3)  # it came after the refresh began, and waits for that
         gate.opened.set()
         assert early.result().find(host) is None
         assert late.result().find(host) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import sqlalchemy as sa
 
 from stead.domain.claim import Claim
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stead.store.transaction import Transaction
+
+pytestmark = pytest.mark.timeout(300)  # writes about thousands of rows
 
 FEW, MORE = 20, 200
 

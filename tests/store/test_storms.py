@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from tests.store.books import Amounts
 
+pytestmark = pytest.mark.timeout(600)  # 64 writers, and the patience of each is five minutes
+
 WRITERS = 64
 PATIENCE_SECONDS = 300.0
 ROOM = 10_000  # more than anybody takes

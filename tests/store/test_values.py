@@ -130,11 +130,8 @@ def test_a_ratio_that_no_column_holds_is_stored_or_refused(books: Books) -> None
     assert picture(books.service.snapshot()) == reloaded(books)
 
 
-@pytest.mark.parametrize("ensure", [names.project_ids, names.user_ids, names.consumer_type_ids, names.aggregate_ids])
-def test_names_that_a_database_holds_for_the_same_are_one_to_it_and_never_endless_retries(
-    books: Books, ensure: Callable[..., dict[str, int]]
-) -> None:
-    mark = fresh_uuid()[:8]
+def test_aggregates_that_a_database_holds_for_the_same_are_one_to_it_and_never_endless_retries(books: Books) -> None:
+    mark, ensure = fresh_uuid()[:8], names.aggregate_ids
     spellings = [f"{mark} Ab", f"{mark} aB", f"{mark} áb", f"{mark} ab "]
     ids = ensure(books.store, spellings)
     assert list(ids) == spellings

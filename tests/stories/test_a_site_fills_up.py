@@ -22,7 +22,7 @@ TWO_GPUS = (
 )
 NO_GPU = "resources=PCPU:4&root_required=!CUSTOM_HAS_GPU"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120)  # starts servers
 
 
 class Newcomer:

@@ -30,7 +30,6 @@ with make_server("127.0.0.1", 0, application) as server:
 """
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", [SERVER, FORKING_SERVER], ids=["alone", "forked after loading"])
 def test_another_server_finds_the_configuration_and_serves(tmp_path: Path, program: str) -> None:
     (tmp_path / "placement.conf").write_text("[api]\nauth_strategy = noauth2\n")

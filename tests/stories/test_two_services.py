@@ -15,7 +15,7 @@ from tests.servers.stead import started
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(600)  # two services write one database
 
 CLIENTS = 4
 WRITES = 12

@@ -42,6 +42,31 @@ def test_the_same_can_be_had_in_json(capsys):
     assert host["children"][0]["inventories"] == {"MEMORY_MB": 16384, "PCPU": 4}
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_file_without_devices_is_said_once_and_beside_the_site(capsys, tmp_path, form: list[str]):
+    bare = tmp_path / "bare\n.xml"
+    text = Path(SMALL).read_text()
+    bare.write_text(text)
+    assert "PCIDev" not in text
+    several = ["--name", "h{n}", "--count", "2", *form]
+    _, expected, _ = stead(capsys, "topology", "hwloc", SMALL, SMALL, *several)
+    code, out, err = stead(capsys, "topology", "hwloc", str(bare), str(bare), *several)
+    assert (code, out) == (0, expected)
+    assert err.startswith(f"stead: warning: {tmp_path}/bare\\n.xml: no I/O devices in the file")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "device", ['<object type="Bridge"/>', '<object type="OSDev" name="sda" osdev_type="1"/>', '<object type="PCIDev"/>']
+)
+def test_a_file_with_any_device_is_not_said_to_have_none(capsys, tmp_path, device: str):
+    machine = tmp_path / "machine.xml"
+    machine.write_text(Path(SMALL).read_text().replace("</object>\n</topology>", f"{device}</object>\n</topology>"))
+    text = machine.read_text()
+    assert device in text
+    assert stead(capsys, "topology", "hwloc", str(machine), "--name", "h")[::2] == (0, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -8,63 +8,25 @@ from stead.domain.inventory import MAX_INT, Inventory
 from stead.topology.document import dump, load
 from stead.topology.hwloc import Options, read_machine
 from stead.topology.machine import MAX_DEPTH
-from stead.topology.site import Site, SiteError
+from stead.topology.site import SiteError
+from tests.topology.machines import (
+    GPU,
+    NIC,
+    NVME,
+    VF,
+    bridge,
+    numa,
+    os_device,
+    package,
+    pci,
+    read,
+    topology,
+    what,
+    where,
+)
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "site"
 MACHINES = sorted(SAMPLES.glob("*.xml"))
-
-
-def topology(inside: str, version: str = "3.0", sets: str = 'cpuset="0xf" nodeset="0x3"') -> bytes:
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
-        f'<topology version="{version}"><object type="Machine" {sets}>{inside}</object></topology>'
-    ).encode()
-
-
-def package(inside: str = "", cpus: int = 0xF, nodes: int = 1) -> str:
-    threads = "".join(f'<object type="PU" os_index="{n}" cpuset="{1 << n:#x}"/>' for n in range(8) if cpus >> n & 1)
-    return f'<object type="Package" cpuset="{cpus:#x}" nodeset="{nodes:#x}">{threads}{inside}</object>'
-
-
-def numa(index: int = 0, cpus: int = 0xF, memory: object = 1 << 30, extra: str = "") -> str:
-    return (
-        f'<object type="NUMANode" os_index="{index}" cpuset="{cpus:#x}" nodeset="{1 << index:#x}" '
-        f'local_memory="{memory}" {extra}/>'
-    )
-
-
-def bridge(*devices: str) -> str:
-    return f'<object type="Bridge" bridge_type="0-1">{"".join(devices)}</object>'
-
-
-def pci(address: str, kind: str, inside: str = "", model: str = "") -> str:
-    return (
-        f'<object type="PCIDev" pci_busid="0000:{address}" pci_type="{kind} [0000:0000] 00 00">'
-        f'<info name="PCIDevice" value="{model}"/>{inside}</object>'
-    )
-
-
-def os_device(name: str, kind: int = 0, **infos: str) -> str:
-    remarks = "".join(f'<info name="{key}" value="{value}"/>' for key, value in infos.items())
-    return f'<object type="OSDev" name="{name}" osdev_type="{kind}">{remarks}</object>'
-
-
-def read(inside: str, options: Options | None = None, **around: str) -> Site:
-    return read_machine(topology(inside, **around), "h", options)
-
-
-def what(site: Site) -> dict[str, dict[str, int]]:
-    return {name: {key: one.total for key, one in said.inventories.items()} for name, said in site.providers.items()}
-
-
-def where(site: Site) -> dict[str, str | None]:
-    return {name: said.parent for name, said in site.providers.items()}
-
-
-GPU = "0302 [10de:26b9]"
-NIC = "0200 [8086:1592]"
-VF = "0200 [8086:1889]"
-NVME = "0108 [144d:a80a]"
 
 
 # What there is
@@ -311,7 +273,8 @@ def test_a_disk_gives_its_size_if_the_file_says_it(size: str, inventory: dict[st
         (b"\xff\xfe\x00", "not hwloc XML"),
         (b"just text", "not hwloc XML"),
         (b"<html/>", "the outermost element is <html>"),
-        (b"<topology/>", "of format '1'"),
+        (b"<topology/>", "it has no Machine object"),
+        (b'<topology version="0.9"/>', "of format '0.9'"),
         (b'<topology version="4.0"/>', "of format '4.0'"),
         (b'<topology version="3.0"/>', "it has no Machine object"),
         (b'<topology version="3.0"><object type="Package"/></topology>', "it has no Machine object"),

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -32,6 +33,7 @@ from tests.torture.proxy import Proxy
 from tests.torture.run import play
 from tests.torture.site import Site, Stead
 from tests.torture.speech import Caller, World
+from tests.waiting import TimedOut, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,13 +187,16 @@ def wait_until_answered(tortured: Site) -> None:
     """
     for url in tortured.urls:
         caller = Caller(World(), [url], random.Random(0))
-        until = time.monotonic() + PATIENCE_SECONDS
         for method, path in (("PUT", "/traits/CUSTOM_{}"), ("GET", "/allocations/{}")):
-            while (caller.call(method, path.format(uuid4().hex.upper()))[0] or 500) >= 300:
-                if time.monotonic() > until:
-                    raise NotSynced(f"{url} does not answer")
-                time.sleep(0.1)
+            try:
+                wait_until(partial(_succeeds, caller, method, path), seconds=PATIENCE_SECONDS)
+            except TimedOut:
+                raise NotSynced(f"{url} does not answer") from None
         caller.close()
+
+
+def _succeeds(caller: Caller, method: str, path: str) -> bool:
+    return (caller.call(method, path.format(uuid4().hex.upper()))[0] or 500) < 300
 
 
 def main() -> int:

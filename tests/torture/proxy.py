@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import PATIENCE_SECONDS
+
 PORTION = 65536
 
 Address = Path | tuple[str, int]
@@ -58,9 +60,11 @@ class Proxy:
         async def close() -> None:
             self._server.close()
             await self._cut()
-            await asyncio.sleep(0.05)  # for the talks to end
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
+            talks = asyncio.all_tasks() - {asyncio.current_task()}
+            if talks:  # all are cut, so they end
+                _, endless = await asyncio.wait(talks, timeout=PATIENCE_SECONDS)
+                for task in endless:
+                    task.cancel()
 
         asyncio.run_coroutine_threadsafe(close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from tests.servers.throwaway import STARTERS, Running
 from tests.torture.planted import VARIABLE
 from tests.torture.proxy import Proxy
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +57,7 @@ class Database:
         for pid in all_of_it:
             _signal(pid, signal.SIGKILL)
         process.wait()
-        until = time.monotonic() + START_SECONDS
-        while any(_lives(pid) for pid in all_of_it) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: not any(_lives(pid) for pid in all_of_it), "a killed server lives", seconds=START_SECONDS)
         self._server = self._server.start_again()
 
     def stand_still(self, seconds: float) -> None:
@@ -151,16 +150,17 @@ class Stead:
             self._restart()
 
     def _restart(self) -> None:
-        until = time.monotonic() + START_SECONDS
-        while True:
+        failures: list[RuntimeError] = []
+
+        def starts() -> bool:
             try:
                 self._process = self._start()
-            except RuntimeError:  # the database is not there yet, or the port not free
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
-            else:
-                return
+            except RuntimeError as failure:  # the database is not there yet, or the port not free
+                failures.append(failure)
+                return False
+            return True
+
+        wait_until(starts, lambda: str(failures[-1]), seconds=START_SECONDS)
 
     def close(self) -> None:
         self.proxy.close()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.torture.site import Site
 
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.torture]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.torture]  # starts clusters
 
 SECONDS = 10.0
 ROUNDS = 6

@@ -21,7 +21,7 @@ from tests.torture.speech import Caller, World, set_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(180)  # a minute of faults
 
 SECONDS = 5.0
 ROUNDS = 12

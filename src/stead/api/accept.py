@@ -7,8 +7,9 @@ Source: RFC 9110, section 12.5.1.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
+
+from stead.short_keys import cached_if_short
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VALUE = rf'(?:{_TOKEN}|"(?:[^"\\]|\\.)*")'
@@ -63,7 +64,7 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
     return tuple(found)
 
 
-@lru_cache(maxsize=256)  # all clients together send a handful of them
+@cached_if_short(256)  # all clients together send a handful of them
 def quality(media_type: str, header: str) -> float:
     """How much *header* wants *media_type*, between 0 and 1. The most specific range decides; 1 if it is malformed."""
     ranges = media_ranges(header)

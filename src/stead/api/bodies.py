@@ -7,7 +7,6 @@ Source: "Form of the validation messages", docs/api.md.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -20,9 +19,11 @@ from jsonschema.validators import extend
 
 from stead.api import uuids
 from stead.api.acceptance import Predicates
+from stead.api.body_limits import counts_at_most, most_values
 from stead.api.errors import MalformedBody, Refused
-from stead.api.problems import shorten
-from stead.api.request import BodyTooLong
+from stead.api.excerpts import excerpt, shorten
+from stead.api.faults import FAULTS_LOOKED_AT, keywords
+from stead.api.request import BodyIncomplete, BodyTooLong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Schema = dict[str, Any]
-
-ERRORS_LOOKED_AT = 100
-"""A body may be wrong in a million places; those near the root come first, and these many are enough to choose from."""
 
 STORABLE = "text without NUL"
 """A format for what is stored as it is given: PostgreSQL stores no NUL."""
@@ -92,7 +90,7 @@ class Validator:
         """What is wrong with *value*, in jsonschema's choice; None if nothing is."""
         if self.accepts(value):
             return None
-        fault = best_match(islice(self.faults(value), ERRORS_LOOKED_AT))
+        fault = best_match(islice(self.faults(value), FAULTS_LOOKED_AT))
         return None if fault is None else _words(fault)
 
     def first_fault(self, value: object) -> str | None:
@@ -104,27 +102,9 @@ class Validator:
 
     @cached_property
     def _finder(self) -> Any:
-        """Jsonschema, but it looks only into members that have a fault: to pass by a million of them takes it long."""
-        keywords = {"items": self._items, "patternProperties": self._pattern_properties}
-        finder: Any = extend(_Validator, keywords)  # type: ignore[no-untyped-call]  # the stubs know no types
+        """Jsonschema with our own keywords, at a bounded cost."""
+        finder: Any = extend(_Validator, keywords(self._predicates))  # type: ignore[no-untyped-call]  # the stubs know no types
         return finder(self.schema, format_checker=self.reference.format_checker)
-
-    def _items(self, validator: Any, of: Schema, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-        if isinstance(instance, list):
-            accepts = self._predicates.of(of)
-            for index, item in enumerate(instance):
-                if not accepts(item):
-                    yield from validator.descend(item, of, path=index)
-
-    def _pattern_properties(
-        self, validator: Any, patterns: Mapping[str, Schema], instance: Any, _schema: Any
-    ) -> Iterator[ValidationError]:
-        if isinstance(instance, dict):
-            for pattern, of in patterns.items():
-                accepts, matches = self._predicates.of(of), re.compile(pattern).search
-                for name, value in instance.items():
-                    if not accepts(value) and matches(name):
-                        yield from validator.descend(value, of, path=name, schema_path=pattern)
 
 
 @dataclass(frozen=True)
@@ -144,13 +124,15 @@ def read_body(req: Request, forms: Versioned[Body[T]]) -> T:
 
     Raises:
         MalformedBody: not UTF-8, not JSON, or not of that form.
-        Refused: 413, too long.
+        Refused: 413, too long, or too many values.
     """
     form = forms.at(req.version)
     try:
-        value = orjson.loads(req.read_all())
+        value = _parsed(req.read_all(), most_values(req.longest_body))
     except BodyTooLong as error:
         raise Refused(413, f"The body has more than {error} bytes.") from None
+    except BodyIncomplete as error:
+        raise MalformedBody(str(error)) from None
     except orjson.JSONDecodeError as error:
         raise MalformedBody(f"Malformed JSON: {error}") from None
     try:
@@ -160,6 +142,12 @@ def read_body(req: Request, forms: Versioned[Body[T]]) -> T:
     if fault is not None:
         raise MalformedBody(f"JSON does not validate: {fault}")
     return form.build(value)
+
+
+def _parsed(body: bytes, most: int) -> object:
+    if not counts_at_most(body, most):
+        raise Refused(413, f"The body has more than {most} JSON values.")
+    return orjson.loads(body)
 
 
 def strict_object(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
@@ -179,8 +167,8 @@ def mapping(pattern: str, of: Schema, **more: Any) -> Schema:
 
 def _words(fault: ValidationError) -> str:
     in_schema = "".join(f"[{part!r}]" for part in list(fault.relative_schema_path)[:-1])
-    on_instance = "".join(f"[{part!r}]" for part in fault.relative_path)
+    on_instance = "".join(f"[{excerpt(part)}]" for part in fault.relative_path)
     return (
         f"{shorten(fault.message)} Failed validating {fault.validator!r} in schema{in_schema}: "
-        f"{shorten(repr(fault.schema))} On instance{on_instance}: {shorten(repr(fault.instance))}"
+        f"{shorten(repr(fault.schema))} On instance{on_instance}: {excerpt(fault.instance)}"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stead.api.body_limits import longest_body
 from stead.api.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Limits:
     """The most that one request may have of each; ``body`` and ``query`` are in bytes."""
 
-    body: int = 64 * 1024 * 1024
+    body: int = 16 * 1024 * 1024
     query: int = 64_000
     groups: int = 3000
     suffix: int = 64
@@ -73,6 +74,6 @@ class Sizes:
         """Refuse a long query and a body that says that it is long; leave a limit for one that does not say."""
         if len(req.query_string) > self._limits.query:
             raise Refused(414, f"The query has more than {self._limits.query} bytes.")
-        req.longest_body = self._limits.body
-        if (req.content_length or 0) > self._limits.body:
-            raise Refused(413, f"The body has more than {self._limits.body} bytes.")
+        req.longest_body = longest_body(req.method, req.path, self._limits.body)
+        if (req.content_length or 0) > req.longest_body:
+            raise Refused(413, f"The body has more than {req.longest_body} bytes.")

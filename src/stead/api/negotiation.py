@@ -5,12 +5,12 @@ Source: "Microversion negotiation" and "Request body headers", docs/api.md.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stead.api.errors import Refused
 from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent
 from stead.auth.credentials import Credentials
+from stead.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def lines_of(name: str, value: str) -> list[tuple[str, str]]:
     return [(name, version) for version in value.split(", ")] if name == HEADER else [(name, value)]
 
 
-@lru_cache(maxsize=256)  # all clients together send a handful of them
+@cached_if_short(256)  # all clients together send a handful of them
 def agree(header: str | None) -> Agreed:
     """The versions that the header asks for; the oldest of Placement and none of Stead if it asks for none.
 
@@ -96,7 +96,7 @@ def _version(value: str, versions: type[N]) -> N:
         return max(versions)
     major, minor = _numbers(value)
     if major != 1 or not min(versions) <= minor <= max(versions):
-        raise Refused(406, f"Unacceptable version header: {value}", more=extent(versions))
+        raise Refused(406, f"Invalid microversion: Unacceptable version header: {value}", more=extent(versions))
     return versions(minor)  # type: ignore[call-arg]  # mypy takes the meaning for an argument of look-ups too
 
 
@@ -105,7 +105,7 @@ def _numbers(value: str) -> tuple[int, int]:
     try:
         return int(major), int(minor)
     except ValueError:
-        raise Refused(400, f"invalid version string: {value}") from None
+        raise Refused(400, f"Invalid microversion: invalid version string: {value}") from None
 
 
 def _require_body_headers(req: Request) -> None:
@@ -115,4 +115,4 @@ def _require_body_headers(req: Request) -> None:
     if len(length) > _MOST_DIGITS:
         raise Refused(413, "No body may be as long as the content-length header says.")
     if int(length) > 0 and not req.env.get("CONTENT_TYPE"):
-        raise Refused(400, "content-type header required")
+        raise Refused(400, "content-type header required when content-length > 0")

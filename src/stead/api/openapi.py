@@ -164,8 +164,11 @@ def _refusals(of: Operation, handler: object, gates: tuple[Gate, ...], *, open_t
         told[400] += [f"`{UNDEFINED}`: Malformed JSON: …", f"`{UNDEFINED}`: JSON does not validate: …"]
     for error in of.errors:
         _tell(told, handler, error)
-    told[400].append(f"without code: invalid version string: …; `{UNDEFINED}`: content-type header required")
-    told[406].append("without code: Unacceptable version header: …")
+    told[400] += [
+        "without code: Invalid microversion: invalid version string: …",
+        f"`{UNDEFINED}`: content-type header required when content-length > 0",
+    ]
+    told[406].append("without code: Invalid microversion: Unacceptable version header: …")
     return {str(status): _refusal(status, lines) for status, lines in sorted(told.items())}
 
 

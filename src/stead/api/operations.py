@@ -13,7 +13,8 @@ from stead.api import provider_text
 from stead.api.bodies import Schema, mapping, strict_object
 from stead.api.query import candidates, providers
 from stead.api.query.groups import MISSING_VALUE
-from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY
+from stead.api.query.pairs import DUPLICATE_KEY
+from stead.api.query.values import BAD_VALUE
 from stead.api.resources import (
     aggregates,
     allocations,
@@ -219,6 +220,7 @@ TOO_SLOW = domain.ConcurrentUpdate("others were faster")
 RESERVED = domain.ReservedTooLarge("VCPU", may_reserve_all=True)
 IN_USE = domain.InventoryInUse(SOME_PROVIDER, ["VCPU", "DISK_GB"])
 NO_PARENT = domain.ParentRefused("parent provider UUID does not exist")
+SAME_PROJECT = domain.IndistinctName("project", "P1", "p1")
 CLAIM_ERRORS = (
     domain.UnknownProvider(SOME_PROVIDER),
     NO_CLASS,
@@ -226,8 +228,13 @@ CLAIM_ERRORS = (
     domain.NoSuchInventory([SOME_PROVIDER], ["VCPU"]),
     domain.UnitsViolated(SOME_PROVIDER, "VCPU", 3),
     domain.CapacityExceeded(SOME_PROVIDER, "VCPU", 9),
+    SAME_PROJECT,
     TOO_SLOW,
 )
+
+REPEATED_PROJECT = domain.InvalidQuery("Query parameter 'project_id' may be specified only once.", DUPLICATE_KEY)
+REPEATED_LIMIT = domain.InvalidQuery("Query parameter 'limit' may be specified only once.", DUPLICATE_KEY)
+REPEATED_TOKEN = domain.InvalidQuery("Query parameter 'since' may be specified only once.", DUPLICATE_KEY)
 
 CANDIDATE_ERRORS = (
     domain.InvalidQuery("Invalid query string parameters: …"),
@@ -249,7 +256,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         query=providers.validator(NEWEST, NEWEST_STEAD).schema,
         since=_since(providers.KEYS),
         repeated=frozenset({"member_of", "required"}),
-        errors=(domain.InvalidQuery("Invalid query string parameters: …"), NO_TRAITS, NO_CLASS),
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_LIMIT, NO_TRAITS, NO_CLASS),
     ),
     ("POST", "/resource_providers"): Operation(
         {200: PROVIDER},
@@ -369,7 +376,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/consumers"): Operation(
         {200: shown(["consumers", "links"], consumers=array(HOLDER), links=LINKS)},
         query=consumers.QUERY.schema,
-        errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_PROJECT),
     ),
     ("POST", "/claims"): Operation(
         {200: shown(["claims", "tries"], claims=array(GRANTED), tries={"type": "integer"})},
@@ -381,6 +388,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             NO_TRAITS,
             domain.ConsumerConflict(SOME_CONSUMER, expected=2, found=3),
             domain.NothingFits(0, SOME_CONSUMER),
+            SAME_PROJECT,
             TOO_SLOW,
         ),
     ),
@@ -389,6 +397,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         query=changes.QUERY.schema,
         errors=(
             domain.InvalidQuery("Invalid query string parameters: 'since' is no token of this service."),
+            REPEATED_TOKEN,
             domain.StartOver(),
         ),
     ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from stead.api.accept import quality
+from stead.api.excerpts import shorten
 from stead.api.versions import V
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ TITLES_AND_SENTENCES = {
     413: ("Content Too Large", "The request is larger than the server accepts."),
     414: ("URI Too Long", "The query is longer than the server accepts."),
     415: ("Unsupported Media Type", "The request media type is not supported by this server."),
+    431: ("Request Header Fields Too Large", "A header of the request is larger than the server accepts."),
     500: (
         "Internal Server Error",
         "The server has either erred or is incapable of performing the requested operation.",
@@ -55,11 +57,6 @@ class Problem:
     code: str = UNDEFINED
     headers: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, object] = field(default_factory=dict)
-
-
-def shorten(text: str, limit: int = 1000) -> str:
-    """*text* without its middle, if it has more than *limit* characters: it may repeat what a client sent."""
-    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"
 
 
 def _in_one_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import orjson
 
 from stead.api.versions import V
 from stead.catalog.forest import NOBODY
+from stead.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ class ProviderForm(NamedTuple):
         )
 
 
-@lru_cache(maxsize=256)  # proxies may put a prefix of their own before each request
+@cached_if_short(256)  # proxies may put a prefix of their own before each request
 def _form(version: Microversion, prefix: str) -> ProviderForm:
     path = orjson.dumps(f"{prefix}/resource_providers/").decode().removesuffix('"')
     rels = [rel for rel, since in LINKS.items() if since <= version]

@@ -30,6 +30,10 @@ class BodyTooLong(Exception):
     """The body has more than so many bytes."""
 
 
+class BodyIncomplete(Exception):
+    """The connection ended before the body did."""
+
+
 class Request(falcon.Request):
     """A request with what the edge found out about it before its handler runs.
 
@@ -85,6 +89,7 @@ class Request(falcon.Request):
         """The body, whole. Who sends it in chunks does not say how long it is; then the server marks its end.
 
         Raises:
+            BodyIncomplete: it is shorter than its Content-Length.
             BodyTooLong: it is longer than ``longest_body``. No more of it was read.
         """
         chunked = (
@@ -92,7 +97,10 @@ class Request(falcon.Request):
         )
         stream = self.stream if chunked and not self.env.get("CONTENT_LENGTH") else self.bounded_stream
         if stream is self.bounded_stream:
-            return bytes(stream.read())
+            whole = bytes(stream.read())
+            if len(whole) < (self.content_length or 0):
+                raise BodyIncomplete(f"The body ended after {len(whole)} of {self.content_length} bytes.")
+            return whole
         body = bytearray()
         while part := stream.read(_PART):
             body += part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from stead.auth.private_files import locked, replace_privately
+from stead.auth.private_files import locked, private_directory, read_regular, replace_privately
 from stead.auth.token_file import Token, digest, new_token, parse, render
 from stead.config.errors import ConfigError
 
@@ -24,10 +24,10 @@ def ensure_admin_token(data_dir: Path) -> str:
     once; all get the same token. If the machine stops half way, the next call finishes.
 
     Raises:
-        ConfigError: the directory or a file in it cannot be used, or anybody may write to the directory.
+        ConfigError: the directory or a file in it cannot be used, or others than its owner may use the directory.
     """
     try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_directory(data_dir)
         tokens_file = data_dir / "tokens.json"
         with locked(tokens_file):
             return _ensure(tokens_file, data_dir / "admin-token")
@@ -39,11 +39,14 @@ def _ensure(tokens_file: Path, token_file: Path) -> str:
     tokens: tuple[Token, ...] = ()
     with suppress(FileNotFoundError):
         try:
-            tokens = parse(tokens_file.read_bytes())
+            tokens = parse(read_regular(tokens_file))
         except ValueError as error:
             raise ConfigError(f"token file {tokens_file}: {error}") from error
     with suppress(FileNotFoundError):
-        kept = token_file.read_text(encoding="utf-8").strip()
+        try:
+            kept = read_regular(token_file).decode().strip()
+        except ValueError as error:
+            raise ConfigError(f"token file {token_file}: {error}") from error
         if any(token.digest == digest(kept) for token in tokens):
             return kept
     made = new_token()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from stead.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
 ENVIRON_KEY = "stead.credentials"
 
-# The first that is present counts, even if empty. Source: contract, "noauth2"; the later names are Keystone's old ones.
+# The first that is present counts, even if empty; the later names are Keystone's old ones. Source: "Authentication and
+# policy", docs/api.md.
 _USER_ID = ("HTTP_X_USER_ID", "HTTP_X_USER")
 _PROJECT_ID = ("HTTP_X_PROJECT_ID", "HTTP_X_TENANT_ID", "HTTP_X_TENANT")
 _ROLES = ("HTTP_X_ROLES", "HTTP_X_ROLE")
@@ -101,7 +103,7 @@ def _first(environ: WSGIEnvironment, names: tuple[str, ...]) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1024)  # the same few clients ask again and again
+@cached_if_short(1024)  # the same few clients ask again and again
 def _make(
     user_id: str | None,
     project_id: str | None,

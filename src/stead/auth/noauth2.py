@@ -1,6 +1,6 @@
 """``auth_strategy = noauth2``: the token is the identity, and nobody checks it. For tests and trusted networks.
 
-Source: contract, "noauth2".
+Source: "Authentication and policy", docs/api.md.
 """
 
 from __future__ import annotations

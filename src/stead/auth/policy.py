@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -143,6 +144,24 @@ class _Complaints(logging.Filter):
             return True
         self.found.append(record.getMessage())
         return False
+
+
+def roles_in(conf: cfg.ConfigOpts) -> frozenset[str]:
+    """The roles that some rule asks for, the rules of the operator's policy files included; in lower case.
+
+    oslo.policy compares roles without regard to case.
+
+    Raises:
+        ConfigError: a policy file is malformed.
+    """
+    try:
+        checks = _LoadedEnforcer(conf).rules.values()
+    except Exception as error:  # oslo.policy promises no class
+        raise ConfigError(f"policy: {_one_line(error)}") from error
+    return frozenset(role.lower() for check in checks for role in _ROLE.findall(str(check)))
+
+
+_ROLE = re.compile(r"\brole:([^\s()%]+)(?=[\s)]|$)")
 
 
 def get_enforcer() -> policy.Enforcer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,52 @@ from stead.config.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+def private_directory(path: Path) -> None:
+    """Make *path* a directory that its owner alone may use; one that is empty gets mode 0700, as ``initdb`` does it.
+
+    Raises:
+        ConfigError: others than its owner may use it, and it is not empty.
+        OSError: it can not be made or looked at.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return
+    if not any(path.iterdir()):
+        path.chmod(0o700)
+        return
+    can = "write to it, and so become administrator" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "look into it"
+    remedy = f"Run `chmod 700 {shlex.quote(str(path))}`"
+    raise ConfigError(f"data directory {path}: others than its owner may {can} (mode {mode:04o}). {remedy}")
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file. Nothing else is opened: a FIFO would wait for a writer, a device for ever.
+
+    Raises:
+        ValueError: it is something else.
+        OSError: it can not be read.
+    """
+    _require_regular(path.stat())
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        _require_regular(os.fstat(file.fileno()))  # it may have been replaced meanwhile
+        return file.read()
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file")
 
 
 def exposure_of(path: Path) -> str | None:
@@ -37,7 +84,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     directory = path.parent
     if directory.stat().st_mode & stat.S_IWOTH:
-        raise ConfigError(f"data directory {directory}: anybody may write to it, and so become administrator")
+        raise ConfigError(f"directory {directory}: anybody may write to it, and so become administrator")
     lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

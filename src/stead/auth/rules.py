@@ -1,4 +1,4 @@
-"""The policy rules: their names, defaults and what they guard. Source: contract, "Policy"."""
+"""The policy rules: their names, defaults and what they guard. Source: "Policy", docs/authentication.md."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from stead.auth.private_files import locked, replace_privately
+from stead.auth.private_files import locked, read_regular, replace_privately
 from stead.auth.token_file import Token, digest, new_token, parse, render
 from stead.config.errors import ConfigError
 
@@ -60,7 +60,7 @@ def revoke(path: Path, names: Collection[str]) -> None:
 
 def _read(path: Path) -> tuple[Token, ...]:
     with suppress(FileNotFoundError):
-        return parse(path.read_bytes())
+        return parse(read_regular(path))
     return ()
 
 

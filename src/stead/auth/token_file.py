@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from stead.auth.private_files import exposure_of
+from stead.auth.private_files import exposure_of, read_regular
 from stead.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -149,7 +149,10 @@ def _parse_time(text: Any, where: str) -> datetime | None:
 
 
 class TokenFile:
-    """The tokens of a file, always those of its last good state. May be used by many threads at once."""
+    """The tokens of a file, always those of its last good state; none while there is no file.
+
+    May be used by many threads at once.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read the file at *path*.
@@ -162,7 +165,7 @@ class TokenFile:
         mark = _mark(path)
         try:
             # One attribute holds both, so that a thread never sees the tokens of one state with the mark of another.
-            self._state = mark, parse(path.read_bytes())
+            self._state = mark, parse(read_regular(path))
         except (OSError, ValueError) as error:
             raise ConfigError(f"token file {path}: {_reason(error)}") from error
         self._warn_if_exposed()
@@ -185,7 +188,10 @@ class TokenFile:
         if now == mark:
             return tokens
         try:
-            tokens = parse(self._path.read_bytes())
+            tokens = parse(read_regular(self._path))
+        except (FileNotFoundError, NotADirectoryError):
+            LOG.warning("token file %s does not exist: no token is valid until it does", self._path)
+            tokens = ()
         except (OSError, ValueError) as error:  # once per state of the file, not once per request
             LOG.warning("token file %s: %s; the tokens read before stay valid", self._path, _reason(error))
         self._state = now, tokens

@@ -1,7 +1,7 @@
 """The answer to a request without a valid token.
 
-It is decided before microversions are looked at and has a form of its own, not that of other errors. Source: contract,
-"Authentication". The request id is added further out.
+It is decided before microversions are looked at and has a form of its own, not that of other errors. The request
+id is added further out. Source: "Authentication and policy", docs/api.md.
 """
 
 from __future__ import annotations

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import sys
 
-from stead.cli import granian_server
 from stead.cli.addresses import Address
+from stead.serve import main_process
 
 
 def main() -> None:
     """Serve until SIGTERM."""
     host, *numbers = sys.argv[1:]
     port, workers, threads = map(int, numbers)
-    granian_server.TARGET = "stead.bench.bare:application"
-    address = Address(host, port)
+    main_process.TARGET = "stead.bench.bare:application"
+    sock = Address(host, port).bound()
+    address = Address(host, port).at(sock)
+    sock.listen(1024)
 
     def announce() -> None:
         print(address.url, flush=True)
 
-    granian_server.serve(address, workers=workers, threads=threads, when_listening=announce)
+    main_process.MainProcess(
+        sock, workers=workers, threads=threads, tls=None, unresponsive=0, when_listening=announce
+    ).run()
 
 
 if __name__ == "__main__":

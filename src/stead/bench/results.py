@@ -114,7 +114,7 @@ def mib(size: int) -> float | None:
     return round(size / 2**20, 1) if size else None
 
 
-PACKAGES = ("stead", "granian", "falcon", "numpy", "orjson", "sqlalchemy")
+PACKAGES = ("stead", "httptools", "falcon", "numpy", "orjson", "sqlalchemy")
 
 
 def machine() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from stead.candidates.match import eligible_anchors, match
 from stead.candidates.phases import UNTIMED
 from stead.candidates.render import render
 from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
-from stead.candidates.work import CANDIDATE, Work
+from stead.candidates.work import CANDIDATE, Work, WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.order import Drawn
 
@@ -111,7 +111,10 @@ def found_within(
     eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
     if (request.root_traits or request.root_aggregates) and not eligible.any():
         return iter(())
-    groups = _matched(snapshot, request, eligible, phases)
+    try:
+        groups = _matched(snapshot, request, eligible, phases, work)
+    except WorkSpent:
+        return iter(())
     if groups is None:
         return iter(())
     if among is not None:
@@ -128,7 +131,7 @@ def found_within(
 
 
 def _matched(
-    snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_], phases: Phases
+    snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_], phases: Phases, work: Work
 ) -> list[MatchedGroup] | None:
     """All groups, matched; None if one of them has no provider.
 
@@ -137,10 +140,11 @@ def _matched(
     """
     groups: list[MatchedGroup] = []
     for group in request.groups:
+        work.require_time()
         try:
             resolved = resolve(snapshot, group)
         except (UnknownResourceClass, UnknownTraits):
-            if all(_has_partial(snapshot, earlier, eligible) for earlier in groups):
+            if all(_has_partial(snapshot, earlier, eligible, work.until) for earlier in groups):
                 raise
             return None
         phases.mark("resolve")
@@ -154,9 +158,13 @@ def _matched(
     return groups
 
 
-def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_]) -> bool:
-    """Whether *group*, alone, can be served under any anchor."""
-    alone = Demanded(snapshot, [group], Work())
+def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_], until: float) -> bool:
+    """Whether *group*, alone, can be served under any anchor.
+
+    Raises:
+        WorkSpent: this is not known *until* then.
+    """
+    alone = Demanded(snapshot, [group], Work(until=until))
     anchors = trees.anchors(snapshot, eligible, alone.pools)
     return any(True for kind, _ in alone.runs(anchors, range(len(anchors))) for _ in kind.arrangements())
 

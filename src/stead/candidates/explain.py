@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.candidates.engine import Enumeration, found_within
@@ -55,22 +56,30 @@ class Explanation:
     relaxations: tuple[tuple[Relaxation, Count], ...]
 
 
-def explain(snapshot: Snapshot, request: CandidateRequest, most_work: int | None = None) -> Explanation:
+def explain(
+    snapshot: Snapshot, request: CandidateRequest, most_work: int | None = None, *, until: float = inf
+) -> Explanation:
     """Explain what *request* finds, whatever its limit.
 
     Args:
         most_work: in units of `stead.candidates.work`, for each of: counting, the trees, and the relaxations.
+        until: when it gives up, by the monotonic clock.
 
     Raises:
+        WorkSpent: there was no time for it.
         UnknownResourceClass, UnknownTraits: as finding candidates does.
     """
     request = replace(request, limit=None)
-    counting, judging, relaxing = Work(most_work), Work(most_work), Work(most_work)
+    counting, judging, relaxing = (Work(most_work, until=until) for _ in range(3))
     count = _count(snapshot, request, counting)
-    choices = tuple(choice for group in request.groups for choice in funnels(snapshot, group))
+    groups, found = [], list[Choice]()
+    for group in request.groups:
+        judging.require_time()
+        found += funnels(snapshot, group)
+        groups.append(match(snapshot, in_ids(snapshot, group)))
+    choices = tuple(found)
     traits = resolve_traits(snapshot, request.root_traits)
     eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
-    groups = [match(snapshot, in_ids(snapshot, group)) for group in request.groups]
     trees = verdicts(snapshot, request, groups, eligible, judging)
     helpful = () if count.number else tuple(_helpful(snapshot, request, choices, relaxing))
     return Explanation(

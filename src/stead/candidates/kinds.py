@@ -144,6 +144,7 @@ class Demanded:
         """
         left, together = iter(turn), _MOST if of_all else _FIRST
         while some := list(islice(left, together)):
+            self._work.require_time()
             yield from self._runs(anchors[some])
             together = min(together * 4, _MOST)
 

@@ -165,7 +165,7 @@ class _Search:
         """The candidates for the next request, after what is placed."""
         number = len(self._placed)
         self._furthest = max(self._furthest, number)
-        work = Work(self._enumeration.work)
+        work = Work(self._enumeration.work, until=self._until)
         found = find(self._left[-1], self._requests[number], self._enumeration, work=work, among=self._free_roots())
         if self._drawn:
             several = list(found)

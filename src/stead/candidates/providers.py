@@ -52,7 +52,7 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
             return []
         kept = kept & _only(snapshot, snapshot.forest.subtree(top))
     having = snapshot.with_traits(resolve_required(snapshot, query.traits), ())
-    if not having.any():
+    if query.traits.clauses and not having.any():
         return []
     kept = kept & having & snapshot.with_traits((), resolve_forbidden(snapshot, query.traits))
     aggregates = resolve_aggregates(snapshot, query.aggregates)

@@ -34,8 +34,9 @@ def relaxations(request: CandidateRequest, choices: Sequence[Choice]) -> Iterato
         yield Relaxation(replace(request, root_traits=terms), constraint)
     for constraint, terms in _fewer(request.root_aggregates, "root_member_of"):
         yield Relaxation(replace(request, root_aggregates=terms), constraint)
+    lacking = _lacking(choices)
     for number, group in enumerate(request.groups):
-        for changed, without, instead in _of_group(group, _lacking(group, choices)):
+        for changed, without, instead in _of_group(group, lacking.get(group.suffix, {})):
             groups = (*request.groups[:number], changed, *request.groups[number + 1 :])
             if changed.resources or _is_named(changed):
                 yield Relaxation(replace(request, groups=groups), without, instead)
@@ -77,13 +78,14 @@ def _of_group(
                 yield replace(group, can_split=group.can_split | {name}), None, Constraint("can_split", name)
 
 
-def _lacking(group: RequestGroup, choices: Sequence[Choice]) -> dict[str, int]:
-    """By class, how much the nearest provider lacks that meets all else."""
-    found: dict[str, int] = {}
+def _lacking(choices: Sequence[Choice]) -> dict[str, dict[str, int]]:
+    """By suffix and class, how much the nearest provider lacks that meets all else."""
+    found: dict[str, dict[str, int]] = {}
     for choice in choices:
         for miss in choice.misses:
-            if choice.suffix == group.suffix and miss.constraint.check == ROOM and miss.lacking:
-                found[miss.constraint.value.partition(":")[0]] = miss.lacking[0][0]
+            if miss.constraint.check == ROOM and miss.lacking:
+                of_group = found.setdefault(choice.suffix, {})
+                of_group[miss.constraint.value.partition(":")[0]] = miss.lacking[0][0]
     return found
 
 

@@ -8,6 +8,8 @@ Source: "Limits", docs/api.md.
 
 from __future__ import annotations
 
+import time
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ CHOSEN = 5
 """What that costs more for each choice."""
 
 
+_PLENTY = 2**50
+"""More units than any request can do."""
+
+_LOOK_EVERY = 20_000
+"""Units between two looks at the clock: some milliseconds."""
+
+
 class WorkSpent(Exception):
     """The request has done all the work it may; what was found until now is all it gets."""
 
@@ -38,12 +47,14 @@ class WorkSpent(Exception):
 class Work:
     """What one request may still do; of one thread."""
 
-    __slots__ = ("is_cut", "left")
+    __slots__ = ("_next_look", "is_cut", "left", "until")
 
-    def __init__(self, most: int | None = None) -> None:
-        """*most* units; None: as many as it takes."""
-        self.left: float = float("inf") if most is None else most
+    def __init__(self, most: int | None = None, *, until: float = inf) -> None:
+        """*most* units; None: as many as it takes. *until* is by the monotonic clock."""
+        self.left: float = _PLENTY if most is None else most
         self.is_cut = False
+        self.until = until
+        self._next_look = max(self.left - _LOOK_EVERY, 0.0) if until < inf else 0.0
 
     def spend(self, units: int) -> None:
         """Do *units* of work.
@@ -52,7 +63,17 @@ class Work:
             WorkSpent: there is not so much left.
         """
         self.left -= units
-        if self.left < 0:
+        if self.left < self._next_look:
+            self._next_look = max(self.left - _LOOK_EVERY, 0.0) if self.until < inf else 0.0
+            self.require_time()
+
+    def require_time(self) -> None:
+        """Go on only if there is work left, and time: for steps that cost time and no work.
+
+        Raises:
+            WorkSpent: there is not.
+        """
+        if self.left < 0 or (self.until < inf and time.monotonic() > self.until):
             self.is_cut = True
             raise WorkSpent
 

@@ -86,7 +86,7 @@ class _Touched:
 
         A slot that gets free now is not taken before the next refresh.
         """
-        coming = {row[0]: row for row in changes.providers}
+        coming = {row.id: row for row in changes.providers}
         known, new = old.slot_of_id.get, map(Slot, itertools.chain(old.free, itertools.count(old.size)))
         gone = (known(id_) for id_ in changes.provider_ids if id_ not in coming)
         held = dict.fromkeys((slot for slot in gone if slot is not None), _NOBODYS)
@@ -95,7 +95,7 @@ class _Touched:
             held[next(new) if slot is None else slot] = row
         slots = sorted(held)
         rows = [held[slot] for slot in slots]
-        place = {row[0]: place for place, row in enumerate(rows) if row is not _NOBODYS}
+        place = {row.id: place for place, row in enumerate(rows) if row is not _NOBODYS}
         return cls(np.array(slots, np.int64), rows, place, max(old.size, slots[-1] + 1 if slots else 0))
 
 
@@ -142,9 +142,9 @@ def _identities(
         by_uuid,
         by_name,
         by_id,
-        old.slot_of_uuid.replaced(map(old.uuids.__getitem__, before), {row[1]: slot for row, slot in now}),
-        old.slot_of_name.replaced(map(old.names.__getitem__, before), {row[2]: slot for row, slot in now}),
-        old.slot_of_id.replaced(map(old.ids.__getitem__, before), {row[0]: slot for row, slot in now}),
+        old.slot_of_uuid.replaced(map(old.uuids.__getitem__, before), {row.uuid: slot for row, slot in now}),
+        old.slot_of_name.replaced(map(old.names.__getitem__, before), {row.name: slot for row, slot in now}),
+        old.slot_of_id.replaced(map(old.ids.__getitem__, before), {row.id: slot for row, slot in now}),
         tuple(sorted({*old.free, *places}.difference(slot for _, slot in now))),
     )
 
@@ -191,18 +191,18 @@ def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Mappi
 def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
     """The snapshot once what is taken of some providers is another sum."""
     slot_of_id = snapshot.identities.slot_of_id
-    rows = sorted((slot, row) for row in changes.claimed if (slot := slot_of_id.get(row[0])) is not None)
+    rows = sorted((slot, row) for row in changes.claimed if (slot := slot_of_id.get(row.id)) is not None)
     slots, size = np.array([slot for slot, _ in rows], np.int64), snapshot.size
     used = changes.used
     inventory = {
-        class_id: columns.taken(slots, [used.get((row[0], class_id), 0) for _, row in rows])
+        class_id: columns.taken(slots, [used.get((row.id, class_id), 0) for _, row in rows])
         for class_id, columns in snapshot.inventory.items()
     }
     return replace(
         snapshot,
         inventory=inventory,
-        generations=snapshot.generations.replaced(slots, [row[1] for _, row in rows], size),
-        modified=snapshot.modified.replaced(slots, [row[2] for _, row in rows], size),
+        generations=snapshot.generations.replaced(slots, [row.generation for _, row in rows], size),
+        modified=snapshot.modified.replaced(slots, [row.modified for _, row in rows], size),
         versions=snapshot.versions.replaced(slots, next(_versions), size),
     )
 

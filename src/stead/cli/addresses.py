@@ -1,4 +1,4 @@
-"""Where the service listens: an address and a port, or a Unix socket; in plain text or with TLS."""
+"""Where the service listens: an address and a port, or a Unix socket."""
 
 from __future__ import annotations
 
@@ -8,57 +8,23 @@ import stat
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from stead.cli.errors import NO, CommandError
+from stead.cli.port_holder import port_holder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+BACKLOG = 1024
+"""Connections that wait to be accepted, also while workers are replaced."""
 
 
 class NotServed(CommandError):
     """The service did not start, or a worker ended by itself."""
 
     exit_code = NO
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """A certificate with those that signed it, and its key: PEM files. ``clients`` signed those of clients, if any."""
-
-    certificate: Path
-    key: Path
-    clients: Path | None = None
-
-    def checked(self) -> Tls:
-        """The same, if it can be used.
-
-        Raises:
-            NotServed
-        """
-        import ssl
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self.certificate, self.key, password=_no_password)
-            if self.clients is not None:
-                context.load_verify_locations(self.clients)
-        except (OSError, ssl.SSLError, _PasswordWanted) as error:
-            raise NotServed(f"the certificate or its key can not be used: {_words(error)}") from error
-        return self
-
-
-class _PasswordWanted(Exception):
-    """The key is encrypted."""
-
-
-def _no_password() -> str:
-    raise _PasswordWanted("the key must not be encrypted, or nobody could start the service")
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +53,48 @@ class Address:
         """Whether nobody else can connect."""
         return ip_address(self.host.partition("%")[0]).is_loopback
 
-    def checked(self) -> Address:
-        """The same with the port decided. Nobody listened there a moment ago.
+    def bound(self, advice: str = "Stop that process, or choose another port with --port") -> socket.socket:
+        """A socket at this address, which does not listen yet. With port 0 the kernel chooses one.
+
+        Args:
+            advice: what to do if the port is in use.
 
         Raises:
-            NotServed: the port is in use, or may not be used.
+            NotServed: the port is in use, or may not be used; the message names the process that has it.
         """
-        # Granian listens with SO_REUSEPORT, so a second service on the port would share it with the first.
-        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.host, self.port))
-            except OSError as error:
-                what = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-                raise NotServed(f"port {self.port} of {self.host} {what}") from error
-            return replace(self, port=probe.getsockname()[1])
+        sock = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((self.host, self.port))
+        except OSError as error:
+            sock.close()
+            raise self._not_served(error, advice) from error
+        return sock
+
+    def _not_served(self, error: OSError, advice: str) -> NotServed:
+        what = f"cannot be used: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            holder = port_holder(self.host, self.port)
+            what = f"is in use by {holder}. {advice}" if holder else f"is in use. {advice}"
+        return NotServed(f"port {self.port} of {self.host} {what}")
+
+    def listen(self, sock: socket.socket) -> None:
+        """Let connections come to *sock*, and wait.
+
+        Raises:
+            NotServed: another process was faster: it has bound the port too, and listens.
+        """
+        try:
+            sock.listen(BACKLOG)
+        except OSError as error:
+            raise self._not_served(error, "Stop that process, or choose another port with --port") from error
+
+    def at(self, sock: socket.socket) -> Address:
+        """The same with the port of *sock*."""
+        return replace(self, port=sock.getsockname()[1])
+
+    def release(self) -> None:
+        """Nothing is left behind."""
 
     @property
     def url(self) -> str:
@@ -118,20 +111,40 @@ class UnixAddress:
     permissions: int = 0o660
     is_of_this_machine_only = True
 
-    def checked(self) -> UnixAddress:
-        """The same; what an earlier service left behind is removed.
+    def bound(self) -> socket.socket:
+        """A socket at this path, which does not listen yet; what an earlier service left behind is removed.
 
         Raises:
-            NotServed: somebody listens there, or something else is there, or the directory can not be used.
+            NotServed: another service listens there, or there is a file of another kind, or the directory cannot be
+                used.
         """
+        sock = socket.socket(socket.AF_UNIX)
         try:
             if self.path.exists():
                 self._remove_what_is_left()
             elif not self.path.parent.is_dir():
                 raise NotServed(f"socket {self.path}: there is no such directory")
+            sock.bind(str(self.path))
+            self.path.chmod(self.permissions)  # nothing connects before it listens
         except OSError as error:
-            raise NotServed(f"socket {self.path} cannot be used: {error.strerror}") from error
+            sock.close()
+            raise NotServed(f"socket {self.path} cannot be used: {error.strerror or error}") from error
+        except NotServed:
+            sock.close()
+            raise
+        return sock
+
+    def listen(self, sock: socket.socket) -> None:
+        """Let connections come to *sock*, and wait."""
+        sock.listen(BACKLOG)
+
+    def at(self, _sock: socket.socket) -> UnixAddress:
+        """The same."""
         return self
+
+    def release(self) -> None:
+        """Remove the socket."""
+        self.path.unlink(missing_ok=True)
 
     def _remove_what_is_left(self) -> None:
         if not stat.S_ISSOCK(self.path.stat().st_mode):
@@ -147,4 +160,4 @@ class UnixAddress:
     @property
     def url(self) -> str:
         """What clients on this machine call."""
-        return f"unix://{self.path}"
+        return f"unix://{quote(str(self.path))}"

@@ -22,7 +22,7 @@ from typer.main import get_command
 from stead import __version__
 from stead.cli.errors import REFUSED, CommandError
 from stead.cli.options import Options, options, use_options
-from stead.cli.output import one_line
+from stead.domain.printable import one_line
 
 INTERRUPTED = 128 + 2  # as a shell reports a process that SIGINT ended
 READER_LEFT = 128 + 13  # SIGPIPE
@@ -47,7 +47,7 @@ SUBCOMMANDS = {
     "tree": Subcommand("stead.cli.tree", "Show the provider forest: what is used, what is free, traits.", _CLIENT),
     "candidates": Subcommand("stead.cli.candidates", "Show where a request fits.", _CLIENT),
     "explain": Subcommand("stead.cli.explain", "Show why a request fits where it fits, or nowhere.", _CLIENT),
-    "claim": Subcommand("stead.cli.claim", "Claim the first place where a request fits.", _CLIENT),
+    "claim": Subcommand("stead.cli.claim", "Claim a place where a request fits.", _CLIENT),
     "watch": Subcommand("stead.cli.watch", "Show which providers and consumers change, as they do.", _CLIENT),
     "release": Subcommand("stead.cli.release", "Give back all that a consumer holds.", _CLIENT),
     "topology": Subcommand("stead.cli.topology", "Describe a site in a file, and make it so.", _CLIENT),
@@ -101,9 +101,16 @@ def share(shared: list[Any], command: Any) -> None:
             command.params.append(after)
 
 
-def _keep(param: typer.CallbackParam, value: Any) -> Any:
+def _keep(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    name = str(param.name)
+    if value == "":  # as of --url "$SERVER" without such a variable: another server must not be taken instead
+        raise typer.BadParameter(f"the value of {param.opts[0]} is empty", ctx)
     if value:
-        use_options(replace(options(), **{str(param.name): value}))
+        source = ctx.get_parameter_source(name)
+        from_environment = options().from_environment - {name}
+        if source is not None and source.name == "ENVIRONMENT":
+            from_environment |= {name}
+        use_options(replace(options(), **{name: value}, from_environment=from_environment))
     return value
 
 
@@ -121,7 +128,9 @@ def stead(
     url: Annotated[
         str | None,
         typer.Option(
-            envvar="STEAD_URL", callback=_keep, help="The server to ask; the embedded one that runs, if not given."
+            envvar="STEAD_URL",
+            callback=_keep,
+            help="URL of the server: http://, https:// or unix://. Default: that of --data-dir.",
         ),
     ] = None,
     token: Annotated[
@@ -129,13 +138,17 @@ def stead(
         typer.Option(
             envvar="STEAD_TOKEN",
             callback=_keep,
-            help="The token to show; the embedded server's, if not given.",
+            help="The token to send. Default: the admin token of --data-dir, for its own server.",
             show_envvar=True,
         ),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(envvar="STEAD_DATA_DIR", callback=_keep, help="Where an embedded server keeps its data."),
+        typer.Option(
+            envvar="STEAD_DATA_DIR",
+            callback=_keep,
+            help="Data directory of an embedded server. As an option it wins over STEAD_URL.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", callback=_keep, help="Answer in JSON.")] = False,
     version: Annotated[

@@ -11,14 +11,15 @@ import typer
 from stead.cli.db import ConfigFile, open_store
 from stead.cli.errors import NO, CommandError
 from stead.cli.options import options
-from stead.cli.output import console, print_json, printable, show
+from stead.cli.output import console, line_width, print_json, show_lines
+from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rich.table import Table
+    from rich.text import Text
 
-    from stead.store.audit.findings import Finding
+    from stead.store.audit.findings import Fault, Finding
 
 app = typer.Typer(add_completion=False)
 
@@ -83,28 +84,30 @@ def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
 
 def _tell(found: Sequence[Finding], *, all_mends: bool) -> None:
     """Show what is wrong, fault by fault; what a repair is about to mend without leaving anything out."""
-    from rich.text import Text
-
     if not found:
         print("the books are right")
     for fault, group in groupby(found, key=lambda finding: finding.fault):
-        findings = list(group)
-        about = fault.value
-        show(Text(f"{fault.slug}: {about.meaning} ({len(findings)})", style="bold"))
-        show(_table(findings, None if all_mends and about.is_mended else SHOWN))
-        show(Text(about.help))
+        most = None if all_mends and fault.value.is_mended else SHOWN
+        show_lines(_lines(fault, list(group), most, line_width()))
 
 
-def _table(findings: Sequence[Finding], most: int | None) -> Table:
-    from rich.table import Table
+def _lines(fault: Fault, findings: Sequence[Finding], most: int | None, width: int) -> Iterator[Text]:
+    """What the fault is, where it was found, and what helps, in lines of at most *width* cells."""
     from rich.text import Text
 
-    table = Table(show_header=False)
-    for finding in findings[:most]:
-        table.add_row(Text(printable(finding.subject)), Text(printable(finding.detail)))
+    from stead.cli.cells import widest, wrapped
+    from stead.cli.columns import beside, lay_out
+
+    yield from wrapped(Text(f"{fault.slug}: {fault.value.meaning} ({len(findings)})", style="bold"), width)
+    rows = [(f"  {printable(finding.subject)}", printable(finding.detail)) for finding in findings[:most]]
     if most is not None and len(findings) > most:
-        table.add_row(f"and {len(findings) - most} more", "--json shows all")
-    return table
+        rows.append((f"  and {len(findings) - most} more", "--json shows all"))
+    columns = lay_out(
+        (Text(subject).cell_len for subject, _ in rows), min(widest(d for _, d in rows), width // 2), width
+    )
+    for subject, detail in rows:
+        yield from beside(Text(subject), [Text(detail)], columns, indent=4)
+    yield from wrapped(Text(fault.value.help), width)
 
 
 def _as_json(found: Sequence[Finding], mended: Sequence[Finding]) -> dict[str, Any]:

@@ -1,81 +1,155 @@
-"""Candidates as a table and as JSON: who gives how much to which group, and what stays free there."""
+"""Candidates as a picture and as JSON: who gives how much to which group, and what stays free there.
+
+::
+
+    #  provider               group  takes            then          stays free
+    ────────────────────────────────────────────────────────────────────────────
+    1  host-1
+         host-1-numa0         _A     8,192 MEMORY_MB  ▓▓░░░░░  57,344 of 65,536
+                              _A         4 PCPU       ██▓▓░░░           8 of 16
+         host-1-numa0-nic     _N         1 VF         ▓▓▓▓▓▓▓            0 of 1
+
+A provider stands below the root of its tree.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from stead.cli.bars import bar, colour
-from stead.cli.output import printable
+from stead.cli.cells import number, padded, shorten, widest
+from stead.cli.columns import GAP, Columns, beside, lay_out, name_width
+from stead.domain.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from stead.cli.request import Candidate, Row
 
-
-def draw_candidates(candidates: list[Candidate], names: dict[str, str]) -> Table:
-    """A section for each candidate, numbered from 1, and a line for each amount in it."""
-    table = _table(numbered=True)
-    for number, candidate in enumerate(candidates, start=1):
-        _add(table, candidate, names, number=str(number))
-        table.add_section()
-    return table
+_UNKNOWN = "–"
+_BELOW = 2  # how far a provider stands to the right of the root of its tree
+_GROUP, _TAKES, _THEN, _FREE = "group", "takes", "then", "stays free"
 
 
-def draw_claim(candidate: Candidate, names: dict[str, str]) -> Table:
-    """The one candidate that was claimed."""
-    table = _table(numbered=False)
-    _add(table, candidate, names)
-    return table
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Widths in cells, the same for every line of one picture; *group* is 0 if only the unsuffixed group takes."""
+
+    columns: Columns
+    lead: int
+    group: int
+    amount: int
+    name: int
+    free: int
 
 
-def _table(*, numbered: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    if numbered:
-        table.add_column("#", justify="right", style="bold", no_wrap=True)
-    table.add_column("tree", style="dim", overflow="fold")
-    table.add_column("provider", overflow="fold")
-    table.add_column("group", style="cyan", overflow="fold")
-    table.add_column("takes", justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    table.add_column("then", no_wrap=True)
-    table.add_column("stays free", justify="right", no_wrap=True)
-    return table
+def draw_candidates(candidates: list[Candidate], names: dict[str, str], width: int) -> Iterator[Text]:
+    """The lines of a section for each candidate, numbered from 1, none longer than *width* cells."""
+    yield from _draw(candidates, names, width, lead=len(str(len(candidates))) + GAP)
 
 
-def _add(table: Table, candidate: Candidate, names: dict[str, str], *, number: str | None = None) -> None:
-    before: Row | None = None
-    for row in candidate.rows:
-        is_new = before is None or before.provider != row.provider
-        is_new_tree = before is None or before.root != row.root
-        cells = [
-            _name(row.root, names) if is_new_tree else "",
-            _name(row.provider, names) if is_new else "",
-            printable(row.group),
-            *_amounts(row),
-        ]
-        table.add_row(*([] if number is None else [number if before is None else ""]), *cells)
-        before = row
+def draw_claim(candidate: Candidate, names: dict[str, str], width: int) -> Iterator[Text]:
+    """The lines of the one candidate that was claimed."""
+    yield from _draw([candidate], names, width, lead=0)
 
 
-def _amounts(row: Row) -> tuple[str | Text, ...]:
-    if not row.resource_class:
-        return (Text("–", style="dim"), "", "", "")
-    free = Text.assemble(
-        (f"{row.free_after:,}", colour(row.used + row.claimed, row.capacity)), (f" of {row.capacity:,}", "dim")
-    )
-    return (
-        f"{row.amount:,}",
-        Text(printable(row.resource_class)),
-        bar(row.used, row.capacity, claimed=row.claimed),
-        free,
-    )
+def _draw(candidates: list[Candidate], names: dict[str, str], width: int, *, lead: int) -> Iterator[Text]:
+    layout = _lay_out(candidates, names, width, lead)
+    yield from _header(layout)
+    for place, candidate in enumerate(candidates, start=1):
+        if place > 1:
+            yield Text()
+        first = Text(str(place).rjust(lead - GAP) + " " * GAP, style="bold") if lead else Text()
+        for provider, rows in _by_tree(candidate):
+            indent = Text(" " * (layout.lead + (_BELOW if rows and provider != rows[0].root else 0)))
+            left = first + indent[len(first.plain) :]
+            yield from beside(left + _name(provider, names, layout, left), _details(rows, layout), layout.columns)
+            first = Text()
 
 
-def _name(uuid: str, names: dict[str, str]) -> Text:
-    return Text(printable(names.get(uuid, uuid)))
+def _by_tree(candidate: Candidate) -> Iterator[tuple[str, list[Row]]]:
+    """The providers with what they give, each tree's after its root; a root that gives nothing has no rows."""
+    for root in candidate.roots:
+        rows = [row for row in candidate.rows if row.root == root]
+        given = [(provider, list(those)) for provider, those in groupby(rows, key=lambda row: row.provider)]
+        yield from [one for one in given if one[0] == root] or [(root, [])]
+        yield from (one for one in given if one[0] != root)
+
+
+def _header(layout: Layout) -> Iterator[Text]:
+    details = Text(_GROUP.ljust(layout.group + GAP) if layout.group else "")
+    details.append(_TAKES.ljust(layout.amount + 1 + layout.name + GAP))
+    if layout.columns.bar:
+        details.append(_THEN.ljust(layout.columns.bar + GAP))
+    details.append(_FREE.rjust(layout.free))
+    title = Text(("#".rjust(layout.lead - GAP) + " " * GAP if layout.lead else "") + "provider")
+    lines = list(beside(title, [details], layout.columns))
+    for line in lines:
+        line.stylize("bold")
+        yield line
+    yield Text("─" * max(line.cell_len for line in lines))
+
+
+def _details(rows: Iterable[Row], layout: Layout) -> Iterator[Text]:
+    for row in rows:
+        line = Text()
+        group, name = printable(row.group), printable(row.resource_class)
+        for long, most in ((group, layout.group), (name, layout.name)):
+            if len(long) > most:
+                yield Text(shorten(long, layout.columns.right))
+        if layout.group:
+            line += padded(Text(group if len(group) <= layout.group else "", style="cyan"), layout.group + GAP)
+        if not row.resource_class:
+            yield line + Text(_UNKNOWN.rjust(layout.amount), style="dim")
+            continue
+        line.append(f"{number(row.amount).rjust(layout.amount)} ")
+        line += padded(Text(name if len(name) <= layout.name else ""), layout.name + GAP)
+        if layout.columns.bar:
+            line += padded(_bar(row, layout.columns.bar), layout.columns.bar + GAP)
+        free = _free(row)
+        yield line + Text(" " * (layout.free - free.cell_len)) + free
+
+
+def _bar(row: Row, width: int) -> Text:
+    return Text() if row.capacity is None else bar(row.used, row.capacity, claimed=row.claimed, width=width)
+
+
+def _free(row: Row) -> Text:
+    """What stays free of how much."""
+    if row.capacity is None or row.free_after is None:
+        return Text(_UNKNOWN, style="dim")
+    free = Text(number(row.free_after), style=colour(row.used + row.claimed, row.capacity))
+    free.append(f" of {number(row.capacity)}", style="dim")
+    return free
+
+
+def _name(uuid: str, names: dict[str, str], layout: Layout, left: Text) -> Text:
+    """The name, shortened only if a line for itself is too short for it."""
+    return Text(shorten(printable(names.get(uuid, uuid)), max(layout.columns.width - left.cell_len, 1)))
+
+
+def _lay_out(candidates: list[Candidate], names: dict[str, str], width: int, lead: int) -> Layout:
+    rows = [row for candidate in candidates for row in candidate.rows]
+    giving = [row for row in rows if row.resource_class]
+    titles = [
+        lead
+        + (_BELOW if row.provider != row.root else 0)
+        + Text(printable(names.get(row.provider, row.provider))).cell_len
+        for row in rows
+    ]
+    amount = widest(number(row.amount) for row in giving)
+    free = max(widest(_free(row).plain for row in giving), len(_FREE))
+    room = width - amount - 1 - GAP - free
+    groups = {printable(row.group) for row in rows}
+    group = max(name_width(groups, room - GAP, width // 2), len(_GROUP)) if any(groups) else 0
+    classes = {printable(row.resource_class) for row in giving}
+    name = max(name_width(classes, room - (group + GAP if group else 0), width), len(_TAKES) - amount - 1)
+    details = (group + GAP if group else 0) + amount + 1 + name + GAP + free
+    return Layout(lay_out(titles, details, width), lead, group, amount, name, free)
 
 
 def candidate_as_json(candidate: Candidate, names: dict[str, str]) -> dict[str, Any]:
@@ -96,12 +170,12 @@ def candidate_as_json(candidate: Candidate, names: dict[str, str]) -> dict[str, 
     }
 
 
-def _amounts_as_json(row: Row) -> dict[str, dict[str, int]]:
+def _amounts_as_json(row: Row) -> dict[str, dict[str, int | None]]:
     return {
         row.resource_class: {
             "amount": row.amount,
             "capacity": row.capacity,
-            "used_before": row.used,
+            "used_before": None if row.capacity is None else row.used,
             "free_after": row.free_after,
         }
     }

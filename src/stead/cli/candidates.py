@@ -9,8 +9,9 @@ import typer
 from stead.cli.client import connect
 from stead.cli.errors import Negative
 from stead.cli.options import options
-from stead.cli.output import one_line, print_json, show
+from stead.cli.output import line_width, print_json, show_lines
 from stead.cli.request import QUERY_HELP, ask, names_of, query_string
+from stead.domain.printable import one_line
 
 app = typer.Typer(add_completion=False)
 
@@ -39,6 +40,6 @@ def candidates(
         return
     from stead.cli.candidate_table import draw_candidates
 
-    show(draw_candidates(found, names))
+    show_lines(draw_candidates(found, names, line_width()))
     if len(found) == limit and question != query_string(query):
         print(f"The first {limit} are shown; --limit asks for more.")

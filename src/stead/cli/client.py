@@ -1,22 +1,26 @@
 """The Placement API as the commands call it: JSON in, JSON out, every refusal an exception.
 
-httpx is imported when the first connection is made, so that ``stead --help`` does not wait for it.
+httpx2 is imported when the first connection is made, so that ``stead --help`` does not wait for it.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import SplitResult, urlsplit
 
+from stead.cli import server_url
+from stead.cli.endpoint import endpoint
 from stead.cli.errors import ApiError, CommandError, Unreachable
-from stead.cli.options import endpoint
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
+    from pathlib import Path
 
-    import httpx
+    import httpx2
+
+    from stead.cli.server_url import ServerUrl
 
 __all__ = ["Api", "ApiError", "CommandError", "Unreachable", "connect"]
 
@@ -26,6 +30,7 @@ OWN_VERSION = "1.0"
 """Of Stead's own features, where they are asked for."""
 
 _VERSION_HEADER = "OpenStack-API-Version"
+_OWN = {_VERSION_HEADER: f"placement {MICROVERSION}, stead {OWN_VERSION}"}
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 300.0
@@ -42,28 +47,33 @@ class Api:
         CommandError: the URL or the token cannot be used at all.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        import httpx
+    def __init__(self, url: str, token: str | None = None, certificate: Path | None = None) -> None:
+        """A server at *url*, which with *certificate*, a PEM file, may show no other.
 
-        parts = _split(url)
-        self._base = "http://localhost" if parts.scheme == "unix" else url.rstrip("/")
+        A proxy of the environment is used only for TLS to another machine: every other proxy could read the token.
+        """
+        import httpx2
+
+        where = server_url.read(url, encrypted=certificate is not None)
+        self._base = where.base
         self._has_token = token is not None
-        self.url = url.rstrip("/").replace(
-            parts.netloc, parts.netloc.rpartition("@")[2], 1
-        )  # without a password, for messages
+        self.url = where.shown
         headers = {_VERSION_HEADER: f"placement {MICROVERSION}", "Accept": "application/json"}
         if token is not None:
             if not (token.isascii() and token.isprintable()):
                 raise CommandError("the token contains characters that cannot be sent in a header")
             headers["X-Auth-Token"] = token
-        is_local = parts.scheme == "unix" or parts.hostname in ("127.0.0.1", "::1", "localhost")
-        self._client = httpx.Client(
-            headers=headers,
-            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-            transport=httpx.HTTPTransport(uds=parts.path) if parts.scheme == "unix" else None,
-            trust_env=not is_local,  # a proxy of the environment has no business between us and this machine
-            verify=parts.scheme == "https",  # loading the certificates costs more than a whole plain-text call
-        )
+        verify = _trust(where, certificate)
+        try:
+            self._client = httpx2.Client(
+                headers=headers,
+                timeout=httpx2.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+                transport=httpx2.HTTPTransport(uds=str(where.socket), verify=verify) if where.socket else None,
+                trust_env=where.is_encrypted and not where.is_of_this_machine,
+                verify=verify,
+            )
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:  # ImportError: SOCKS needs a package
+            raise CommandError("cannot use the proxy that HTTPS_PROXY or ALL_PROXY names") from error
 
     def __repr__(self) -> str:
         return f"Api({self.url!r})"
@@ -88,7 +98,20 @@ class Api:
 
         Another Placement server does not hear that.
         """
-        return self._call("GET", path, headers={_VERSION_HEADER: f"placement {MICROVERSION}, stead {OWN_VERSION}"})
+        return self._call("GET", path, headers=_OWN)
+
+    def post_own(self, path: str, body: object) -> Any:
+        """POST *body* to *path* of what Stead has beyond the Placement API."""
+        return self._call("POST", path, json=body, headers=_OWN)
+
+    def has_own(self) -> bool:
+        """Whether the server says that it has what Stead has beyond the Placement API."""
+        try:
+            said = self.get_own("/")
+            own = said["versions"][0]["stead"]
+            return _numbers(own["min_version"]) <= _numbers(OWN_VERSION) <= _numbers(own["max_version"])
+        except (CommandError, LookupError, TypeError, ValueError):
+            return False  # what matters is asked for next, and fails there if the server fails
 
     def post(self, path: str, body: object) -> Any:
         """POST *body* to *path*."""
@@ -103,23 +126,23 @@ class Api:
         return self._call("DELETE", path)
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
-        import httpx
+        import httpx2
 
         try:
             response = self._client.request(method, self._base + path, **arguments)
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             raise Unreachable(f"{self.url} did not answer in time") from error
-        except httpx.ConnectError as error:
+        except httpx2.ConnectError as error:
             raise Unreachable(
                 f"cannot reach {self.url}: {_reason(error)} (`stead serve` starts a server, --url names another)"
             ) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Unreachable(f"the connection to {self.url} failed: {_reason(error)}") from error
         if response.status_code >= HTTPStatus.BAD_REQUEST:
             raise self._refusal(response)
         return self._body(response)
 
-    def _body(self, response: httpx.Response) -> Any:
+    def _body(self, response: httpx2.Response) -> Any:
         if response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
             raise Unreachable(f"{self.url} redirects ({response.status_code}); give the URL it redirects to")
         if not response.content:
@@ -129,7 +152,7 @@ class Api:
         except ValueError as error:
             raise Unreachable(f"{self.url} does not speak the Placement API: its answer is not JSON") from error
 
-    def _refusal(self, response: httpx.Response) -> ApiError:
+    def _refusal(self, response: httpx2.Response) -> ApiError:
         status = response.status_code
         first = _first_error(response)
         code = str(first.get("code", ""))
@@ -144,23 +167,48 @@ class Api:
 
 @contextmanager
 def connect() -> Iterator[Api]:
-    """The server that the shared options name (see :func:`stead.cli.options.endpoint`)."""
+    """The server that the shared options name (see :func:`stead.cli.endpoint.endpoint`)."""
     where = endpoint()
-    with Api(where.url, where.token) as api:
+    with Api(where.url, where.token, where.certificate) as api:
         yield api
 
 
-def _split(url: str) -> SplitResult:
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        if (parts.scheme in ("http", "https") and parts.hostname) or (parts.scheme == "unix" and parts.path):
-            return parts
-    raise CommandError(
-        "the server's URL must begin with http:// or https:// and a host, or be unix:// and the path of a socket"
-    )  # it may hold a password: not shown
+def _trust(where: ServerUrl, certificate: Path | None) -> ssl.SSLContext | bool:
+    """Which certificates the server may show. For plain text nothing is loaded, which takes longer than a call.
+
+    Args:
+        certificate: the PEM file of the only one, which need not name the host: it is known by itself.
+    """
+    import httpx2
+
+    if not where.is_encrypted:
+        return False
+    if certificate is None:
+        return httpx2.create_ssl_context()  # with SSL_CERT_FILE and SSL_CERT_DIR
+    return _only(certificate)
 
 
-def _first_error(response: httpx.Response) -> dict[str, Any]:
+def _only(certificate: Path) -> ssl.SSLContext:
+    """Trust in the first certificate of the PEM file *certificate*, and in none that others have signed."""
+    import ssl
+
+    try:
+        text = certificate.read_text()
+        start, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be signed by itself
+        context.load_verify_locations(cadata=text[text.index(start) : text.index(end) + len(end)])
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise CommandError(f"cannot read the server's certificate {certificate}: {_reason(error)}") from error
+    return context
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))
+
+
+def _first_error(response: httpx2.Response) -> dict[str, Any]:
     """The first error object of the body; empty if the body has another form, as a proxy's has."""
     try:
         first = response.json()["errors"][0]

@@ -10,7 +10,8 @@ import typer
 
 from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
-from stead.cli.output import one_line, print_json
+from stead.cli.output import print_json
+from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,7 @@ import typer
 from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
 from stead.cli.output import print_json
+from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> Non
     if options().json:
         print_json(found)
     else:
-        print("\n".join(f"{history:>9}  {revision or 'none'}" for history, revision in found.items()))
+        print("\n".join(f"{history:>9}  {printable(revision or 'none')}" for history, revision in found.items()))
 
 
 @app.command()
@@ -108,7 +109,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     if options().json:
         print_json(_as_json(found))
     else:
-        print("\n".join(_told(found)))
+        print("\n".join(map(printable, _told(found))))
     if not found.is_ready:
         raise Negative(str(schema.refusal_of(found.standings) or "The database is not ready, for what is said above"))
 
@@ -154,6 +155,7 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
     from sqlalchemy.exc import SQLAlchemyError
 
     from stead.application import database_of
+    from stead.auth.private_files import private_directory
     from stead.config import ConfigError, load
     from stead.domain.errors import SteadError
     from stead.store.dialect import UrlUnusable
@@ -161,10 +163,12 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
 
     try:
         settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
+        if settings.embedded:
+            private_directory(settings.data_dir)
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    if settings.embedded:
-        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"data directory {settings.data_dir}: {error.strerror}") from error
     try:
         with closing(Store(database_of(settings.database), write_timeout=settings.database.write_timeout)) as store:
             yield store

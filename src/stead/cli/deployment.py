@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stead import __version__
+from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -54,12 +55,13 @@ def _log_as_told(conf: cfg.ConfigOpts, said: set[str]) -> None:
     makes is one that the service can not write to.
     """
     from stead.config import ConfigError
+    from stead.config.masking import mask_of
     from stead.observe.log import set_up
 
     for name in {"log_file", "log_dir", "log_config_append", "use_syslog", "use_journal"} - said:
         conf.set_override(name, None)
     try:
-        set_up(conf, json_lines=conf.stead.log_json, version=__version__)
+        set_up(conf, json_lines=conf.stead.log_json, version=__version__, mask=mask_of(conf))
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -93,5 +95,5 @@ def open_database(settings: Settings) -> Iterator[Store]:
 
 def complain(command: str, reason: Exception) -> int:
     """Say why *command* can not start; returns the exit code."""
-    print(f"{command}: {reason}", file=sys.stderr)
+    print(one_line(f"{command}: {reason}"), file=sys.stderr)
     return CANNOT_START

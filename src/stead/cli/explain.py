@@ -10,7 +10,7 @@ import typer
 from stead.cli.client import connect
 from stead.cli.errors import ApiError, CommandError
 from stead.cli.options import options
-from stead.cli.output import print_json, show
+from stead.cli.output import line_width, print_json, show_lines
 from stead.cli.request import QUERY_HELP, query_string
 
 app = typer.Typer(add_completion=False)
@@ -33,4 +33,4 @@ def explain(query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=F
         return
     from stead.cli.funnel_picture import draw_explanation
 
-    show(draw_explanation(explanation))
+    show_lines(draw_explanation(explanation, line_width()))

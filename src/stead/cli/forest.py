@@ -22,10 +22,18 @@ _ASKERS = 8  # requests under way at a time
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of one resource class a provider has and what is claimed of it, in the class's unit."""
+    """How much of one resource class there is and what is claimed of it, in the class's unit.
+
+    *reserved* is not part of the capacity: it is what was subtracted from the total before.
+    """
 
     capacity: int
     used: int
+    reserved: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        """What two providers have together."""
+        return Amount(self.capacity + other.capacity, self.used + other.used, self.reserved + other.reserved)
 
     @property
     def free(self) -> int:
@@ -56,7 +64,10 @@ class Provider:
     @property
     def amounts(self) -> dict[str, Amount]:
         """Capacity and use of each class that the provider has."""
-        return {name: Amount(capacity(self.inventories[name]), self.usages.get(name, 0)) for name in self.inventories}
+        return {
+            name: Amount(capacity(record), self.usages.get(name, 0), record["reserved"])
+            for name, record in self.inventories.items()
+        }
 
     @property
     def is_sharing(self) -> bool:

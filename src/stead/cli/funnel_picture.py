@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from stead.cli.bars import EMPTY, FULL
-from stead.cli.output import printable
+from stead.cli.cells import widest, wrapped
+from stead.cli.columns import GAP, Columns, beside, lay_out
+from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rich.console import RenderableType
-
 Json = dict[str, Any]
 
-_WIDTH = 20
+_MOST_BAR = 20
+_INDENT = 2
 _CHECKS = {
     "inventory": "have any",
     "units": "in such units",
@@ -28,26 +27,30 @@ _CHECKS = {
 }
 
 
-def draw_explanation(explanation: Json) -> RenderableType:
-    """The whole picture of a body of ``GET /allocation_candidates/explain``."""
-    number = _number(explanation)
-    parts: list[RenderableType] = [Text(number if explanation["candidates"] else "Nothing fits.")]
+def draw_explanation(explanation: Json, width: int) -> Iterator[Text]:
+    """The lines of the picture of a body of ``GET /allocation_candidates/explain``, none longer than *width* cells."""
+    for line in _lines(explanation, width):
+        yield from wrapped(line, width, indent=2 * _INDENT) if line else [line]
+
+
+def _lines(explanation: Json, width: int) -> Iterator[Text]:
+    yield Text(_number(explanation) if explanation["candidates"] else "Nothing fits.")
     if not explanation["complete"]:
-        parts.append(Text("The service ended its work before all of this was looked at.", style="yellow"))
+        yield Text("The service ended its work before all of this was looked at.", style="yellow")
     roots = explanation["roots"]
     if roots["steps"]:
-        parts += _funnel("roots", roots["in_play"], roots["steps"])
+        yield from _funnel("roots", roots["in_play"], roots["steps"], width)
     for group in explanation["groups"]:
         for choice in group["choices"]:
-            parts += _funnel(_title(group["suffix"], choice["resource_class"]), choice["in_play"], choice["steps"])
-            parts += [Text(f"  {line}", style="dim") for line in _near(choice["nearest"])]
+            title = _title(group["suffix"], choice["resource_class"])
+            yield from _funnel(title, choice["in_play"], choice["steps"], width)
+            yield from (Text(f"  {line}", style="dim") for line in _near(choice["nearest"]))
     trees = explanation["trees"]
-    parts += _funnel("trees", trees["in_play"], trees["steps"])
+    yield from _funnel("trees", trees["in_play"], trees["steps"], width)
     if trees["undecided"]:
-        parts.append(Text(f"  {trees['undecided']:,} not decided", style="yellow"))
+        yield Text(f"  {trees['undecided']:,} not decided", style="yellow")
     if not explanation["candidates"]:
-        parts += _help(explanation["relaxations"])
-    return Group(*parts)
+        yield from _help(explanation["relaxations"], width)
 
 
 def _number(count: Mapping[str, Any]) -> str:
@@ -60,22 +63,36 @@ def _title(suffix: str, resource_class: str | None) -> str:
     return printable(name if resource_class is None else f"{name}, {resource_class}")
 
 
-def _funnel(title: str, in_play: int, steps: Sequence[Json]) -> list[RenderableType]:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_row("  in play", f"{in_play:,}", _bar(in_play, in_play), "")
-    for step in steps:
-        removed = Text(f"−{step['removed']:,}", style="red") if step["removed"] else Text("")
-        table.add_row(f"  {_words(step)}", f"{step['left']:,}", _bar(step["left"], in_play), removed)
-    return [Text(""), Text(title, style="bold"), table]
+def _funnel(title: str, in_play: int, steps: Sequence[Json], width: int) -> Iterator[Text]:
+    """What was in play, and what each step left and removed."""
+    yield Text()
+    yield Text(title, style="bold")
+    rows = [("in play", in_play, 0), *((_words(step), step["left"], step["removed"]) for step in steps)]
+    count = widest(f"{left:,}" for _, left, _ in rows)
+    gone = widest(f"−{removed:,}" for *_, removed in rows if removed)
+    columns = lay_out(
+        (_INDENT + Text(words).cell_len for words, *_ in rows),
+        count + (GAP + gone if gone else 0),
+        width,
+        most_bar=_MOST_BAR,
+    )
+    for words, left, removed in rows:
+        detail = Text(f"{left:,}".rjust(count))
+        if columns.bar:
+            detail += Text(" " * GAP) + _bar(left, in_play, columns.bar)
+        if removed:
+            detail.append(" " * GAP + f"−{removed:,}".rjust(gone), style="red")
+        yield from _beside(words, [detail], columns)
 
 
-def _bar(left: int, in_play: int) -> Text:
-    cells = -(-left * _WIDTH // in_play) if in_play else 0
-    return Text.assemble((FULL * cells, "green" if left else "red"), (EMPTY * (_WIDTH - cells), "bright_black"))
+def _bar(left: int, in_play: int, width: int) -> Text:
+    cells = -(-left * width // in_play) if in_play else 0
+    return Text.assemble((FULL * cells, "green" if left else "red"), (EMPTY * (width - cells), "bright_black"))
+
+
+def _beside(title: str, details: list[Text], columns: Columns) -> Iterator[Text]:
+    """One indented line; a title that has no room beside its details is wrapped above them."""
+    return beside(Text(" " * _INDENT + title), details, columns, indent=2 * _INDENT)
 
 
 def _words(step: Mapping[str, Any]) -> str:
@@ -108,18 +125,18 @@ def _who(some: Mapping[str, Any], verb: str) -> str:
     return f"{number:,} {verb}{'s' if number == 1 else ''}"
 
 
-def _help(relaxations: Sequence[Json]) -> Iterator[RenderableType]:
-    yield Text("")
+def _help(relaxations: Sequence[Json], width: int) -> Iterator[Text]:
+    yield Text()
     if not relaxations:
         yield Text("No single change of the request was found that would help.", style="bold")
         return
     yield Text("What would help", style="bold")
-    table = Table.grid(padding=(0, 2))
-    table.add_column(overflow="fold")
-    table.add_column(no_wrap=True)
-    for relaxation in relaxations:
-        table.add_row(f"  {_change(relaxation)}", _number(relaxation))
-    yield table
+    rows = [(_change(relaxation), _number(relaxation)) for relaxation in relaxations]
+    columns = lay_out(
+        (_INDENT + Text(change).cell_len for change, _ in rows), widest(count for _, count in rows), width
+    )
+    for change, count in rows:
+        yield from _beside(change, [Text(count)], columns)
 
 
 def _change(relaxation: Mapping[str, Any]) -> str:

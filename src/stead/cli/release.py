@@ -7,7 +7,8 @@ import typer
 
 from stead.cli.client import connect
 from stead.cli.options import options
-from stead.cli.output import print_json, printable
+from stead.cli.output import print_json, say
+from stead.domain.printable import printable
 
 app = typer.Typer(add_completion=False)
 
@@ -24,7 +25,7 @@ def release(
     if options().json:
         print_json({"consumer": consumer, "released": held})
     else:
-        print(f"released {printable(consumer)}: {describe(held)}")
+        say(f"released {printable(consumer)}: {describe(held)}")
 
 
 def describe(allocations: dict[str, Any]) -> str:
@@ -33,4 +34,4 @@ def describe(allocations: dict[str, Any]) -> str:
     for allocation in allocations.values():
         for name, amount in allocation["resources"].items():
             amounts[name] = amounts.get(name, 0) + amount
-    return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))
+    return ", ".join(f"{amount} {printable(name)}" for name, amount in sorted(amounts.items()))

@@ -26,6 +26,7 @@ QUERY_HELP = (
 )
 
 _ROUTE = "/allocation_candidates"
+_UNREAD: Mapping[str, Any] = MappingProxyType({"capacity": None, "used": 0})
 _QUERY_CHARACTERS = "%=&+!,:;/?@$'()*[]~"
 _TREES_WORTH_ASKING_FOR = 50  # beyond, one list of all providers is less work for both sides
 _ASKERS = 4
@@ -36,6 +37,7 @@ class Row:
     """What one provider gives to one request group: *amount* of *resource_class*; nothing if only the group is there.
 
     *used* is what was claimed before, *claimed* what the whole candidate takes of this class here, for all its groups.
+    The *capacity* is None where it could not be read; *used* then means nothing.
     """
 
     provider: str
@@ -43,14 +45,14 @@ class Row:
     group: str
     resource_class: str = ""
     amount: int = 0
-    capacity: int = 0
+    capacity: int | None = 0
     used: int = 0
     claimed: int = 0
 
     @property
-    def free_after(self) -> int:
+    def free_after(self) -> int | None:
         """What stays free if the candidate is claimed."""
-        return self.capacity - self.used - self.claimed
+        return None if self.capacity is None else self.capacity - self.used - self.claimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def rows_of(
             if not taken:
                 yield Row(uuid, root, group)
             for name, amount in sorted(taken.items()):
-                have = summaries[uuid]["resources"][name]
+                have = summaries[uuid]["resources"].get(name, _UNREAD)
                 used = have["used"] - amount_in(held, uuid, name)
                 yield Row(
                     uuid,

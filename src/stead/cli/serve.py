@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket as socket_module
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path  # noqa: TC003  # Typer reads it
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stead.cli.addresses import Address, NotServed, Tls, UnixAddress
+from stead.cli.addresses import Address, NotServed, UnixAddress
 from stead.cli.errors import CommandError
-from stead.cli.granian_server import serve
 from stead.cli.options import options
+from stead.cli.running import occupied
+from stead.serve.main_process import MainProcess, WorkersFailed
+from stead.serve.tls import TlsFiles, UnusableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stead.cli.running import Occupation
     from stead.config import Settings
 
 app = typer.Typer(add_completion=False)
+
+_log = logging.getLogger(__name__)
 
 
 @app.command("serve")
@@ -66,28 +72,56 @@ def run(
     with held_back("oslo_config"):
         settings = _settings(config_file, config_dir)
         _set_up_log(settings)
-    if settings.limits.watchers >= threads:  # each holds one, and some must be left for other requests
-        _say_to_workers({"max_watchers": str(threads - 1)})
     tls = _tls(tls_certificate, tls_key, tls_client_ca)
     address = _address(socket, host, port, settings, scheme="https" if tls else "http")
-    _require_apart(address, settings)
     token = _admin_token(settings)
-    _hand_over(settings)
-    prepare_database(settings)
-    note = settings.data_dir / "server.json"
     as_json = options().json  # asked here: the shared options are this thread's
+    with _occupied(settings) as occupation, ExitStack() as leaving:
+        _require_apart(address, settings)
+        sock = leaving.enter_context(address.bound())
+        leaving.callback(address.release)
+        address = address.at(sock)
+        _warn_if_open(address, settings)
+        url = address.url + settings.path_prefix
+        if occupation is not None:
+            occupation.decide(url)
+        _hand_over(settings)
+        prepare_database(settings)
 
-    def announce() -> None:
-        if settings.embedded:
-            _write_note(note, address.url + settings.path_prefix)
-        _say(_facts(settings, address.url, token if show_token else None), as_json=as_json)
-        _tell_service_manager("READY=1")
+        def announce() -> None:
+            if occupation is not None:
+                occupation.announce(url, tls.certificate if tls else None)
+            _say(_facts(settings, url, token if show_token else None), as_json=as_json)
+            _tell_service_manager("READY=1")
 
-    try:
-        with _metrics_directory(settings):
-            serve(address, workers=workers, threads=threads, when_listening=announce, tls=tls)
-    finally:
-        _remove_note(note)
+        leaving.enter_context(_metrics_directory(settings))
+        address.listen(sock)
+        main_process = MainProcess(
+            sock,
+            workers=workers,
+            threads=threads,
+            tls=tls,
+            unresponsive=settings.http.worker_timeout,
+            when_listening=announce,
+        )
+        try:
+            main_process.run()
+        except WorkersFailed as error:
+            raise NotServed(str(error)) from error
+
+
+@contextmanager
+def _occupied(settings: Settings) -> Iterator[Occupation | None]:
+    """The data directory of an embedded service, for this process alone.
+
+    Raises:
+        NotServed: another server runs on it.
+    """
+    if not settings.embedded:
+        yield None
+        return
+    with occupied(settings.data_dir) as occupation:
+        yield occupation
 
 
 def _say_to_workers(values: dict[str, str | None]) -> None:
@@ -106,12 +140,17 @@ def _settings(files: list[Path] | None, dirs: list[Path] | None) -> Settings:
         raise NotServed(str(error)) from error
 
 
-def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> Tls | None:
+def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> TlsFiles | None:
     if certificate is None and key is None and clients is None:
         return None
     if certificate is None or key is None:
         raise CommandError("TLS needs both --tls-certificate and --tls-key")
-    return Tls(certificate.absolute(), key.absolute(), clients.absolute() if clients else None).checked()
+    files = TlsFiles(certificate.absolute(), key.absolute(), clients.absolute() if clients else None)
+    try:
+        files.context()
+    except UnusableFiles as error:
+        raise NotServed(str(error)) from error
+    return files
 
 
 def _address(path: Path | None, host: str, port: int, settings: Settings, *, scheme: str) -> Address | UnixAddress:
@@ -121,7 +160,7 @@ def _address(path: Path | None, host: str, port: int, settings: Settings, *, sch
             f"without a configuration the service listens on this machine only, not on {host}: "
             "write a placement.conf, or leave out --host"
         )
-    return address.checked()
+    return address
 
 
 def _require_apart(address: Address | UnixAddress, settings: Settings) -> None:
@@ -135,6 +174,18 @@ def _require_apart(address: Address | UnixAddress, settings: Settings) -> None:
         raise NotServed(f"port {address.port} is asked for twice: for the API and for the metrics")
 
 
+def _warn_if_open(address: Address | UnixAddress, settings: Settings) -> None:
+    """Warn where clients of other machines are believed without a token."""
+    if settings.auth_strategy != "noauth2" or isinstance(address, UnixAddress) or address.is_of_this_machine_only:
+        return
+    _log.warning(
+        "[api] auth_strategy = noauth2 checks no token, and the service listens on %s port %d: every client that can "
+        "connect can act as administrator. Set auth_strategy to keystone or token, or use --host 127.0.0.1",
+        address.host,
+        address.port,
+    )
+
+
 @contextmanager
 def _metrics_directory(settings: Settings) -> Iterator[None]:
     """Where the workers report, if metrics are wanted and the configuration names no place; empty at the start.
@@ -143,7 +194,7 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
         NotServed: the port of the metrics is in use.
     """
     if settings.watch.metrics is not None:
-        Address.of(*settings.watch.metrics).checked()
+        Address.of(*settings.watch.metrics).bound("Stop that process, or choose another port with --metrics").close()
     if settings.watch.metrics is None or settings.watch.metrics_dir is not None:
         yield
         return
@@ -176,16 +227,19 @@ def _admin_token(settings: Settings) -> str | None:
     if not settings.embedded:
         return None
     os.umask(0o077)  # the database is nobody else's business either
-    if settings.auth_strategy != "token":
-        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return None
     from stead.auth import ensure_admin_token
+    from stead.auth.private_files import private_directory
     from stead.config import ConfigError
 
     try:
-        return ensure_admin_token(settings.data_dir)
+        if settings.auth_strategy == "token":
+            return ensure_admin_token(settings.data_dir)
+        private_directory(settings.data_dir)
     except ConfigError as error:
         raise NotServed(str(error)) from error
+    except OSError as error:
+        raise NotServed(f"data directory {settings.data_dir}: {error.strerror}") from error
+    return None
 
 
 def _hand_over(settings: Settings) -> None:
@@ -220,7 +274,7 @@ def prepare_database(settings: Settings) -> None:
 
 
 def _facts(settings: Settings, url: str, token: str | None) -> dict[str, str]:
-    facts = {"url": url + settings.path_prefix}
+    facts = {"url": url}
     if settings.watch.metrics is not None:
         facts["metrics"] = f"{Address(*settings.watch.metrics).url}/metrics"
     if settings.embedded:
@@ -243,18 +297,3 @@ def _say(facts: dict[str, str], *, as_json: bool) -> None:
         "metrics": "metrics at",
     }
     print("\n".join(f"{words.get(name, 'admin token'):>16}  {fact}" for name, fact in facts.items()), flush=True)
-
-
-def _write_note(note: Path, url: str) -> None:
-    from stead.auth.private_files import replace_privately
-
-    replace_privately(note, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
-
-
-def _remove_note(note: Path) -> None:
-    """Remove the note of where this process listens; the note of another stays."""
-    try:
-        if json.loads(note.read_text())["pid"] == os.getpid():
-            note.unlink()
-    except (OSError, ValueError, KeyError, TypeError):
-        pass

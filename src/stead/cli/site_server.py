@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.cli.errors import ApiError, Negative
+from stead.cli.errors import ApiError, CommandError, Negative
 from stead.domain.inventory import Inventory
 from stead.topology.plan import (
     CreateClass,
@@ -19,6 +19,7 @@ from stead.topology.plan import (
     DeleteProvider,
     Kept,
     MoveProvider,
+    Overcommitted,
     Plan,
     Present,
     PresentSite,
@@ -38,6 +39,7 @@ ATTEMPTS = 6
 
 _FIRST_PAUSE = 0.02  # seconds; doubled from attempt to attempt
 _READERS = 8
+_NAMED = 5  # over-committed inventories in a message
 
 
 @dataclass(slots=True)
@@ -46,6 +48,20 @@ class Outcome:
 
     steps: list[Step] = field(default_factory=list)
     kept: tuple[Kept, ...] = ()
+    overcommitted: tuple[Overcommitted, ...] = ()
+
+
+class Overcommits(CommandError):
+    """A plan would make inventories smaller than what is allocated from them."""
+
+    def __init__(self, overcommitted: tuple[Overcommitted, ...], steps_done: int = 0) -> None:
+        amounts = "; ".join(map(str, overcommitted[:_NAMED]))
+        more = f"; and {len(overcommitted) - _NAMED:,} more" if len(overcommitted) > _NAMED else ""
+        done = f"{steps_done:,} steps are done, the rest is not" if steps_done else "nothing was changed"
+        super().__init__(
+            f"more is used than the site leaves: {amounts}{more}; {done} "
+            "(--dry-run shows all changes, --allow-overcommit applies them)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +81,42 @@ def read_site(api: Any, watcher: Watcher) -> Site:
     return site_of(present.description for present in _read_providers(api, listed, None, watcher, usages=False))
 
 
-def rehearse(api: Any, described: Site, watcher: Watcher, *, prune: bool) -> Outcome:
+def rehearse(api: Any, described: Site, watcher: Watcher, *, exact: bool = False, prune: bool = False) -> Outcome:
     """What :func:`apply` would do."""
-    proposed = plan(described, _read_present(api, described, watcher, prune=prune), prune=prune)
-    return Outcome(list(proposed.steps), proposed.kept)
+    present = _read_present(api, described, watcher, usages=exact or prune)
+    proposed = plan(described, present, exact=exact, prune=prune)
+    return Outcome(list(proposed.steps), proposed.kept, proposed.overcommitted)
 
 
-def apply(api: Any, described: Site, watcher: Watcher, *, prune: bool) -> Outcome:
-    """Make the server say what *described* says.
+def apply(
+    api: Any,
+    described: Site,
+    watcher: Watcher,
+    *,
+    exact: bool = False,
+    prune: bool = False,
+    allow_overcommit: bool = False,
+) -> Outcome:
+    """Make the server say what *described* says; see :func:`stead.topology.plan.plan` for *exact* and *prune*.
 
-    When somebody else changes the same providers meanwhile, the server is read and the rest planned anew.
+    If another client changes the same providers meanwhile, the server is read and the rest planned again. A claim is
+    such a change: it raises the provider's generation, and an inventory is written at the generation that was read
+    before its use. So no inventory is ever written on the strength of a use that has grown since.
 
     Raises:
+        Overcommits: an inventory would be smaller than its use, unless *allow_overcommit*. Nothing was written, but for
+            what a plan before had done when another client interfered.
         SiteError: the site and the server cannot be brought together; the message says why.
         ApiError: the server refused a step; the ones before it are done, and applying again goes on from there.
         Negative: somebody else was faster each of :data:`ATTEMPTS` times.
     """
     done = Outcome()
     for attempt in range(ATTEMPTS):
-        present = _read_present(api, described, watcher, prune=prune)
-        proposed = plan(described, present, prune=prune)
-        done.kept = proposed.kept
+        present = _read_present(api, described, watcher, usages=exact or prune)
+        proposed = plan(described, present, exact=exact, prune=prune)
+        done.kept, done.overcommitted = proposed.kept, proposed.overcommitted
+        if done.overcommitted and not allow_overcommit:
+            raise Overcommits(done.overcommitted, len(done.steps))
         try:
             _carry_out(api, proposed, present, done.steps, watcher)
         except ApiError as error:
@@ -113,10 +144,10 @@ def _carry_out(api: Any, proposed: Plan, present: PresentSite, done: list[Step],
 # Reading
 
 
-def _read_present(api: Any, described: Site, watcher: Watcher, *, prune: bool) -> PresentSite:
+def _read_present(api: Any, described: Site, watcher: Watcher, *, usages: bool) -> PresentSite:
     """What a plan looks at: the described providers in full, the others in full measure only to see who is in use."""
     listed = api.get("/resource_providers")["resource_providers"]
-    found = _read_providers(api, listed, described, watcher, usages=prune)
+    found = _read_providers(api, listed, described, watcher, usages=usages)
     return PresentSite(
         providers={there.description.name: there for there in found},
         classes=frozenset(one["name"] for one in api.get("/resource_classes")["resource_classes"]),
@@ -131,8 +162,7 @@ def _read_providers(
     watcher.begin("reading", len(listed))
 
     def read(one: Any) -> Present | None:
-        in_full = described is None or one["name"] in described.providers
-        found = _read_provider(api, one, names, in_full=in_full, usages=usages)
+        found = _read_provider(api, one, names, described, usages=usages)
         watcher.advance()
         return found
 
@@ -140,26 +170,32 @@ def _read_providers(
         return [there for there in readers.map(read, listed) if there is not None]
 
 
-def _read_provider(api: Any, listed: Any, names: Mapping[str, str], *, in_full: bool, usages: bool) -> Present | None:
-    """One provider; None if it was deleted after it was listed."""
+def _read_provider(
+    api: Any, listed: Any, names: Mapping[str, str], described: Site | None, *, usages: bool
+) -> Present | None:
+    """One provider; None if it was deleted after it was listed. What is used is read where inventories will change."""
     get = partial(_get_part, api, f"/resource_providers/{listed['uuid']}")
+    in_full = described is None or listed["name"] in described.providers
+    wanted = described.providers[listed["name"]].inventories if described is not None and in_full else {}
     try:
         inventories = get("inventories") if in_full else {}
+        had = {name: Inventory(**record) for name, record in inventories.get("inventories", {}).items()}
         traits = get("traits") if in_full else {}
         aggregates = get("aggregates") if in_full else {}
-        used = get("usages") if usages else {}
+        changes = any(had.get(name) != inventory for name, inventory in wanted.items())
+        used = get("usages") if usages or changes else {}
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
     parts = [listed["generation"]] + [
-        part["resource_provider_generation"] for part in (inventories, traits, aggregates) if part
+        part["resource_provider_generation"] for part in (inventories, traits, aggregates, used) if part
     ]
     description = Description(
         name=listed["name"],
         uuid=listed["uuid"],
         parent=names.get(listed["parent_provider_uuid"]),
-        inventories={name: Inventory(**record) for name, record in inventories.get("inventories", {}).items()},
+        inventories=had,
         traits=frozenset(traits.get("traits", ())),
         aggregates=frozenset(aggregates.get("aggregates", ())),
     )

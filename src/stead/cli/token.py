@@ -12,12 +12,14 @@ import typer
 from stead.cli.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
-from stead.cli.output import print_json, printable, show
+from stead.cli.output import line_width, print_json, show_lines
+from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stead.auth.token_file import Token
+    from stead.config import Settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -34,6 +36,9 @@ def create(
         str | None,
         typer.Option(help="When: 30m, 12h, 90d from now, or a time like 2031-01-01T00:00:00Z. Never, if not given."),
     ] = None,
+    any_role: Annotated[
+        bool, typer.Option("--any-role", help="Accept roles that no rule of the policy names.")
+    ] = False,
     config_file: ConfigFile = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -42,7 +47,10 @@ def create(
     from stead.config import ConfigError
 
     end = None if expires is None else _end(expires)
-    path = _token_file(config_file, config_dir)
+    settings = _settings(config_file, config_dir)
+    path = _token_file(settings)
+    if not any_role:
+        _require_known(role, settings)
     who: dict[str, Any] = {"user": name if user is None else user, "project": name if project is None else project}
     try:
         made = token_editing.create(path, name, **who, roles=role, expires=end)
@@ -61,7 +69,7 @@ def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     from stead.auth.token_editing import tokens_in
     from stead.config import ConfigError
 
-    path = _token_file(config_file, config_dir)
+    path = _token_file(_settings(config_file, config_dir))
     try:
         tokens = tokens_in(path)
     except ConfigError as error:
@@ -86,7 +94,7 @@ def revoke(
     from stead.config import ConfigError
 
     try:
-        token_editing.revoke(_token_file(config_file, config_dir), names)
+        token_editing.revoke(_token_file(_settings(config_file, config_dir)), names)
     except KeyError as error:
         raise Negative(f"there is no token {error.args[0]}") from error
     except ConfigError as error:
@@ -97,24 +105,54 @@ def revoke(
         print(f"revoked {printable(', '.join(names))}")
 
 
-def _token_file(config_file: list[Path] | None, config_dir: list[Path] | None) -> Path:
-    """Where the service of this configuration looks; the directory of an embedded one is made."""
+def _settings(config_file: list[Path] | None, config_dir: list[Path] | None) -> Settings:
+    """What a service of this configuration reads; the directory of an embedded one is made."""
+    from stead.auth.private_files import private_directory
     from stead.config import ConfigError, load
 
     try:
         settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
         if settings.embedded:
-            settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(settings.data_dir)
     except ConfigError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"data directory {settings.data_dir}: {error.strerror}") from error
+    return settings
+
+
+def _token_file(settings: Settings) -> Path:
     if settings.token_file is None:
         raise CommandError(
             f"auth_strategy is `{settings.auth_strategy}`: tokens of a file are for `token`, and [stead] token_file "
             "says where"
         )
     return settings.token_file
+
+
+def _require_known(roles: list[str], settings: Settings) -> None:
+    """Refuse a role that gives nobody anything, most likely a typing error.
+
+    Raises:
+        CommandError: no rule of the policy names it.
+    """
+    from difflib import get_close_matches
+
+    from stead.auth.policy import roles_in
+    from stead.config import ConfigError
+
+    try:
+        known = roles_in(settings.conf)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    for role in roles:
+        if role.lower() not in known:
+            near = get_close_matches(role.lower(), known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise CommandError(
+                f"unknown role {role!r}.{hint} The rules of the policy name {', '.join(sorted(known))}; "
+                "--any-role accepts others"
+            )
 
 
 def _end(text: str) -> datetime:
@@ -151,16 +189,14 @@ def _as_json(token: Token, now: datetime) -> dict[str, Any]:
 
 
 def _show(tokens: tuple[Token, ...], now: datetime) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from stead.cli.listing import draw_list
 
     if not tokens:
         print("there are no tokens")
         return
-    table = Table("name", "user", "project", "roles", "expires")
+    rows = []
     for token in tokens:
         end = "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M:%S %Z}"
         end += " (it has)" if token.is_expired(now) else ""
-        cells = [token.name, token.user, token.project, ", ".join(token.roles), end]
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    show(table)
+        rows.append((token.name, token.user, token.project, ", ".join(token.roles), end))
+    show_lines(draw_list(("name", "user", "project", "roles", "expires"), rows, line_width()))

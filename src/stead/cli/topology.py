@@ -6,30 +6,41 @@ import re
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import count as numbers
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from stead.cli.client import connect
 from stead.cli.errors import NO, CommandError
 from stead.cli.options import options
-from stead.cli.output import console, one_line, print_json, show
-from stead.cli.site_server import Outcome, Watcher, read_site, rehearse
+from stead.cli.output import console, print_json, say, show
+from stead.cli.site_server import Outcome, Overcommits, Watcher, read_site, rehearse
 from stead.cli.site_server import apply as apply_site
+from stead.domain.printable import one_line, printable
+from stead.topology.document import MAX_BYTES as MAX_SITE_BYTES
 from stead.topology.document import as_data, dump, load
 from stead.topology.hwloc import Options, describe
-from stead.topology.machine import read_xml
+from stead.topology.machine import MAX_BYTES, read_xml
+from stead.topology.plan import SetInventories
 from stead.topology.site import Description, Site, SiteError, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stead.topology.plan import InventoryChange, Step
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Describe a site in a file, and make it so.")
 
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
 _SHARE_ALL = "all"
+_NO_DEVICES = (
+    "no I/O devices in the file, so its hosts get no GPUs, NICs or disks; "
+    "if they have some, run `lstopo --of xml` on the machine itself, without --no-io"
+)
+_PIECE = 1024 * 1024  # bytes
 
 
 @app.command("apply")
@@ -38,18 +49,34 @@ def apply_files(
         list[Path], typer.Argument(help="Site files, together one site; - reads standard input.", metavar="FILE...")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Remove inventories, traits and aggregates of the files' providers that the files lack."
+        ),
+    ] = False,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Remove what the files do not describe: providers, inventories, traits."),
+        typer.Option("--prune", help="As --exact, and delete all providers that the files do not describe."),
+    ] = False,
+    allow_overcommit: Annotated[
+        bool,
+        typer.Option("--allow-overcommit", help="Also make inventories smaller than what is allocated from them."),
     ] = False,
 ) -> None:
-    """Make the server's providers what the files say; what is in use is never removed."""
+    """Make the server's providers what the files say; what is in use is neither removed nor made too small."""
     with _refusing():
         described = _load(files)
         with connect() as api, _watched() as watcher:
-            work = rehearse if dry_run else apply_site
-            outcome = work(api, described, watcher, prune=prune)
+            if dry_run:
+                outcome = rehearse(api, described, watcher, exact=exact, prune=prune)
+            else:
+                outcome = apply_site(
+                    api, described, watcher, exact=exact, prune=prune, allow_overcommit=allow_overcommit
+                )
     _report(outcome, len(described.providers), dry_run=dry_run)
+    if outcome.overcommitted and not allow_overcommit:
+        raise Overcommits(outcome.overcommitted)
     if outcome.kept:
         raise typer.Exit(NO)
 
@@ -84,7 +111,7 @@ def hwloc(
         list[str] | None, typer.Option(help="UUID of an aggregate the hosts belong to; may be repeated.")
     ] = None,
 ) -> None:
-    """Write real machines as a site file: hosts, NUMA nodes, GPUs, NICs, NVMe disks."""
+    """Write real machines as a site file: hosts, NUMA nodes, memory without CPUs, GPUs, NICs, NVMe disks."""
     has_one_name = count > 1 if name is None else len(machines) * count > 1 and not _NUMBER.search(name)
     if has_one_name:
         raise CommandError("several hosts need different names: give a --name with {n} in it")
@@ -92,12 +119,17 @@ def hwloc(
         chosen = Options(_shared(shared), vcpu_ratio, frozenset(_uuid(one) for one in aggregate or ()))
         number = numbers(1)
         descriptions: list[Description] = []
+        without_devices: list[str] = []
         for path in machines:
-            machine = read_xml(_read(path), _called(path))
+            machine = read_xml(_read(path, MAX_BYTES), _called(path))
+            if not machine.shows_devices:
+                without_devices.append(_called(path))
             for _ in range(count):
                 host = None if name is None else _numbered(name, next(number))
                 descriptions.extend(describe(machine, host, chosen, source=_called(path)))
         _write(site_of(descriptions))
+    for file in dict.fromkeys(without_devices):
+        print(f"stead: warning: {printable(file)}: {_NO_DEVICES}", file=sys.stderr)
 
 
 @contextmanager
@@ -113,18 +145,37 @@ def _load(files: list[Path]) -> Site:
     descriptions: list[Description] = []
     for path in files:
         try:
-            text = _read(path).decode("utf-8-sig")
+            text = _read(path, MAX_SITE_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise SiteError(f"{_called(path)}: not a site file: it is not UTF-8 text") from error
         descriptions.extend(load(text, _called(path)).providers.values())
     return site_of(descriptions)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, limit: int) -> bytes:
+    """The whole of the file or stream, of which at most one piece beyond *limit* bytes is ever read.
+
+    Raises:
+        CommandError: it cannot be read, or it goes on after *limit* bytes, as a device without an end does.
+    """
     try:
-        return sys.stdin.buffer.read() if path == Path("-") else path.read_bytes()
+        if path != Path("-"):
+            with path.open("rb") as file:
+                return _up_to(limit, file, _called(path))
+        if sys.stdin is None:  # as after `<&-`
+            raise CommandError("standard input is closed")
+        return _up_to(limit, sys.stdin.buffer, _called(path))
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
+        raise CommandError(f"{_called(path)}: {error.strerror or error}") from error
+
+
+def _up_to(limit: int, stream: BinaryIO, called: str) -> bytes:
+    data = bytearray()
+    while piece := stream.read(_PIECE):
+        data += piece
+        if len(data) > limit:
+            raise CommandError(f"{called}: larger than {limit // 1024 // 1024} MiB")
+    return bytes(data)
 
 
 def _called(path: Path) -> str:
@@ -184,8 +235,9 @@ def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
             {
                 "dry_run": dry_run,
                 "described": described,
-                "steps": [
-                    {"action": type(step).__name__, "name": step.name, "text": str(step)} for step in outcome.steps
+                "steps": [_as_json(step) for step in outcome.steps],
+                "overcommitted": [
+                    {"provider": one.provider, **_change_as_json(one.change)} for one in outcome.overcommitted
                 ],
                 "kept": [
                     {"provider": kept.provider, "resource_class": kept.resource_class, "reason": kept.reason}
@@ -196,10 +248,38 @@ def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
         return
     if dry_run:
         for step in outcome.steps:
-            print(one_line(str(step)))
+            _show_step(step)
     show(_summary(outcome, described, dry_run=dry_run))
     for kept in outcome.kept:
-        print(one_line(str(kept)))
+        say(one_line(str(kept)))
+    for overcommitted in outcome.overcommitted:
+        say(one_line(f"over-committed: {overcommitted}"))
+
+
+def _show_step(step: Step) -> None:
+    """A line for the step, and one for each inventory that it changes."""
+    if not isinstance(step, SetInventories):
+        say(one_line(str(step)))
+        return
+    say(one_line(f"set inventories of {step.name}:"))
+    for change in step.changes:
+        say(f"  {change}", indent=4)
+
+
+def _as_json(step: Step) -> dict[str, Any]:
+    shown = {"action": type(step).__name__, "name": step.name, "text": str(step)}
+    if isinstance(step, SetInventories):
+        return {**shown, "inventories": [_change_as_json(change) for change in step.changes]}
+    return shown
+
+
+def _change_as_json(change: InventoryChange) -> dict[str, Any]:
+    """The whole records before and after; null where there is none."""
+    before, after = (
+        None if inventory is None else {**asdict(inventory), "capacity": inventory.capacity}
+        for inventory in (change.before, change.after)
+    )
+    return {"resource_class": change.resource_class, "before": before, "after": after, "used": change.used}
 
 
 _ROWS = {

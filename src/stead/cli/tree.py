@@ -9,7 +9,7 @@ import typer
 from stead.cli.client import connect
 from stead.cli.forest import as_json, furnish, plant, prune, select, walk
 from stead.cli.options import options
-from stead.cli.output import console, print_json
+from stead.cli.output import console, line_width, print_json, show_lines
 
 if TYPE_CHECKING:
     from stead.cli.client import Api
@@ -39,9 +39,7 @@ def tree(
         return
     from stead.cli.forest_picture import draw_forest
 
-    terminal = console()
-    for line in draw_forest(forest, terminal.width):
-        terminal.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
+    show_lines(draw_forest(forest, line_width()))
 
 
 def load(api: Api, root: str | None, depth: int | None) -> list[Provider]:

@@ -6,13 +6,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
-import orjson
 import typer
 
 from stead.cli.client import connect
 from stead.cli.errors import ApiError, Negative
 from stead.cli.options import options
-from stead.cli.output import printable
+from stead.cli.output import json_text
+from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def watch(
     with connect() as api:
         for told in answers(api, since, wait):
             if options().json:
-                print(orjson.dumps(told).decode(), flush=True)
+                print(json_text(told), flush=True)
             else:
                 print("\n".join(lines(told)), flush=True)
             if once:
@@ -70,4 +70,4 @@ def lines(told: dict[str, Any]) -> Iterator[str]:
         for one in told[f"{kind}s"]:
             state = "is gone" if one["generation"] is None else f"is at generation {one['generation']}"
             yield f"{kind} {printable(one['uuid'])} {state}"
-    yield f"token {told['token']}"
+    yield f"token {printable(told['token'])}"

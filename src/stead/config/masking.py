@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, quote_plus, unquote
 
 from oslo_config import cfg
 
 from stead.config.database_url import MASK, masked_parameters
 
 if TYPE_CHECKING:
-    from oslo_config.cfg import _SupportsLog
+    from collections.abc import Callable, Iterator
 
 # To the last `@`: a password may have others, and to hide too much of a strange URL is better than too little.
 _PASSWORD = re.compile(r"(://[^\s:/@]*):\S*@")
+_IN_A_LINE = re.compile(r"""(://[^\s:/@"'<>]*):[^\s/@"'<>]+@""")  # a line has other texts behind a URL
 _QUERY = re.compile(r"(?<=\?)[^\s#]+")
 _PARAMETERS = "connection_parameters"
 
@@ -33,16 +36,131 @@ def masked(name: str, value: Any) -> Any:
     return _QUERY.sub(lambda found: masked_parameters(found[0]), _PASSWORD.sub(rf"\1:{MASK}@", value))
 
 
+class Logger(Protocol):
+    """What oslo.config needs of the logger to which it writes its options."""
+
+    def log(self, level: int, msg: object, /, *args: object) -> None:
+        """Log one line."""
+
+
+SHORTEST = 6
+"""Characters of a secret that is looked for in texts. A shorter one would be found where it is none."""
+
+
+def mask_of(conf: cfg.ConfigOpts) -> Callable[[str], str]:
+    """What takes the secrets of *conf* out of a line of the log; passwords of URLs alone, if it does not know them."""
+    return conf.without_secrets if isinstance(conf, MaskedOptions) else _without_passwords
+
+
+def _without_passwords(text: str) -> str:
+    return _IN_A_LINE.sub(rf"\1:{MASK}@", text) if "://" in text else text
+
+
 class MaskedOptions(cfg.ConfigOpts):
     """Options that any library may log without giving a password away."""
 
-    def log_opt_values(self, logger: _SupportsLog, lvl: int) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self._secrets: re.Pattern[str] | None = None
+
+    def register_opt(
+        self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, cli: bool = False, **how: Any
+    ) -> bool:
+        """As it is; its value may be a secret."""
+        self._secrets = None
+        return bool(super().register_opt(opt, group, cli, **how))
+
+    def log_opt_values(self, logger: Logger, lvl: int) -> None:
         """Log all values, without those of secret options and without the passwords in others."""
         super().log_opt_values(_MaskingLog(logger), lvl)
 
+    def without_secrets(self, text: str) -> str:
+        """*text*, a line of the log, without passwords of URLs and without any value that is secret here.
+
+        A value that also stands in an option that is not secret, as the name of a user, is not looked for: it would be
+        masked wherever it is a name. Nor is one of fewer than :data:`SHORTEST` characters.
+        """
+        if self._secrets is None:
+            self._secrets = _NOTHING  # what is logged while options are read
+            self._secrets = _any_of(*self._known_texts())
+        return self._secrets.sub(MASK, _without_passwords(text))
+
+    def _known_texts(self) -> tuple[set[str], set[str]]:
+        """All values that are secret, and the words that are not."""
+        secret: set[str] = set()
+        public: set[str] = {"placement", "keystone", "password", "secret"}
+        for group, name in self._names():
+            try:
+                value = self[name] if group is None else self[group][name]
+            except (cfg.Error, ValueError):  # whoever uses it says so
+                continue
+            is_secret = bool(self._get_opt_info(name, group)["opt"].secret)
+            for text in _texts(value):
+                if is_secret:
+                    secret.add(text)
+                else:
+                    public.add(text)
+                for password, rest in _taken_apart(name, text):
+                    secret.add(password)
+                    public.update(rest)
+        return secret, public
+
+    def _names(self) -> Iterator[tuple[str | None, str]]:
+        for name in self:
+            if isinstance(self._groups.get(name), cfg.OptGroup):
+                yield from ((name, each) for each in self[name])
+            else:
+                yield None, name
+
+
+_NOTHING = re.compile(r"(?!)")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in the value of an option."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _taken_apart(name: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """The passwords of URLs and of parameters in *text*, each with the words beside it that are none."""
+    for found in _PASSWORD.finditer(text):
+        before, _, host = found[0].rpartition("@")
+        user, _, password = before.removeprefix("://").partition(":")
+        yield password, [user, host]
+    for parameters in [text] if name == _PARAMETERS else _QUERY.findall(text):
+        for pair in parameters.split("&"):
+            if masked_parameters(pair) != pair:
+                yield pair.partition("=")[2], []
+
+
+def _any_of(secret: set[str], public: set[str]) -> re.Pattern[str]:
+    """What finds the *secret* texts in all forms in which they may be written down, but none that is *public*."""
+    known = {text for each in secret for text in (each, unquote(each))}
+    written = {
+        form
+        for text in known
+        if len(text) >= SHORTEST and text not in public
+        for form in (text, quote(text), quote(text, safe=""), quote_plus(text), *_as_json(text), repr(text)[1:-1])
+    }
+    if not written:
+        return _NOTHING
+    return re.compile("|".join(re.escape(text) for text in sorted(written, key=len, reverse=True)))
+
+
+def _as_json(text: str) -> Iterator[str]:
+    for ensure_ascii in (True, False):
+        yield json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+
 
 class _MaskingLog:
-    def __init__(self, logger: _SupportsLog) -> None:
+    def __init__(self, logger: Logger) -> None:
         self._logger = logger
 
     def log(self, level: int, msg: object, *args: object) -> None:

@@ -10,6 +10,8 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as oslo_policy_opts
 
+from stead.config.http_options import HTTP_OPTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -184,10 +186,17 @@ STEAD_OPTS: list[cfg.Opt] = [
     ),
     cfg.IntOpt(
         "max_watchers",
+        default=256,
+        min=0,
+        help="Maximum number of waiting requests and open streams of `/changes` per worker. Default 256. More return "
+        "503; 0 disables waiting.",
+    ),
+    cfg.IntOpt(
+        "max_watcher_threads",
         default=4,
         min=0,
-        help="Requests for changes that one worker lets wait at a time, each of which holds one of its threads; some "
-        "threads must be left for others: stead serve lets no more wait than leave one. More is 503. 0: none waits.",
+        help="Maximum number of them per process that hold a thread, as they do under other WSGI servers than `stead "
+        "serve`. Default 4. Leave threads for other requests.",
     ),
     cfg.IntOpt(
         "kept_changes",
@@ -196,7 +205,14 @@ STEAD_OPTS: list[cfg.Opt] = [
         help="Writes of which it is kept what they changed, for who asks for changes; who asks for more gets 410.",
     ),
     cfg.IntOpt("max_claims", default=1000, min=1, help="Claims in one request to POST /claims; more is 413."),
-    cfg.IntOpt("max_body_size", default=64 * 1024 * 1024, min=1, help="Bytes of a request's body; more is 413."),
+    cfg.IntOpt(
+        "max_body_size",
+        default=16 * 1024 * 1024,
+        min=1,
+        help="Maximum size of a request body, in bytes; larger bodies return 413. Default 16 MiB. On routes whose body "
+        "describes one thing the limit is 64 KiB, if that is less. A body may have one JSON value per 12 bytes of "
+        "its limit.",
+    ),
     cfg.IntOpt("max_query_length", default=64_000, min=1, help="Bytes of a request's query; more is 414."),
     cfg.IntOpt("max_request_groups", default=3000, min=1, help="Groups in a query for candidates; more is 400."),
     cfg.IntOpt(
@@ -262,7 +278,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "oslo_middleware": OSLO_MIDDLEWARE_OPTS,
     "placement": PLACEMENT_OPTS,
     "placement_database": DATABASE_OPTS,
-    "stead": STEAD_OPTS,
+    "stead": [*STEAD_OPTS, *HTTP_OPTS],
     "workarounds": WORKAROUNDS_OPTS,
 }
 

@@ -39,7 +39,6 @@ class DatabaseSettings:
     pool_timeout: int | None = None
     max_retries: int = 10  # attempts at start; -1: for ever
     retry_interval: int = 10
-    connection_debug: int = 0
     connection_trace: bool = False
     write_timeout: float = 10.0  # how long one write may wait and be retried
     answer_timeout: float = 30.0  # how long the server may be silent in the middle of a statement
@@ -60,9 +59,8 @@ class CandidateSettings:
 
 @dataclass(frozen=True, slots=True)
 class AllocationSettings:
-    """How allocations are written."""
+    """Whose the allocations are that a client wrote without a project and a user."""
 
-    conflict_retry_count: int = 10
     incomplete_project_id: str = options.UNKNOWN_CONSUMER
     incomplete_user_id: str = options.UNKNOWN_CONSUMER
 
@@ -80,6 +78,25 @@ class LimitSettings:
     concurrent_requests: int  # per worker; 0: as many as it has threads
     claims: int  # in one request for claims
     watchers: int  # per worker
+    watcher_threads: int  # of them, those that hold a thread
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Bounds of the HTTP server of ``stead serve``, per worker. Sizes are bytes, times are seconds."""
+
+    connections: int
+    head_size: int
+    head_timeout: float
+    idle_timeout: float
+    body_timeout: float
+    bodies_size: int
+    send_timeout: float
+    unsent_size: int
+    queue: int
+    queue_per_client: int
+    queue_timeout: float
+    worker_timeout: float  # 0: a worker that does not answer is left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,7 @@ class Settings:
     allocations: AllocationSettings
     cors: CorsSettings
     limits: LimitSettings
+    http: HttpSettings
     watch: WatchSettings
     auth_strategy: AuthStrategy
     token_file: Path | None  # set whenever auth_strategy is `token`
@@ -121,7 +139,6 @@ class Settings:
     proxy_headers: bool
     path_prefix: str  # begins with a slash and does not end with one; empty: none
     compress_responses: bool
-    debug: bool
     config_files: tuple[Path, ...]  # absolute, as given or found
     config_dirs: tuple[Path, ...]
     conf: cfg.ConfigOpts = field(repr=False, compare=False)  # for oslo.policy, oslo.log, keystonemiddleware
@@ -231,12 +248,12 @@ def read_into(
 def _settings(
     conf: cfg.ConfigOpts, files: tuple[Path, ...], dirs: tuple[Path, ...], data_dir: Path, *, embedded: bool
 ) -> Settings:
+    _require_usable(conf)
     strategy = cast(AuthStrategy, conf.api.auth_strategy)
     return Settings(
         database=_database(conf, data_dir if embedded else None),
         candidates=_candidates(conf),
         allocations=AllocationSettings(
-            conflict_retry_count=conf.placement.allocation_conflict_retry_count,
             incomplete_project_id=conf.placement.incomplete_consumer_project_id,
             incomplete_user_id=conf.placement.incomplete_consumer_user_id,
         ),
@@ -258,6 +275,21 @@ def _settings(
             concurrent_requests=conf.stead.max_concurrent_requests,
             claims=conf.stead.max_claims,
             watchers=conf.stead.max_watchers,
+            watcher_threads=conf.stead.max_watcher_threads,
+        ),
+        http=HttpSettings(
+            connections=conf.stead.max_connections,
+            head_size=conf.stead.max_head_size,
+            head_timeout=conf.stead.head_timeout,
+            idle_timeout=conf.stead.idle_timeout,
+            body_timeout=conf.stead.body_timeout,
+            bodies_size=conf.stead.max_bodies_size,
+            send_timeout=conf.stead.send_timeout,
+            unsent_size=conf.stead.max_unsent_size,
+            queue=conf.stead.max_queue,
+            queue_per_client=conf.stead.max_queue_per_client,
+            queue_timeout=conf.stead.queue_timeout,
+            worker_timeout=conf.stead.worker_timeout,
         ),
         watch=WatchSettings(
             metrics=_metrics_address(conf.stead.metrics),
@@ -272,11 +304,15 @@ def _settings(
         proxy_headers=conf.oslo_middleware.enable_proxy_headers_parsing,
         path_prefix=_path_prefix(conf.stead.path_prefix),
         compress_responses=conf.stead.compress_responses,
-        debug=conf.debug,
         config_files=files,
         config_dirs=dirs,
         conf=conf,
     )
+
+
+def _require_usable(conf: cfg.ConfigOpts) -> None:
+    """Read what the log reads later: oslo.config looks at a value when it is read, and here an error names its file."""
+    _ = (conf.debug, conf.log_options, conf.placement_database.connection_debug)
 
 
 def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettings:
@@ -301,7 +337,6 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         pool_timeout=group.pool_timeout,
         max_retries=group.max_retries,
         retry_interval=group.retry_interval,
-        connection_debug=group.connection_debug,
         connection_trace=group.connection_trace,
         write_timeout=conf.stead.write_timeout,
         answer_timeout=conf.stead.answer_timeout,

@@ -68,7 +68,7 @@ def require_known(found: Sequence[Written]) -> None:
     Raises:
         ConfigError: naming the nearest option there is.
     """
-    known = [str(option.dest) for option in options.STEAD_OPTS]
+    known = [str(option.dest) for option in options.GROUPS["stead"]]
     for one in [*found, *_of_environment()]:
         if one.group == OWN_GROUP and one.name not in known:
             nearest = get_close_matches(one.name.lower(), known, n=1, cutoff=0.0)[0]

@@ -18,7 +18,7 @@ SteadError
     ├── GenerationConflict          ├── ConsumerConflict          ├── DuplicateProvider
     ├── ProviderHasChildren         ├── ProviderInUse             ├── InventoryExists
     ├── InventoryInUse              ├── ResourceClassExists       ├── ResourceClassInUse
-    ├── TraitInUse
+    ├── TraitInUse                  ├── IndistinctName
     ├── NothingFits
     └── AllocationRefused           └── NoSuchInventory, UnitsViolated, CapacityExceeded
 """
@@ -98,9 +98,14 @@ class ReservedTooLarge(BadRequest):
     resource_class: str
     may_reserve_all: bool
 
-    def __str__(self) -> str:
+    @property
+    def reason(self) -> str:
+        """What is wrong with the amounts."""
         relation = "greater than" if self.may_reserve_all else "greater than or equal to"
-        return f"Invalid inventory for '{self.resource_class}'. The reserved value is {relation} total."
+        return f"The reserved value is {relation} total."
+
+    def __str__(self) -> str:
+        return f"Invalid inventory for '{self.resource_class}'. {self.reason}"
 
 
 @dataclass(eq=False)
@@ -123,8 +128,13 @@ class UnknownTraits(BadRequest):
 
     names: Sequence[str]
 
+    @property
+    def listed(self) -> str:
+        """The names in one text."""
+        return ", ".join(self.names)
+
     def __str__(self) -> str:
-        return f"No such trait(s): {', '.join(self.names)}."
+        return f"No such trait(s): {self.listed}."
 
 
 @dataclass(eq=False)
@@ -135,6 +145,9 @@ class UnknownProvider(BadRequest):
     among: str = "Allocation"
 
     def __str__(self) -> str:
+        if self.among == "Inventory":
+            missing = f"No resource provider with uuid {self.provider} found"
+            return f"Resource provider {self.provider} in inventories not found: {missing}"
         return f"{self.among} for resource provider '{self.provider}' that does not exist."
 
 
@@ -166,7 +179,7 @@ class StandardTrait(BadRequest):
     name: str
 
     def __str__(self) -> str:
-        return f"Cannot delete standard trait {self.name}"
+        return f"Cannot delete standard trait {self.name}."
 
 
 @dataclass(eq=False)
@@ -352,6 +365,21 @@ class TraitInUse(Conflict):
 
     def __str__(self) -> str:
         return f"The trait {self.name} is in use by a resource provider."
+
+
+@dataclass(eq=False)
+class IndistinctName(Conflict):
+    """The database compares *name* as equal to *stored*, which is another project, user or consumer type."""
+
+    kind: str
+    name: str
+    stored: str
+
+    def __str__(self) -> str:
+        return (
+            f"The database cannot tell {self.kind} {self.name!r} from {self.kind} {self.stored!r}: "
+            "its collation ignores the difference."
+        )
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 3.0
 
 
 class Readiness:
-    """Asks whether memory can be brought up to date with the database: for both, one look tells."""
+    """Asks whether memory can be brought up to date with the database, and whether that takes writes."""
 
     def __init__(
         self, lag: Callable[[], float], refresh: Callable[[], object], *, patience: float = PATIENCE_SECONDS
@@ -26,8 +26,8 @@ class Readiness:
         """Nothing is asked yet.
 
         Args:
-            lag: seconds since the memory was last known to be true.
-            refresh: brings it up to date; raises Unavailable.
+            lag: seconds since the memory was last known to be true; infinite if it is not known whether writes work.
+            refresh: brings it up to date, and finds out whether writes work; raises Unavailable.
         """
         self._lag = lag
         self._refresh = refresh

@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from oslo_log import log
 
+from stead.observe.request_context import NameRequest
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from oslo_config import cfg
 
 _log = logging.getLogger(__name__)
 
+_NAME_REQUEST = NameRequest()
 
-def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str) -> None:
+
+def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str, mask: Callable[[str], str]) -> None:
     """Let this process log as *conf* says, to stderr where it does not say anything else.
+
+    Args:
+        mask: takes the secrets out of a line, whichever library wrote it.
 
     Raises:
         ValueError: it can not; the message is one line.
@@ -42,8 +49,18 @@ def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str) -> None:
     if json_lines and not conf.log_config_append:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines())
+    for handler in _handlers():
+        handler.addFilter(_NAME_REQUEST)
+        handler.setFormatter(Masking(handler.formatter or logging.Formatter(), mask))
     if conf.log_options:
         conf.log_opt_values(_log, logging.DEBUG)
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    """Those of all loggers: with ``log_config_append`` the operator may have given some to any of them."""
+    for logger in [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]:
+        if isinstance(logger, logging.Logger):
+            yield from logger.handlers
 
 
 @contextmanager
@@ -64,6 +81,19 @@ def held_back(name: str) -> Iterator[None]:
             logging.getLogger(record.name).handle(record)
 
 
+@contextmanager
+def silenced(name: str) -> Iterator[None]:
+    """Drop what the logger *name* and those below it are told: it was logged before, when the same was done first."""
+    logger, held = logging.getLogger(name), _Held()
+    logger.addHandler(held)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.propagate = True
+        logger.removeHandler(held)
+
+
 class _Held(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
@@ -71,6 +101,34 @@ class _Held(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
+
+
+class Masking(logging.Formatter):
+    """What another formatter makes of a record, without secrets, in its traceback too."""
+
+    def __init__(self, formatter: logging.Formatter, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._formatter = formatter.inner if isinstance(formatter, Masking) else formatter
+        self._mask = mask
+
+    @property
+    def inner(self) -> logging.Formatter:
+        """The other formatter."""
+        return self._formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The text of the record."""
+        text: Any = self._formatter.format(record)
+        return self._masked(text)  # type: ignore[no-any-return]  # that for Fluentd makes a dict
+
+    def _masked(self, found: Any) -> Any:
+        if isinstance(found, str):
+            return self._mask(found)
+        if isinstance(found, dict):
+            return {key: self._masked(value) for key, value in found.items()}
+        if isinstance(found, list | tuple):
+            return [self._masked(value) for value in found]
+        return found
 
 
 class JsonLines(logging.Formatter):

@@ -95,6 +95,48 @@ POOL_LIMIT = Metric(
     ("worker", "pool"),
 )
 BROKEN = Metric("stead_database_connections_broken", "gauge", "Connections that broke since the start.", ("worker",))
+WATCHERS = Metric(
+    "stead_watchers", "gauge", "Requests of `/changes` that wait for a change (`[stead] max_watchers`).", ("worker",)
+)
+REFUSED = Metric(
+    "stead_http_refused_total",
+    "counter",
+    "Requests and connections that `stead serve` refused before the application saw them. The request broke HTTP/1.1: "
+    "`bad_request`, `not_implemented`, `head_too_large` (`[stead] max_head_size`). The client was too slow: "
+    "`head_timeout`, `body_timeout`, `unread_answer` (`send_timeout`). The worker was full: `connections` "
+    "(`max_connections`; an idle one was closed for a new one), `bodies` (`max_bodies_size`), `queue_full` "
+    "(`max_queue`, `max_queue_per_client`), `queue_timeout`.",
+    ("reason",),
+)
+HTTP_CONNECTIONS = Metric(
+    "stead_http_connections",
+    "gauge",
+    "Connections of clients to `stead serve` by what they wait for: `opening` (TLS), `head` (the first request, or the "
+    "rest of a head), `idle` (the next request), `body`, `working` (a thread or its answer), `sending` (the client, to "
+    "read its answer), `streaming`, `lingering` (the client, to close).",
+    ("worker", "state"),
+)
+QUEUE_LENGTH = Metric(
+    "stead_http_queue_length", "gauge", "Requests that wait for a thread (`[stead] max_queue`).", ("worker",)
+)
+QUEUE_AGE = Metric(
+    "stead_http_queue_age_seconds",
+    "gauge",
+    "Since the oldest request that waits for a thread arrived (`[stead] queue_timeout`); 0 if none waits.",
+    ("worker",),
+)
+BODY_BYTES = Metric(
+    "stead_http_body_bytes",
+    "gauge",
+    "Request bodies in memory (`[stead] max_bodies_size`), without the first 16 KiB of each.",
+    ("worker",),
+)
+UNSENT_BYTES = Metric(
+    "stead_http_unsent_bytes",
+    "gauge",
+    "Answers in memory that clients have not read yet (`[stead] max_unsent_size`).",
+    ("worker",),
+)
 MEMORY = Metric("stead_worker_resident_bytes", "gauge", "Memory of a worker.", ("worker",))
 CPU = Metric("stead_worker_cpu_seconds", "gauge", "Processor time of a worker since its start.", ("worker",))
 REPORTED = Metric(
@@ -107,7 +149,8 @@ BUILD = Metric("stead_build_info", "gauge", "1; the version is in the label.", (
 
 METRICS: tuple[Metric, ...] = (
     REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL, POOL_LIMIT, BROKEN,
-    MEMORY, CPU, REPORTED, BUILD,
+    WATCHERS, REFUSED, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES, UNSENT_BYTES, MEMORY, CPU, REPORTED,
+    BUILD,
 )  # fmt: skip
 
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.domain.changes import Changes, NameRow
+from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
 from stead.domain.errors import Unavailable
 from stead.store import usages
 from stead.store.among import trees_in_portions, with_ids
@@ -152,7 +152,7 @@ class _Reading:
             moment,
             provider_ids=ids,
             providers=whole.rows(self._connection, state.providers),
-            claimed=list({row[0]: row[:3] for row in taken}.values()),
+            claimed=list({row[0]: StandingRow(*row[:3]) for row in taken}.values()),
             inventories=whole.rows(self._connection, state.inventories),
             used=usages.current(self._connection, whole) | usages.completed(self._connection, kept),
             traits_of=self._grouped(state.traits, whole),
@@ -180,7 +180,7 @@ class _Reading:
             providers = some.rows(connection, state.providers)
             yield Changes(
                 moment,
-                provider_ids=[row[0] for row in providers],
+                provider_ids=[row.id for row in providers],
                 providers=providers,
                 inventories=some.rows(connection, state.inventories),
                 used=usages.current(connection, some),
@@ -197,7 +197,7 @@ class _Reading:
         return {id_: uuid for some in portions for id_, uuid in _SOME_AGGREGATES.rows(self._connection, some)}
 
     def _names(self, table: sa.Table) -> list[NameRow]:
-        return [NameRow(*row) for row in _all_names(table, self._dialect).rows(self._connection)]
+        return list(_all_names(table, self._dialect).rows(self._connection))
 
 
 def state_of(connection: Connection, dialect: Dialect, provider_ids: Collection[int]) -> Changes:
@@ -225,14 +225,15 @@ _SOME_AGGREGATES = Prepared(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS
 
 @cache
 def _all_names(table: sa.Table, dialect: Dialect) -> Prepared:
-    return Prepared(sa.select(table.c.id, table.c.name, _modified(table, dialect)).order_by(table.c.id))
+    query = sa.select(table.c.id, table.c.name, _modified(table, dialect)).order_by(table.c.id)
+    return Prepared(query, NameRow._make)
 
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """What reads the state of some providers: rows of the values of ``domain.changes``; members as one text each.
+    """What reads the state of some providers, as rows of ``domain.changes``; members as one text each.
 
-    The rows of ``standings`` have a class and its sum as well, as `usages.with_standing` says.
+    The rows of ``standings`` are those of a `StandingRow` with a class and its sum, as `usages.with_standing` says.
     """
 
     providers: Prepared
@@ -259,9 +260,9 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
         return Prepared(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
 
     return _Statements(
-        Prepared(of_provider.where(condition).order_by(provider.root_provider_id, provider.id)),
+        Prepared(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),
         Prepared(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
-        Prepared(by.narrowed(of_inventory, held.resource_provider_id)),
+        Prepared(by.narrowed(of_inventory, held.resource_provider_id), InventoryRow._make),
         grouped(resource_provider_traits.c.trait_id),
         grouped(resource_provider_aggregates.c.aggregate_id),
     )

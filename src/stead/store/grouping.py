@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -42,13 +43,14 @@ class _Member(Generic[R]):
     """A write that waits: to be told its outcome, or to lead."""
 
     work: Callable[[Connection], R]
+    context: Context = field(default_factory=copy_context)  # of the thread it comes from, whichever runs it
     called: threading.Event = field(default_factory=threading.Event)
     leads: bool = False
     result: R = field(init=False)
     error: Exception | None = None
 
     def run(self, connection: Connection) -> None:
-        self.result = self.work(connection)
+        self.result = self.context.run(self.work, connection)
 
     def run_apart(self, connection: Connection) -> None:
         """The same, without harm to what the transaction holds already.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 MOST = 100_000
-"""Changes that are listed; after more, a client is better off reading everything."""
+"""Rows of the change log that are read; after more, a client is better off reading everything."""
 
 Generations = dict[str, int | None]
 """By uuid, ascending; None for what does not exist."""
@@ -52,7 +52,26 @@ def happened_since(connection: Connection, since: str | None) -> Happened:
         InvalidQuery: it is no token.
         StartOver: it can not be told.
     """
+    return _happened(connection, since, read_clock(connection))
+
+
+def happened_since_each(connection: Connection, tokens: Iterable[str]) -> dict[str, Happened | StartOver]:
+    """By token, what changed after its moment, or that it cannot be told; all until the same moment.
+
+    Raises:
+        InvalidQuery: one is no token.
+    """
     now = read_clock(connection)
+    happened: dict[str, Happened | StartOver] = {}
+    for token in tokens:
+        try:
+            happened[token] = _happened(connection, token, now)
+        except StartOver as error:
+            happened[token] = error
+    return happened
+
+
+def _happened(connection: Connection, since: str | None, now: Clock) -> Happened:
     there = Token.of(now)
     if since is None:
         return Happened(there.text(), {}, {})
@@ -62,41 +81,54 @@ def happened_since(connection: Connection, since: str | None) -> Happened:
         raise InvalidQuery("Invalid query string parameters: 'since' is no token of this service.") from None
     if then.ticks == now.ticks and then.is_before(there):
         return Happened(there.text(), {}, {})
-    if not (then.is_before(there) and _is_kept(connection, then)):
+    if not then.is_before(there):
         raise StartOver
     changed = changed_between(connection, Clock(now.epoch, then.ticks, then.stamps, now.floors), now)
     logged = logged_between(connection, then.ticks, now.ticks)
-    if EVERYTHING in changed.whole or Kind.EVERYTHING in logged.values() or len(logged) > MOST:
+    if EVERYTHING in changed.whole or logged is None:
         raise StartOver
     ids = {id_ for id_ in changed.whole | changed.usage if id_ > 0}
     return Happened(
         there.text(),
-        _providers(connection, ids, [uuid for uuid, kind in logged.items() if kind is Kind.GONE_PROVIDER]),
-        _consumers(connection, [uuid for uuid, kind in logged.items() if kind is Kind.CONSUMER]),
+        _providers(connection, ids, logged[Kind.GONE_PROVIDER]),
+        _consumers(connection, list(logged[Kind.CONSUMER])),
     )
 
 
-def _is_kept(connection: Connection, then: Token) -> bool:
+Logged = dict[Kind, set[str]]
+"""By kind of change, the uuids of what changed so."""
+
+
+def logged_between(connection: Connection, then: Sequence[int], now: Sequence[int]) -> Logged | None:
+    """What the change log has newer than the ticks *then*, in the snapshot that showed the ticks *now*.
+
+    Returns:
+        All of it. None if the log cannot tell all of it: a part was pruned, a write was too large to be listed, or
+        there are more than :data:`MOST` rows.
+    """
     floors = dict(_FLOORS.rows(connection))
-    return all(floors.get(slot, 0) <= tick for slot, tick in enumerate(then.ticks))
+    if not all(slot in floors and floors[slot] <= tick for slot, tick in enumerate(then)):
+        return None
+    logged: Logged = {kind: set() for kind in Kind}
+    moved = [(slot, tick) for slot, (tick, tick_now) in enumerate(zip(then, now, strict=True)) if tick_now > tick]
+    if not moved:
+        return logged
+    values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
+    values |= {f"tick{place}": tick for place, (_, tick) in enumerate(moved)}
+    rows = _logged_after(len(moved), MOST + 1).rows(connection, values=values)
+    if len(rows) > MOST:  # the limit of the query: there may be more, whatever uuids these rows name
+        return None
+    for uuid, kind in rows:
+        logged[Kind(kind)].add(uuid)
+    return None if logged[Kind.EVERYTHING] else logged
 
 
 _FLOORS = Prepared(sa.select(stead_change_floor.c.slot, stead_change_floor.c.floor))
 
 
-def logged_between(connection: Connection, then: Sequence[int], now: Sequence[int]) -> dict[str, Kind]:
-    """What the change log has newer than the ticks *then*, by uuid, in the snapshot that showed the ticks *now*."""
-    moved = [(slot, tick) for slot, (tick, tick_now) in enumerate(zip(then, now, strict=True)) if tick_now > tick]
-    if not moved:
-        return {}
-    values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
-    values |= {f"tick{place}": tick for place, (_, tick) in enumerate(moved)}
-    rows = _logged_after(len(moved)).rows(connection, values=values)
-    return {uuid: Kind(kind) for uuid, kind in rows}
-
-
 @cache
-def _logged_after(number: int) -> Prepared:
+def _logged_after(number: int, limit: int) -> Prepared:
+    """At most *limit* rows of the change log newer than the ticks of so many slots."""
     log = stead_change_log.c
     newer = sa.or_(
         *(
@@ -104,7 +136,7 @@ def _logged_after(number: int) -> Prepared:
             for place in range(number)
         )
     )
-    return Prepared(sa.select(log.uuid, log.kind).where(newer).limit(MOST + 1))
+    return Prepared(sa.select(log.uuid, log.kind).where(newer).limit(limit))
 
 
 def _providers(connection: Connection, ids: Collection[int], gone: Iterable[str]) -> Generations:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from stead.store import names
 from stead.store.allocations import HeldAllocations
 from stead.store.tables import (
     allocations,
@@ -25,7 +26,7 @@ from stead.store.transaction import in_portions
 from stead.store.usages import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -58,7 +59,12 @@ def page_of(connection: Connection, whose: Whose, page: Page, most: int) -> Hold
         most: so many at most, whatever the page says.
     """
     limit = min(page.limit or most, most)
-    rows = connection.execute(_listed(whose, page.marker).limit(limit + 1)).all()
+    of_type = whose.consumer_type if whose.consumer_type != UNKNOWN else None
+    ids = names.ids_of_owners(connection, whose.project, whose.user, of_type)
+    if ids is None:
+        return Holders({}, goes_on=False)
+    owners = {**ids, "consumer_type_id": None} if whose.consumer_type == UNKNOWN else ids
+    rows = connection.execute(_listed(owners, page.marker).limit(limit + 1)).all()
     shown = rows[:limit]
     amounts = _amounts(connection, [row.uuid for row in shown])
     held = {}
@@ -96,23 +102,12 @@ def _consumers() -> sa.Select[tuple[str, int, str, str, str]]:
     )
 
 
-def _listed(whose: Whose, marker: str | None) -> sa.Select[tuple[str, int, str, str, str]]:
+def _listed(owners: Mapping[str, int | None], marker: str | None) -> sa.Select[tuple[str, int, str, str, str]]:
+    """Consumers that hold something, by the ids of their owners; None: those that have no such owner."""
     held = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid).exists()
-    query = _consumers().where(held).order_by(_columns.uuid)
     # By their own columns, whose indexes have the uuids in their order: a page need not sort all that are meant.
-    if whose.project is not None:
-        query = query.where(_columns.project_id == _id_of(projects.c.external_id, whose.project))
-    if whose.user is not None:
-        query = query.where(_columns.user_id == _id_of(users.c.external_id, whose.user))
-    if whose.consumer_type == UNKNOWN:
-        query = query.where(_columns.consumer_type_id.is_(None))
-    elif whose.consumer_type is not None:
-        query = query.where(_columns.consumer_type_id == _id_of(consumer_types.c.name, whose.consumer_type))
+    query = _consumers().where(held, *(_columns[name] == id_ for name, id_ in owners.items())).order_by(_columns.uuid)
     return query if marker is None else query.where(_columns.uuid > marker)
-
-
-def _id_of(column: sa.Column[str], name: str) -> sa.ScalarSelect[int]:
-    return sa.select(column.table.c.id).where(column == name).scalar_subquery()
 
 
 _Amounts = tuple[int, dict[str, tuple[int, dict[str, int]]]]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from stead.domain.errors import IndistinctName
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
 from stead.store import direct
 from stead.store.bulk import Insert, Piece, value
@@ -28,7 +29,11 @@ AGGREGATE = placement_aggregates.c.uuid
 
 
 def project_ids(store: Store, names: Collection[str]) -> dict[str, int]:
-    """Ids of projects by their external id; those unknown so far are made."""
+    """Ids of projects by their external id; those unknown so far are made.
+
+    Raises:
+        IndistinctName: the database cannot store one beside another spelling that it has; so do the two below.
+    """
     return _ensure(store, PROJECT, names)
 
 
@@ -52,16 +57,47 @@ Wanted = tuple["sa.Column[Any]", str]
 
 
 def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None]:
-    """The ids of names as the database compares them, in the order of *wanted*; None for one that is unknown."""
+    """The ids of names, in the order of *wanted*; None for one that is not stored in exactly this spelling."""
     found: list[int | None] = []
     for some in in_portions(wanted):
-        columns = ", ".join([_ID_OF[column].text(connection) for column, _ in some])
-        found += direct.rows(connection, f"SELECT {columns}", tuple([name for _, name in some]))[0]
+        columns = ", ".join([_ROW_OF[column].text(connection) for column, _ in some])
+        stored = direct.rows(connection, f"SELECT {columns}", tuple([name for _, name in some]))[0]
+        found += [_id_if_exact(row, name) for row, (_, name) in zip(stored, some, strict=True)]
     return found
 
 
-_ID_OF = {
-    column: Piece(sa.select(column.table.c.id).where(column == value("name")).scalar_subquery())
+def ids_of_owners(
+    connection: sa.Connection, project: str | None, user: str | None, consumer_type: str | None
+) -> dict[str, int] | None:
+    """The ids of a project, a user and a consumer type, by the column of ``consumers`` that refers to them.
+
+    Those that are None are missing. None if one is not stored in exactly this spelling, so that no consumer has it.
+    """
+    given = (
+        ("project_id", PROJECT, project),
+        ("user_id", USER, user),
+        ("consumer_type_id", CONSUMER_TYPE, consumer_type),
+    )
+    wanted = {key: (column, name) for key, column, name in given if name is not None}
+    ids = {
+        key: id_ for key, id_ in zip(wanted, find(connection, list(wanted.values())), strict=True) if id_ is not None
+    }
+    return ids if len(ids) == len(wanted) else None
+
+
+def _id_if_exact(row: str | None, name: str) -> int | None:
+    """The id in *row*, which is ``ID:NAME``; None where the database's collation found another spelling of *name*."""
+    id_, _, stored = (row or "").partition(":")
+    return int(id_) if row is not None and stored == name else None
+
+
+_ROW_OF = {
+    column: Piece(
+        # By the plain comparison, which uses the index; the spelling is compared by the caller.
+        sa.select(sa.cast(column.table.c.id, sa.String(20)) + sa.literal_column("':'", sa.String) + column)
+        .where(column == value("name"))
+        .scalar_subquery()
+    )
     for column in (PROJECT, USER, CONSUMER_TYPE)
 }
 
@@ -72,27 +108,40 @@ def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dic
 
 
 def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
-    """Ids of those of *names* that exist."""
+    """Ids of those of *names* that exist: of aggregates in any spelling, of all others in exactly this one."""
     query = sa.select(column.label("name"), column.table.c.id)
     rows = {
         row.name: row.id
         for some in in_portions(sorted(set(names)))
         for row in connection.execute(query.where(column.in_(some)))
     }
-    if rows:
-        # Where the database's collation ignores case, accents or blanks, it knows a name by another spelling.
+    if rows and column is AGGREGATE:
+        # Where the database's collation ignores case, it knows a UUID by another spelling.
         for name in set(names) - set(rows):
-            same = connection.execute(query.where(column == name)).first()
+            same = _stored_as(connection, column, name)
             if same:
                 rows[name] = same.id
     return {name: rows[name] for name in names if name in rows}
+
+
+def _stored_as(connection: sa.Connection, column: sa.Column[Any], name: str) -> sa.Row[Any, Any] | None:
+    """The name and id of the row that the database finds under *name*, in whatever spelling."""
+    return connection.execute(sa.select(column.label("name"), column.table.c.id).where(column == name)).first()
 
 
 def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     present = _find(tx.connection, column, names)
     rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
     _MAKE[column].run(tx.connection, tx.dialect, rows)
-    return _find(tx.connection, column, names)
+    found = _find(tx.connection, column, names)
+    for name in sorted(set(names) - set(found)):
+        same = _stored_as(tx.connection, column, name)
+        if same:
+            raise IndistinctName(_KIND[column], name, same.name)
+    return found
+
+
+_KIND = {PROJECT: "project", USER: "user", CONSUMER_TYPE: "consumer type", AGGREGATE: "aggregate"}
 
 
 _MAKE = {

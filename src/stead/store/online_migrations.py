@@ -36,8 +36,7 @@ def set_root_provider_ids(store: Store, most: int) -> int:
     Raises:
         Unavailable
     """
-    with store.dialect.alone(store.writer):  # nobody adds Stead's tables between the look for them and the commit
-        return store.write(_set_roots, most)
+    return store.write(_set_roots, most)
 
 
 def create_incomplete_consumers(store: Store, most: int, *, project: str, user: str) -> int:
@@ -48,10 +47,9 @@ def create_incomplete_consumers(store: Store, most: int, *, project: str, user: 
     Raises:
         Unavailable
     """
-    with store.dialect.alone(store.writer):
-        project_id = names.project_ids(store, {project})[project]
-        user_id = names.user_ids(store, {user})[user]
-        return store.write(_create_consumers, most, project_id, user_id)
+    project_id = names.project_ids(store, {project})[project]
+    user_id = names.user_ids(store, {user})[user]
+    return store.write(_create_consumers, most, project_id, user_id)
 
 
 def has_providers_without_root(connection: Connection) -> bool:
@@ -66,6 +64,7 @@ def count_incomplete_consumers(connection: Connection) -> int:
 
 
 def _set_roots(tx: Transaction, most: int) -> int:
+    tx.alone()
     ids = tx.connection.scalars(sa.select(_providers.id).where(_WITHOUT_ROOT).order_by(_providers.id).limit(most)).all()
     tx.lock(resource_providers, ids)
     for some in in_portions(ids):
@@ -77,6 +76,7 @@ def _set_roots(tx: Transaction, most: int) -> int:
 
 
 def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int) -> int:
+    tx.alone()
     uuids = tx.connection.scalars(
         sa.select(_allocations.consumer_id)
         .distinct()

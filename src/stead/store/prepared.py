@@ -11,7 +11,7 @@ from stead.store import direct
 from stead.store.dialect import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -40,8 +40,14 @@ class Prepared:
     Its parameters are numbers with a default, and it must give values that need no conversion.
     """
 
-    def __init__(self, query: Rows) -> None:
+    def __init__(self, query: Rows, row: Callable[[Iterable[Any]], Any] = tuple) -> None:
+        """Nothing is compiled yet.
+
+        Args:
+            row: makes of the values of a row what `rows` returns of it, such as ``_make`` of a named tuple.
+        """
         self._query = query
+        self._row = row
         self._compiled: dict[str, _Compiled] = {}
 
     def rows(
@@ -59,8 +65,9 @@ class Prepared:
         if compiled.in_one_row is not None:
             rows: list[Any] = orjson.loads(run(compiled.in_one_row)[0][0])
             if not any(row[column] is None for column in compiled.numbers for row in rows):
-                return list(map(tuple, rows))
-        return run(compiled.plain)
+                return list(map(self._row, rows))
+        rows = run(compiled.plain)
+        return rows if self._row is tuple else list(map(self._row, rows))
 
     def _compile(self, connection: Connection) -> _Compiled:
         dialect = dialect_of(connection.engine.url)

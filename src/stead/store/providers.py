@@ -145,7 +145,8 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
     id_: int = inserted[0] if inserted else 0
     if above is None:
         root_of_itself = {"root_provider_id": id_, "updated_at": tx.now}
-        tx.connection.execute(sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself))
+        rooted = sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself)
+        tx.require_count(tx.connection.execute(rooted), 1)
     usages.forget(tx, id_)  # another service may have deleted a provider of this id, which some databases give again
     tx.touch([id_])
     return _provider(tx, id_)
@@ -164,7 +165,8 @@ def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
     refusal = f'Unable to create resource provider "{name}", {uuid}: '
     if parent == uuid:
         raise ParentRefused(
-            refusal + "parent provider UUID cannot be same as UUID. Please set parent provider UUID to None."
+            f"{refusal}parent provider UUID cannot be same as UUID. "
+            "Please set parent provider UUID to None if there is no parent."
         )
     id_ = ids_by_uuid(tx.connection, [parent]).get(parent)
     if id_ is None:
@@ -290,7 +292,8 @@ def delete(tx: Transaction, uuid: str) -> None:
         tx.connection.execute(sa.delete(table).where(table.c.resource_provider_id == row.id))
     usages.forget(tx, row.id)
     # A root refers to itself, which some databases hold against deleting it.
-    tx.connection.execute(sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None))
+    unrooted = sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None)
+    tx.require_count(tx.connection.execute(unrooted), 1)
     as_read = _columns.generation == row.generation  # whoever took from it since raised that
     gone = tx.connection.execute(sa.delete(resource_providers).where(_columns.id == row.id, as_read))
     tx.require_count(gone, 1)

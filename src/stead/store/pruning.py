@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store.clock import read_clock
+from stead.store.clock import SLOTS, read_clock
 from stead.store.tables import (
     resource_providers,
     stead_change_floor,
@@ -24,7 +24,7 @@ from stead.store.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -83,14 +83,16 @@ class Pruning:
         The floors are raised first. Who reads the rows reads the floors in the same snapshot.
         """
         floors = self._store.read(_floors)
-        spans = {slot: tick - floors.get(slot, 0) for slot, tick in enumerate(ticks)}
+        if lost := set(range(SLOTS)) - floors.keys():
+            floors |= self._store.write(_restore_floors, lost)
+        spans = {slot: tick - floors[slot] for slot, tick in enumerate(ticks)}
         total = sum(spans.values())
         if total > self._kept:
             raised = {slot: ticks[slot] - span * self._kept // total for slot, span in spans.items() if span > 0}
             self._store.write(_raise_floors, raised)
             floors |= raised
         for slot, oldest in self._store.read(_oldest_logged).items():
-            while oldest <= floors.get(slot, 0):
+            while oldest <= floors[slot]:
                 last = min(floors[slot], oldest + PORTION - 1)
                 self._store.write(_remove_logged, slot, last)
                 oldest = last + 1
@@ -109,9 +111,20 @@ def _floors(connection: Connection) -> dict[int, int]:
 
 
 def _raise_floors(tx: Transaction, floors: Mapping[int, int]) -> None:
+    present = _floors(tx.connection)
     for slot, floor in sorted(floors.items()):
-        raised = sa.update(stead_change_floor).where(_floor.slot == slot, _floor.floor < floor)
-        tx.connection.execute(raised.values(floor=floor))
+        if present[slot] < floor:
+            raised = sa.update(stead_change_floor).where(_floor.slot == slot, _floor.floor == present[slot])
+            tx.require_count(tx.connection.execute(raised.values(floor=floor)), 1)
+
+
+def _restore_floors(tx: Transaction, slots: Collection[int]) -> dict[int, int]:
+    """Insert the floors of slots that have none; returns them. What was removed is not known: all older tokens end."""
+    ticks = read_clock(tx.connection).ticks
+    floors = {slot: ticks[slot] for slot in sorted(slots)}
+    rows = [{"slot": slot, "floor": floor} for slot, floor in floors.items()]
+    tx.connection.execute(sa.insert(stead_change_floor), rows)
+    return floors
 
 
 def _oldest_logged(connection: Connection) -> dict[int, int]:
@@ -140,9 +153,11 @@ def _remove_orphaned(tx: Transaction, table: sa.Table, rows: Sequence[tuple[int,
     newest: dict[int, int] = {}
     for _, slot, tick in rows:
         newest[slot] = max(newest.get(slot, 0), tick)
+    floors = read_clock(tx.connection).floors
     for slot, tick in sorted(newest.items()):
-        raised = sa.update(stead_clock).where(_clock.slot == slot, _clock.floor < tick)
-        tx.connection.execute(raised.values(floor=tick))
+        if floors[slot] < tick:
+            raised = sa.update(stead_clock).where(_clock.slot == slot, _clock.floor == floors[slot])
+            tx.require_count(tx.connection.execute(raised.values(floor=tick)), 1)
     change = table.c
     for id_, slot, tick in sorted(rows):
         same = sa.and_(change.provider_id == id_, change.slot == slot, change.tick == tick)

@@ -98,13 +98,12 @@ def ensure(tx: Transaction, name: str) -> bool:
 def _next_id(tx: Transaction) -> int:
     """An id that no class has or ever had: a process with old names in memory must not mean another class by it."""
     counter = sa.update(stead_counter).where(stead_counter.c.name == "resource_class")
-    if tx.connection.execute(counter.values(value=stead_counter.c.value + 1)).rowcount != 1:
-        raise RaceLost("stead_counter")
+    tx.require_count(tx.connection.execute(counter.values(value=stead_counter.c.value + 1)), 1)
     counted = sa.select(stead_counter.c.value).where(stead_counter.c.name == "resource_class")
     ours: int = tx.connection.execute(counted).scalar_one() - 1
     highest: int = tx.connection.execute(sa.select(sa.func.max(_columns.id))).scalar_one() or 0
     id_ = max(ours, highest + 1, FIRST_CUSTOM_CLASS_ID)
-    tx.connection.execute(counter.values(value=id_ + 1))
+    tx.require_count(tx.connection.execute(counter.values(value=id_ + 1)), 1)
     return id_
 
 

@@ -221,10 +221,14 @@ def require_current(engine: Engine) -> None:
         TablesMissing: it lacks some all the same.
     """
     with engine.connect() as connection:
-        found = _standings(connection)
-        if refusal := refusal_of(found):
-            raise refusal
-        _require_tables(connection, found)
+        _require_current(connection)
+
+
+def _require_current(connection: Connection) -> None:
+    found = _standings(connection)
+    if refusal := refusal_of(found):
+        raise refusal
+    _require_tables(connection, found)
 
 
 def _require_tables(connection: Connection, found: tuple[Standing, ...]) -> None:
@@ -251,9 +255,9 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
         Unversioned, SeveralRevisions: it does not say where it stands.
         Unavailable: it does not answer.
     """
+    if may_upgrade:
+        upgrade(engine)
     with telling_why(engine.url):
-        if may_upgrade:
-            upgrade(engine)
         require_current(engine)
 
 
@@ -265,20 +269,32 @@ def upgrade(engine: Engine) -> list[str]:
 
     Raises:
         RuntimeError: the database holds what a revision refuses.
+        Unavailable: another process upgrades it, and did not end in time.
         SchemaTooNew: it is of a release that is not known yet.
         TablesMissing: it lacks some that revisions have made before.
         Unversioned, SeveralRevisions: it does not say where it stands.
     """
     done: list[str] = []
-    with dialect_of(engine.url).alone(engine):
-        found = _require_upgradable(engine)
+    with _alone(engine) as connection:
+        found = _require_upgradable(connection)
         for history, standing in zip(HISTORIES, found, strict=True):
             if standing.pending:
-                with engine.begin() as connection:
-                    bring(connection, history)
+                bring(connection, history)
                 done += [step.revision for step in standing.pending]
-        require_current(engine)
+        _require_current(connection)
     return done
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction that locks out every other process that changes the tables.
+
+    Raises:
+        Unavailable: another process kept the lock too long, or the database does not answer.
+    """
+    with telling_why(engine.url), engine.begin() as connection:
+        dialect_of(engine.url).alone(connection)
+        yield connection
 
 
 def bring(connection: Connection, history: History, revision: str = "head") -> None:
@@ -295,8 +311,8 @@ def upgrade_statements(engine: Engine) -> str:
         SchemaTooNew, Unversioned, SeveralRevisions, TablesMissing
     """
     written = StringIO()
-    found = _require_upgradable(engine)
     with engine.connect() as connection:
+        found = _require_upgradable(connection)
         for history, standing in zip(HISTORIES, found, strict=True):
             if standing.pending:
                 if standing.revision is None and sa.inspect(connection).has_table(history.version_table):
@@ -314,18 +330,17 @@ def upgrade_statements(engine: Engine) -> str:
     return written.getvalue()
 
 
-def _require_upgradable(engine: Engine) -> tuple[Standing, ...]:
-    with engine.connect() as connection:  # one transaction: on SQLite another process may upgrade after it
-        found = _standings(connection)
-        if refusal := upgrade_refusal_of(found):
-            raise refusal
-        _require_tables(connection, found)
+def _require_upgradable(connection: Connection) -> tuple[Standing, ...]:
+    found = _standings(connection)
+    if refusal := upgrade_refusal_of(found):
+        raise refusal
+    _require_tables(connection, found)
     return found
 
 
-def own_tables(engine: Engine) -> list[str]:
+def own_tables(database: Engine | Connection) -> list[str]:
     """The tables that are Stead's own, whichever release made them."""
-    return [name for name in sa.inspect(engine).get_table_names() if name.startswith(OWN_PREFIX)]
+    return [name for name in sa.inspect(database).get_table_names() if name.startswith(OWN_PREFIX)]
 
 
 def remove(engine: Engine) -> list[str]:
@@ -333,11 +348,10 @@ def remove(engine: Engine) -> list[str]:
 
     The deployment's tables stay as they are. No Stead may run on the database.
     """
-    with dialect_of(engine.url).alone(engine):
-        names = own_tables(engine)
-        with engine.begin() as connection:
-            for name in names:
-                connection.execute(_drop(name))
+    with _alone(engine) as connection:
+        names = own_tables(connection)
+        for name in names:
+            connection.execute(_drop(name))
     return names
 
 
@@ -363,7 +377,7 @@ def stamp(engine: Engine, revision: str) -> None:
     """
     if not revision.strip():
         raise CommandError("no revision is named")
-    with dialect_of(engine.url).alone(engine), engine.begin() as connection, _scripts(PLACEMENT) as scripts:
+    with _alone(engine) as connection, _scripts(PLACEMENT) as scripts:
         context = _context(connection, PLACEMENT)
         if len(context.get_current_heads()) > 1:  # which Alembic would take for branches, and leave beside it
             connection.execute(sa.delete(sa.table(PLACEMENT.version_table)))

@@ -25,6 +25,7 @@ from stead.store.dialect import MANY, Database, Dialect, dialect_of
 from stead.store.grouping import Grouping
 from stead.store.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.tables import resource_providers, stead_provider_change, stead_usage, stead_usage_change
+from stead.store.writability import Writability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,6 +94,16 @@ class Transaction:
             rows = [{"provider_id": change, "slot": 0, "tick": 0} for change in sorted(changes)]
             if rows:
                 self.connection.execute(self.dialect.insert_missing(table, "provider_id"), rows)
+
+    def alone(self) -> None:
+        """Lock out upgrades and repairs until the end: no process adds Stead's own tables meanwhile.
+
+        To be called first: what is read before the lock may be old.
+
+        Raises:
+            Unavailable: another process kept the lock too long.
+        """
+        self.dialect.alone(self.connection)
 
     def lock(self, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
         """Lock rows by primary key, in id order, until the end; those that are gone are passed over.
@@ -210,6 +221,8 @@ class Store:
         self._claim_timeout = claim_timeout
         self._on_retry = on_retry
         self._grouping = None if self.dialect.locks_rows else Grouping(self._begun_in_time, patience=write_timeout)
+        self.writability = Writability()
+        """Whether the database takes writes."""
         self._slots = OwnSlots()
         self._ticked: dict[Connection, Ticked] = {}
         """By open transaction the last tick in it, which stands or falls with all of it."""
@@ -247,6 +260,18 @@ class Store:
         return self._write(self._claim_timeout, body, *args, **kwargs)
 
     def _write(
+        self, seconds: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        try:
+            result = self._tried_again(seconds, body, *args, **kwargs)
+        except Unavailable as error:
+            if isinstance(error.__cause__, sa.exc.DBAPIError):  # and not only too busy
+                self.writability.failed(error)
+            raise
+        self.writability.succeeded()
+        return result
+
+    def _tried_again(
         self, seconds: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         deadline = time.monotonic() + seconds

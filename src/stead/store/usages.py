@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from stead.store import names
 from stead.store.bulk import LISTED, Insert, Query
 from stead.store.prepared import IDS, Prepared
 from stead.store.tables import (
     allocations,
     consumer_types,
     consumers,
-    projects,
     resource_classes,
     resource_providers,
     stead_usage,
-    users,
 )
 from stead.store.transaction import in_portions
 
@@ -166,21 +165,19 @@ def of_project(
     Args:
         consumer_type: count only this type; ``unknown`` means those without one. None counts all.
     """
+    ids = names.ids_of_owners(connection, project, user, consumer_type if consumer_type != UNKNOWN else None)
+    if ids is None:
+        return {}
     held = (
         sa.select(consumer_types.c.name.label("type"))
         .select_from(consumers)
         .join(allocations, allocations.c.consumer_id == consumers.c.uuid)
         .join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
-        .join(projects, projects.c.id == consumers.c.project_id)
-        .join(users, users.c.id == consumers.c.user_id)
         .outerjoin(consumer_types, consumer_types.c.id == consumers.c.consumer_type_id)
-        .where(projects.c.external_id == project)
+        .where(*(consumers.c[column] == id_ for column, id_ in ids.items()))
     )
-    if user is not None:
-        held = held.where(users.c.external_id == user)
-    if consumer_type is not None:
-        wanted = None if consumer_type == UNKNOWN else consumer_type
-        held = held.where(consumer_types.c.name == wanted if wanted else consumer_types.c.name.is_(None))
+    if consumer_type == UNKNOWN:
+        held = held.where(consumers.c.consumer_type_id.is_(None))
     found: dict[str, TypeUsage] = {}
     counts = held.add_columns(sa.func.count(consumers.c.uuid.distinct())).group_by(consumer_types.c.name)
     for name, count in connection.execute(counts):

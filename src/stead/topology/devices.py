@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stead.topology.machine import HwObject, Machine
+    from stead.topology.machine import Machine
+    from stead.topology.objects import HwObject
 
 
 class Kind(StrEnum):
@@ -37,8 +38,8 @@ class Role(StrEnum):
     COMPUTE = "compute"
 
 
-_ROLES_OF_FORMAT_2 = {0: Role.STORAGE, 1: Role.GPU, 2: Role.NETWORK, 3: Role.RDMA, 5: Role.COMPUTE}
-"""By number. Source: hwloc 2's ``hwloc_obj_osdev_type_t``."""
+_ROLES_BEFORE_FORMAT_3 = {0: Role.STORAGE, 1: Role.GPU, 2: Role.NETWORK, 3: Role.RDMA, 5: Role.COMPUTE}
+"""By number. Source: hwloc 1's and 2's ``hwloc_obj_osdev_type_t``."""
 
 _ROLES_OF_FORMAT_3 = {0: Role.STORAGE, 2: Role.GPU, 3: Role.COMPUTE, 4: Role.NETWORK, 5: Role.RDMA}
 """By bit: a device may have several. Source: hwloc 3's ``hwloc_obj_osdev_types_t``."""
@@ -221,8 +222,8 @@ def _os_device(hw: HwObject, file_format: int) -> OsDevice:
     roles: frozenset[Role]
     if number is None:
         roles = frozenset()
-    elif file_format == 2:
-        roles = frozenset(role for value, role in _ROLES_OF_FORMAT_2.items() if value == number)
+    elif file_format < 3:
+        roles = frozenset(role for value, role in _ROLES_BEFORE_FORMAT_3.items() if value == number)
     else:
         roles = frozenset(role for bit, role in _ROLES_OF_FORMAT_3.items() if number >> bit & 1)
     return OsDevice(hw.attributes.get("name", ""), roles, hw)

@@ -18,6 +18,9 @@ from stead.domain.names import RESOURCE_CLASS_NAME
 from stead.topology.nodes import Node, read_documents, shown
 from stead.topology.site import NAME_LENGTH, Description, Site, SiteError, site_of, top_down
 
+MAX_BYTES = 512 * 1024 * 1024
+"""Upper bound of one file; several files can be one site."""
+
 MAX_NESTED = 40
 """Levels of `children` that are written nested; what is deeper names its parent."""
 
@@ -61,16 +64,26 @@ def load(text: str, source: str = "site") -> Site:
 
 
 def dump(site: Site) -> str:
-    """*site* as YAML: sorted by name, defaults left out, the same bytes for the same site."""
-    return yaml.dump(
+    """*site* as YAML: sorted by name, defaults left out, the same bytes for the same site.
+
+    If a name has a character that could steer a terminal or reorder a line, all that is not ASCII is escaped.
+    """
+    text = _dumped(site, allow_unicode=True)
+    is_harmless = text.isascii() or text.replace("\n", "").isprintable()
+    return text if is_harmless else _dumped(site, allow_unicode=False)
+
+
+def _dumped(site: Site, *, allow_unicode: bool) -> str:
+    text: str = yaml.dump(
         as_data(site),
         Dumper=_Dumper,
         sort_keys=False,
         default_flow_style=False,
-        allow_unicode=True,
+        allow_unicode=allow_unicode,
         explicit_start=True,  # so that concatenated files are one site
         width=NAME_LENGTH,
     )
+    return text
 
 
 def as_data(site: Site) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A real machine, as ``lstopo --of xml`` describes it, as a tree of providers.
 
-The host is the root; every NUMA node is a child of it; every device is a child of the NUMA node it is attached to, or
-of the host where none is nearest. docs/topology.md has the mapping as a table.
+The host is the root. A NUMA node with CPUs is a child of it; memory without CPUs and devices are children of the node
+they are nearest to. What several nodes share stands below a provider for their group, beside them; what is near to no
+part of the machine is a child of the host. docs/topology.md has the mapping as a table.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from stead.domain.inventory import MAX_INT, Inventory
 from stead.domain.names import NAME_LENGTH, STANDARD_TRAITS
 from stead.topology.devices import Device, Kind, Role, devices_of
 from stead.topology.machine import Machine, read_xml
-from stead.topology.numa import NumaNode, layout_of, nearest
+from stead.topology.numa import layout_of
 from stead.topology.site import Description, Site, SiteError, site_of
 from stead.topology.sriov import count_virtual_functions
+from stead.topology.tree import tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from stead.topology.numa import NumaNode
 
 _KIB_PER_GIB = 1024 * 1024
 _SIZE = re.compile(r"(\d{1,20})\s*(KiB)?")
@@ -50,7 +54,7 @@ def read_machine(
     """The provider tree of one machine.
 
     Args:
-        data: hwloc XML, format 2 or 3.
+        data: hwloc XML, as versions 1 to 3 write it.
         name: the host's name; None takes the one that the file gives.
         options: what the hardware does not say.
         source: what error messages call *data*.
@@ -66,6 +70,8 @@ def describe(
 ) -> list[Description]:
     """The providers of *machine*, as :func:`read_machine` has them; for several hosts like it, with different names.
 
+    Each stands behind its parent, so that they can be created one after the other.
+
     Raises:
         SiteError: no name, or absurdly many NUMA nodes.
     """
@@ -73,50 +79,58 @@ def describe(
     if not host:
         raise SiteError(f"{source}: the file does not say what the machine is called; give a name with --name")
     try:
-        return list(_providers(machine, host, options or Options()))
+        return _parents_first(list(_providers(machine, host, options or Options())))
     except SiteError as error:
         raise SiteError(f"{source}: {error}") from error
 
 
+def _parents_first(descriptions: list[Description]) -> list[Description]:
+    """The same by depth, else in their order: a provider for linked devices is made after the devices it holds."""
+    parents = {each.name: each.parent for each in descriptions}
+
+    def depth(name: str) -> int:
+        parent = parents[name]
+        return 0 if parent is None else 1 + depth(parent)
+
+    return sorted(descriptions, key=lambda each: depth(each.name))
+
+
 def _providers(machine: Machine, host: str, options: Options) -> Iterator[Description]:
     layout = layout_of(machine)
-    devices = devices_of(machine)
-    yield Description(
-        name=host,
-        inventories=_cpu_inventories(layout.homeless, options),
-        traits=frozenset(_host_traits(machine, devices)),
-        aggregates=options.aggregates,
-    )
+    found = devices_of(machine)
+    virtual = count_virtual_functions(found)
+    devices = [device for device in found if not device.is_virtual or device.label in virtual]
+    tree = tree_of(host, machine, layout, devices)
+    inventories = {host: _cpu_inventories(layout.homeless, options) | _memory_inventory(layout.homeless_memory)}
+    traits = tree.traits
+    traits[host] |= set(_host_traits(machine, found))
     for node in layout.nodes:
-        yield _numa_provider(node, host, options)
-    virtual = count_virtual_functions(devices)
+        name = tree.numa(node)
+        inventories[name] = _cpu_inventories(node.threads, options) | _memory_inventory(node.memory)
+        traits[name] |= set(_numa_traits(node))
     for device in devices:
-        if device.is_virtual and device.label not in virtual:
-            continue
-        near = nearest(device.hw, layout)
+        name = tree.device(device)
+        inventories[name] = _device_inventories(device, virtual)
+        traits[name] |= set(_device_traits(device, virtual))
+    for name, parent in tree.parents.items():
         yield Description(
-            name=f"{host}_{device.kind}_{device.label}",
-            parent=host if near is None else _numa_name(host, near),
-            inventories=_device_inventories(device, virtual),
-            traits=frozenset(_device_traits(device, virtual)),
+            name=name,
+            parent=parent,
+            inventories=inventories.get(name, {}),
+            traits=frozenset(traits[name]),
+            aggregates=options.aggregates if parent is None else frozenset(),
         )
 
 
-def _numa_name(host: str, node: NumaNode) -> str:
-    return f"{host}_NUMA{node.index}"
-
-
-def _numa_provider(node: NumaNode, host: str, options: Options) -> Description:
-    inventories = _cpu_inventories(node.threads, options)
-    if node.memory:
-        inventories["MEMORY_MB"] = Inventory(node.memory)
-    traits = {"HW_NUMA_ROOT"}
+def _numa_traits(node: NumaNode) -> Iterator[str]:
     if node.has_siblings:
-        traits.add("HW_CPU_HYPERTHREADING")
-    kind = node.hw.attributes.get("subtype", "")
-    if kind and kind != "DRAM":
-        traits.add(custom("MEMORY", kind))
-    return Description(_numa_name(host, node), parent=host, inventories=inventories, traits=frozenset(traits))
+        yield "HW_CPU_HYPERTHREADING"
+    if node.kind:
+        yield custom("MEMORY", node.kind)
+
+
+def _memory_inventory(mebibytes: int) -> dict[str, Inventory]:
+    return {"MEMORY_MB": Inventory(mebibytes)} if mebibytes else {}
 
 
 def _cpu_inventories(threads: int, options: Options) -> dict[str, Inventory]:

@@ -11,7 +11,8 @@ from stead.topology.site import SiteError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stead.topology.machine import HwObject, Machine
+    from stead.topology.machine import Machine
+    from stead.topology.objects import HwObject
 
 MAX_NUMBER = 1 << 16
 """Numbers of hardware threads and NUMA nodes from here on are believed to be errors of the file."""
@@ -23,23 +24,42 @@ _MIB = 1024 * 1024
 
 @dataclass(slots=True, eq=False)
 class NumaNode:
-    """A NUMA node with the hardware threads that are its own, as bits, and its usable memory in MiB."""
+    """A NUMA node with the hardware threads that are its own, as bits, and its usable memory in MiB.
+
+    Attributes:
+        kind: what hwloc calls the memory: `HBM`, `CXL-DRAM` and so on; empty if it is ordinary or unknown.
+        own: the threads it is nearest to, of which each has one such node; offline and forbidden ones too.
+        threads: the usable ones among them.
+    """
 
     hw: HwObject
     index: int
     nodeset: int
     memory: int
+    kind: str = ""
+    own: int = 0
     threads: int = 0
     has_siblings: bool = False
+
+    @property
+    def is_beside_cpus(self) -> bool:
+        """Whether it has no hardware threads of its own, not even unusable ones: each near it is another node's."""
+        return not self.own
 
 
 @dataclass(slots=True)
 class Layout:
-    """The NUMA nodes by index, all usable hardware threads, and those of them that are near no node."""
+    """The NUMA nodes by index, all usable threads, those of them that are near no node, and memory of no node in MiB.
+
+    Attributes:
+        present: all threads of the machine, offline and forbidden ones too.
+    """
 
     nodes: list[NumaNode] = field(default_factory=list)
     usable: int = 0
     homeless: int = 0
+    present: int = 0
+    homeless_memory: int = 0
 
 
 def layout_of(machine: Machine) -> Layout:
@@ -50,18 +70,34 @@ def layout_of(machine: Machine) -> Layout:
     """
     objects = list(machine.root.walk())
     usable = _usable_threads(machine.root, objects)
-    nodes = _numa_nodes(machine.root, objects)
-    homeless = usable
-    # Two nodes may be near the same threads (DRAM and HBM of one package): each thread is counted once, for the node
-    # with the fewest threads, then for the one that the system numbers first.
-    near = {node.index: (_cpuset(node.hw) or 0) & usable for node in nodes}
-    for node in sorted(nodes, key=lambda node: (near[node.index].bit_count(), node.index)):
-        node.threads = near[node.index] & homeless
-        homeless &= ~node.threads
+    present = usable | all_threads(machine.root) & (1 << MAX_NUMBER) - 1
+    nodes = _numa_nodes(machine, objects)
+    without_owner = present
+    # Several nodes may be near the same threads (DRAM and HBM of one package): each thread is counted once, for
+    # ordinary memory before any other, then for the node with the fewest threads, then for the lowest number.
+    near = {node.index: all_threads(node.hw) & present for node in nodes}
+    for node in nodes:
+        if node.kind and near[node.index] == present and len(nodes) > 1:
+            near[node.index] = 0  # the cpuset of a node of which hwloc knows no nearness; see stead.topology.nearness
+    for node in sorted(nodes, key=lambda node: (bool(node.kind), near[node.index].bit_count(), node.index)):
+        node.own = near[node.index] & without_owner
+        node.threads = node.own & usable
+        without_owner &= ~node.own
     siblings = _sibling_threads(objects, usable)
     for node in nodes:
         node.has_siblings = (siblings & node.threads).bit_count() > 1
-    return Layout(nodes, usable, homeless)
+    homeless_memory = 0 if nodes else _memory(machine.root)  # only hwloc 1 has machines without any node
+    return Layout(nodes, usable, usable & without_owner, present, homeless_memory)
+
+
+def all_threads(hw: HwObject) -> int:
+    """The threads of an object, online or not; of the object around it where it says nothing about any."""
+    around: HwObject | None = hw
+    while around is not None and "cpuset" not in around.attributes:
+        around = around.parent
+    if around is None:
+        return 0
+    return (around.bitmap("cpuset") or 0) | (around.bitmap("complete_cpuset") or 0)
 
 
 def _usable_threads(root: HwObject, objects: Iterable[HwObject]) -> int:
@@ -71,7 +107,7 @@ def _usable_threads(root: HwObject, objects: Iterable[HwObject]) -> int:
     for number in numbers:
         if number is not None and number < MAX_NUMBER:
             threads |= 1 << number
-    for limit in ("cpuset", "allowed_cpuset"):
+    for limit in ("cpuset", "online_cpuset", "allowed_cpuset"):
         if (bits := root.bitmap(limit)) is not None:
             threads &= bits
     return threads
@@ -82,13 +118,13 @@ def _sibling_threads(objects: Iterable[HwObject], usable: int) -> int:
     siblings = 0
     for hw in objects:
         if hw.type == "Core":
-            threads = (_cpuset(hw) or 0) & usable
+            threads = all_threads(hw) & usable
             siblings |= threads if threads.bit_count() > 1 else 0
     return siblings
 
 
-def _numa_nodes(root: HwObject, objects: Iterable[HwObject]) -> list[NumaNode]:
-    allowed = root.bitmap("allowed_nodeset")
+def _numa_nodes(machine: Machine, objects: Iterable[HwObject]) -> list[NumaNode]:
+    allowed = machine.root.bitmap("allowed_nodeset")
     nodes: dict[int, NumaNode] = {}
     for hw in objects:
         if hw.type != "NUMANode":
@@ -100,29 +136,16 @@ def _numa_nodes(root: HwObject, objects: Iterable[HwObject]) -> list[NumaNode]:
             index = max(nodes, default=-1) + 1
         nodeset = hw.bitmap("nodeset") or 1 << index
         is_allowed = allowed is None or bool(nodeset & allowed)
-        memory = (hw.number("local_memory") or 0) // _MIB if is_allowed else 0
-        nodes[index] = NumaNode(hw, index, nodeset, min(memory, MAX_INT))
+        nodes[index] = NumaNode(hw, index, nodeset, _memory(hw) if is_allowed else 0, _kind(hw))
     return [nodes[index] for index in sorted(nodes)]
 
 
-def _cpuset(hw: HwObject) -> int | None:
-    around: HwObject | None = hw
-    while around is not None and "cpuset" not in around.attributes:
-        around = around.parent
-    return None if around is None else around.bitmap("cpuset")
+def _memory(hw: HwObject) -> int:
+    return min((hw.number("local_memory") or 0) // _MIB, MAX_INT)
 
 
-def nearest(hw: HwObject, layout: Layout) -> NumaNode | None:
-    """The one NUMA node that a device is attached to; None if it is attached to none or to several."""
-    around = hw.locality()
-    if around is None:
-        return None
-    nodeset = around.bitmap("nodeset")
-    if nodeset is not None:
-        near = [node for node in layout.nodes if node.nodeset & nodeset]
-    else:
-        threads = (_cpuset(around) or 0) & layout.usable
-        near = [node for node in layout.nodes if threads and node.threads & threads == threads]
-    if len(near) > 1:  # memory without CPUs (HBM, CXL) is no place to attach devices to
-        near = [node for node in near if node.threads]
-    return near[0] if len(near) == 1 else None
+def _kind(hw: HwObject) -> str:
+    """What the memory is, if it is not DRAM. hwloc 1 has it as a remark; a DAX device says it where hwloc does not."""
+    remarks = (hw.attributes.get("subtype"), hw.infos.get("Type"), hw.infos.get("DAXType"))
+    kind = next(filter(None, remarks), "").strip()
+    return "" if kind == "DRAM" else kind

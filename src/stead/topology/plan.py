@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from stead.domain.inventory import Inventory, has_room
 from stead.topology.site import Description, Site, SiteError, top_down
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from stead.domain.inventory import Inventory
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,8 @@ class Present:
         description: its uuid is never None. What a plan does not look at may be left empty: all but uuid and parent
             of a provider that the site does not describe.
         generation: what the server wants to see when this provider is changed.
-        used: allocated amounts by resource class; classes without allocations may be absent.
+        used: allocated amounts by resource class; classes without allocations may be absent. Empty is enough where
+            nothing is pruned and no inventory changes.
     """
 
     description: Description
@@ -89,15 +89,43 @@ class MoveProvider:
 
 
 @dataclass(frozen=True, slots=True)
+class InventoryChange:
+    """What becomes of one inventory of a provider.
+
+    Attributes:
+        before: None if it is added.
+        after: None if it is removed.
+        used: the allocated amount when the provider was read.
+    """
+
+    resource_class: str
+    before: Inventory | None
+    after: Inventory | None
+    used: int
+
+    @property
+    def overcommits(self) -> bool:
+        """Whether more is allocated than the inventory could then hold."""
+        if self.after is None:
+            return self.used > 0
+        return not has_room(0, self.used, self.after.capacity)
+
+    def __str__(self) -> str:
+        sign = "+" if self.before is None else "-" if self.after is None else ""
+        amounts = ", ".join(_amounts(self.before, self.after))
+        return f"{sign}{self.resource_class} {amounts}" + (f", {self.used:,} used" if self.used else "")
+
+
+@dataclass(frozen=True, slots=True)
 class SetInventories:
-    """Replace all inventories of one provider; *changes* says in words what differs."""
+    """Replace all inventories of one provider; *changes* has those that differ, by resource class."""
 
     name: str
     inventories: Mapping[str, Inventory]
-    changes: str
+    changes: tuple[InventoryChange, ...]
 
     def __str__(self) -> str:
-        return f"set inventories of {self.name}: {self.changes}"
+        return f"set inventories of {self.name}: " + "; ".join(map(str, self.changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +190,46 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Overcommitted:
+    """An inventory of a provider that a plan makes smaller than what is allocated from it."""
+
+    provider: str
+    change: InventoryChange
+
+    def __str__(self) -> str:
+        change = self.change
+        capacities = _before_and_after(_capacity(change.before), _capacity(change.after))
+        return f"{change.resource_class} of provider {self.provider}: {change.used:,} used, capacity {capacities}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in an order in which each can be done, and what stays although it is not described."""
 
     steps: tuple[Step, ...]
     kept: tuple[Kept, ...]
 
+    @property
+    def overcommitted(self) -> tuple[Overcommitted, ...]:
+        """The inventories that would be smaller than what is allocated from them."""
+        return tuple(
+            Overcommitted(step.name, change)
+            for step in self.steps
+            if isinstance(step, SetInventories)
+            for change in step.changes
+            if change.overcommits
+        )
 
-def plan(described: Site, present: PresentSite, *, prune: bool = False) -> Plan:
+
+def plan(described: Site, present: PresentSite, *, exact: bool = False, prune: bool = False) -> Plan:
     """The steps that make *present* say what *described* says.
 
-    Without *prune* nothing is removed: what a described provider has beyond its description stays. With it, described
-    providers become exactly as described, and all others go, but for what is in use.
+    Args:
+        described: the providers of the site files.
+        present: the server's.
+        exact: described providers lose what their descriptions do not have, but for inventories in use. Without it,
+            that stays.
+        prune: the same, and providers that are not described are deleted, but for those in use.
 
     Raises:
         SiteError: the two cannot be brought together: a uuid differs or belongs to another name, a parent is nowhere,
@@ -187,7 +243,7 @@ def plan(described: Site, present: PresentSite, *, prune: bool = False) -> Plan:
         if name in described.providers:
             steps.extend(_place(described.providers[name], present.providers.get(name)))
     for name in sorted(described.providers):
-        steps.extend(_settle(described.providers[name], present.providers.get(name), kept, prune=prune))
+        steps.extend(_settle(described.providers[name], present.providers.get(name), kept, exact=exact or prune))
     if prune:
         steps.extend(_removals(described, present, parents, kept))
     return Plan(tuple(steps), tuple(kept))
@@ -238,15 +294,15 @@ def _place(wanted: Description, there: Present | None) -> Iterator[Step]:
         yield MoveProvider(wanted.name, wanted.parent)
 
 
-def _settle(wanted: Description, there: Present | None, kept: list[Kept], *, prune: bool) -> Iterator[Step]:
+def _settle(wanted: Description, there: Present | None, kept: list[Kept], *, exact: bool) -> Iterator[Step]:
     """The steps that give one provider, wherever it stands, what it shall have."""
     had = there.description if there is not None else Description(wanted.name)
     used = there.used if there is not None else {}
-    inventories = _inventories(wanted, had, used, kept, prune=prune)
-    traits = wanted.traits if prune else wanted.traits | had.traits
-    aggregates = wanted.aggregates if prune else wanted.aggregates | had.aggregates
+    inventories = _inventories(wanted, had, used, kept, exact=exact)
+    traits = wanted.traits if exact else wanted.traits | had.traits
+    aggregates = wanted.aggregates if exact else wanted.aggregates | had.aggregates
     if inventories != dict(had.inventories):
-        yield SetInventories(wanted.name, inventories, _inventory_changes(had.inventories, inventories))
+        yield SetInventories(wanted.name, inventories, _inventory_changes(had.inventories, inventories, used))
     if traits != had.traits:
         yield SetTraits(wanted.name, traits, _set_changes(had.traits, traits))
     if aggregates != had.aggregates:
@@ -254,10 +310,10 @@ def _settle(wanted: Description, there: Present | None, kept: list[Kept], *, pru
 
 
 def _inventories(
-    wanted: Description, had: Description, used: Mapping[str, int], kept: list[Kept], *, prune: bool
+    wanted: Description, had: Description, used: Mapping[str, int], kept: list[Kept], *, exact: bool
 ) -> dict[str, Inventory]:
     extra = {name: inventory for name, inventory in had.inventories.items() if name not in wanted.inventories}
-    if prune:
+    if exact:
         extra = {name: inventory for name, inventory in extra.items() if used.get(name)}
         kept.extend(Kept(wanted.name, name, f"{used[name]} in use") for name in sorted(extra))
     return {**extra, **wanted.inventories}
@@ -283,21 +339,37 @@ def _removals(
             staying[parent].append(name)
 
 
-def _inventory_changes(had: Mapping[str, Inventory], wanted: Mapping[str, Inventory]) -> str:
-    changes = []
-    for name in sorted(had.keys() | wanted.keys()):
-        old, new = had.get(name), wanted.get(name)
-        if old == new:
-            continue
-        if new is None:
-            changes.append(f"-{name}")
-        elif old is None:
-            changes.append(f"+{name} {new.total}")
-        elif old.total != new.total:
-            changes.append(f"{name} {old.total} to {new.total}")
-        else:
-            changes.append(f"{name} limits")
-    return ", ".join(changes)
+def _inventory_changes(
+    had: Mapping[str, Inventory], wanted: Mapping[str, Inventory], used: Mapping[str, int]
+) -> tuple[InventoryChange, ...]:
+    return tuple(
+        InventoryChange(name, had.get(name), wanted.get(name), used.get(name, 0))
+        for name in sorted(had.keys() | wanted.keys())
+        if had.get(name) != wanted.get(name)
+    )
+
+
+def _amounts(before: Inventory | None, after: Inventory | None) -> Iterator[str]:
+    """The fields in words: the total always, the others where they change or are not the default."""
+    usual = Inventory(total=0)
+    for name in (one.name for one in fields(Inventory)):
+        values = [getattr(inventory, name) for inventory in (before, after) if inventory is not None]
+        if name == "total" or any(value != getattr(usual, name) for value in values):
+            yield f"{name} {_before_and_after(*values)}"
+    capacities = [_capacity(inventory) for inventory in (before, after) if inventory is not None]
+    totals = [inventory.total for inventory in (before, after) if inventory is not None]
+    if capacities != totals:
+        yield f"capacity {_before_and_after(*capacities)}"
+
+
+def _capacity(inventory: Inventory | None) -> int:
+    return 0 if inventory is None else inventory.capacity
+
+
+def _before_and_after(before: float, after: float | None = None) -> str:
+    """``8 -> 9``; one number if it stays."""
+    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (before, after) if value is not None]
+    return " -> ".join(dict.fromkeys(shown))
 
 
 def _set_changes(had: frozenset[str], wanted: frozenset[str]) -> str:

@@ -11,7 +11,7 @@ from stead.topology.devices import Device, Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stead.topology.machine import HwObject
+    from stead.topology.objects import HwObject
 
 _VIRTUAL_SUFFIX = re.compile(r"v\d+$")
 

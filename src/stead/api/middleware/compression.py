@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.middleware.streams import is_stream
+from stead.api.middleware.streams import is_attachable, is_stream
 from stead.api.middleware.vary import with_vary
+from stead.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class Compression:
             return chunks.append
 
         parts = self._app(environ, start)
-        if started and is_stream(started[-1][1]):
+        if started and (is_attachable(parts) or is_stream(started[-1][1])):
             status, headers, _ = started[-1]
             start_response(status, headers)
             return parts
@@ -67,7 +67,7 @@ class Compression:
         return [body]
 
 
-@lru_cache(maxsize=256)  # all clients together send a handful of them
+@cached_if_short(256)  # all clients together send a handful of them
 def prefers_gzip(header: str) -> bool:
     """Whether an Accept-Encoding header accepts gzip, and wants nothing else more; not if it is malformed."""
     elements = [_ELEMENT.fullmatch(element) for element in header.split(",") if element.strip()]

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from stead.api.errors import problem_of
-from stead.api.middleware.streams import Closing, is_stream
+from stead.api.middleware.streams import Closing, is_attachable, is_stream
 from stead.api.problems import write
 from stead.api.request import Request, Response
 from stead.domain.errors import Unavailable
@@ -38,12 +38,16 @@ class Concurrency:
         parts: Iterable[bytes] = ()
         try:
             parts = self._app(environ, start)
-            if not is_stream(headers):
+            holds_thread = is_stream(headers) and not is_attachable(parts)
+            if not (holds_thread or is_attachable(parts)):
                 parts = list(parts)  # made now, while it counts
-        finally:
-            if not is_stream(headers):
-                self._free.release()
-        return Closing(parts, self._free.release) if is_stream(headers) else parts
+        except BaseException:
+            self._free.release()
+            raise
+        if holds_thread:
+            return Closing(parts, self._free.release)
+        self._free.release()
+        return parts
 
 
 def _refuse(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

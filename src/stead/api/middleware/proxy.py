@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from stead.api.middleware.header_sizes import LONGEST_LIST
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 _PAIR = re.compile(r'\s*([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^;,"\s]*))\s*')
 
 _HEADERS = {"proto": "HTTP_X_FORWARDED_PROTO", "host": "HTTP_X_FORWARDED_HOST", "for": "HTTP_X_FORWARDED_FOR"}
+
+_READ = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_PREFIX", *_HEADERS.values())
 
 
 class ProxyHeaders:
@@ -24,6 +28,8 @@ class ProxyHeaders:
         self._app = app
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if any(len(environ.get(name, "")) > LONGEST_LIST for name in _READ):
+            return self._app(environ, start_response)  # which refuses it
         said = _forwarded(environ)
         if said.get("proto"):
             environ["wsgi.url_scheme"] = said["proto"]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from oslo_context.context import RequestContext
-
-from stead.api.request import REQUEST_ID_KEY
+from stead.api.errors import ASK_THE_OPERATORS
+from stead.api.middleware.streams import is_attachable
+from stead.api.problems import Problem, write
+from stead.api.request import REQUEST_ID_KEY, Request, Response
 from stead.auth.credentials import Credentials
 from stead.observe.notes import NOTES_KEY, Notes, tell
+from stead.observe.request_context import RequestContext, working_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.observe.notes import Watcher
+
+_log = logging.getLogger(__name__)
 
 LOG = logging.getLogger("placement.requestlog")
 """Named as operators have it in ``default_log_levels``, and in what reads their logs."""
@@ -46,18 +52,63 @@ class RequestLog:
         environ[REQUEST_ID_KEY] = request_id
         if environ.get("HTTP_ACCEPT", "").strip() in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
+        start = self._watched(environ, _with_id(start_response, request_id))
+        describe = partial(_context, environ)
+        with working_on(describe):
+            try:
+                parts = self._app(environ, start)
+            except Exception as error:
+                return _failed(environ, start, error)
+        return parts if isinstance(parts, list) or is_attachable(parts) else _Parts(parts, describe)
+
+    def _watched(self, environ: WSGIEnvironment, start_response: StartResponse) -> StartResponse:
         logs = LOG.isEnabledFor(logging.INFO)
         if not (logs or self._watchers):
-            return self._app(environ, _with_id(start_response, request_id))
+            return start_response
         watchers: tuple[Watcher, ...] = (*self._watchers, _Line(environ)) if logs else self._watchers
         notes = environ[NOTES_KEY] = Notes()
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
             _note_answer(notes, environ, status, headers)
             tell(watchers, environ, notes)
-            return _with_id(start_response, request_id)(status, headers, exc_info)
+            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
-        return self._app(environ, start)
+        return start
+
+
+class _Parts:
+    """A body that is made while it is sent: what is logged then belongs to the request as well."""
+
+    def __init__(self, parts: Iterable[bytes], describe: Callable[[], RequestContext]) -> None:
+        self._parts = parts
+        self._iterator = iter(parts)
+        self._describe = describe
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        with working_on(self._describe):
+            return next(self._iterator)
+
+    def close(self) -> None:
+        """Close the body."""
+        with working_on(self._describe):
+            getattr(self._parts, "close", lambda: None)()
+
+
+def _failed(environ: WSGIEnvironment, start_response: StartResponse, error: Exception) -> Iterable[bytes]:
+    """The answer where a layer around the API raised an *error*, as the API has it for its own."""
+    _log.error("%s failed", environ[REQUEST_ID_KEY], exc_info=error)
+    notes = environ.get(NOTES_KEY)
+    if notes is not None:
+        notes.error = type(error).__name__
+    resp = Response()
+    write(Request(environ), resp, Problem(500, ASK_THE_OPERATORS))
+    body = resp.data or b""
+    headers = [*resp.headers.items(), ("content-length", str(len(body)))]
+    start_response(str(resp.status), headers, sys.exc_info())
+    return [body]
 
 
 def _with_id(start_response: StartResponse, request_id: str) -> StartResponse:
@@ -118,7 +169,6 @@ def _context(environ: WSGIEnvironment) -> RequestContext:
         is_admin_project=caller.is_admin_project,
         request_id=environ[REQUEST_ID_KEY],
         global_request_id=given if _GLOBAL_ID.fullmatch(given) else None,
-        overwrite=False,
     )
 
 

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
+def is_attachable(parts: Iterable[bytes]) -> bool:
+    """Whether this body is sent by the server later, and must reach it as it is."""
+    return hasattr(parts, "attach")
+
+
 def is_stream(headers: Iterable[tuple[str, str]]) -> bool:
     """Whether these headers are those of a stream."""
     return any(name.lower() == "content-type" and value.startswith(EVENTS) for name, value in headers)

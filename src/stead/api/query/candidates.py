@@ -13,7 +13,7 @@ from stead.api.bodies import Validator
 from stead.api.query.groups import parse_groups, require_sound_groups, with_own_meaning
 from stead.api.query.order import parse_order
 from stead.api.query.pairs import INVALID
-from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY, parse_names, parse_root_aggregates, whole_number
+from stead.api.query.values import BAD_VALUE, parse_names, parse_root_aggregates, whole_number
 from stead.api.versions import Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery
 from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest, Terms
@@ -85,14 +85,16 @@ def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVer
     """
     pairs.require(validator(version, stead))
     limit = _limit(pairs.first("limit"))
-    root_traits = _root_traits(pairs.all("root_required"), version)
+    pairs.require_single(["root_required"])
+    root_traits = _root_traits(pairs.last("root_required"), version)
     is_own = Agreed(version, stead).knows(S.OWN_FEATURES)
     subtrees = [_subtree(value, may_keep_apart=is_own) for value in pairs.all("same_subtree")]
     policy = pairs.first("group_policy")
     root_aggregates = parse_root_aggregates(pairs.all("root_member_of"))
     isolated = _isolated(pairs.all("isolate"), policy)
-    can_split = _can_split(pairs.all("can_split"))
-    order = parse_order(pairs.all("order_by"))
+    pairs.require_single(["can_split", "order_by"])
+    can_split = _can_split(pairs.last("can_split"))
+    order = parse_order(pairs.last("order_by"))
     groups = parse_groups(pairs, version, group_key(version, stead))
     require_sound_groups(groups, version, [together | others for together, others in subtrees], isolated)
     if policy is None and not is_own and sum(group.suffix != UNSUFFIXED for group in groups) > 1:
@@ -121,12 +123,10 @@ def _limit(value: str | None) -> int | None:
     return whole_number(value) if value else None
 
 
-def _root_traits(values: list[str], version: Microversion) -> Terms:
-    if len(values) > 1:
-        raise InvalidQuery("Query parameter 'root_required' may be specified only once.", DUPLICATE_KEY)
-    if not values:
+def _root_traits(value: str | None, version: Microversion) -> Terms:
+    if value is None:
         return Terms()
-    wanted, unwanted = parse_names(values[0], version)
+    wanted, unwanted = parse_names(value, version)
     conflicts = sorted(unwanted.intersection(wanted))
     if conflicts:
         raise InvalidQuery(
@@ -164,7 +164,5 @@ def _isolated(values: list[str], policy: str | None) -> frozenset[str]:
     return frozenset().union(*(_suffixes(value, "isolate") for value in values))
 
 
-def _can_split(values: list[str]) -> frozenset[str]:
-    if len(values) > 1:
-        raise InvalidQuery("Query parameter 'can_split' may be specified only once.", DUPLICATE_KEY)
-    return frozenset(name.strip() for value in values for name in value.split(","))
+def _can_split(value: str | None) -> frozenset[str]:
+    return frozenset() if value is None else frozenset(name.strip() for name in value.split(","))

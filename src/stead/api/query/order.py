@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY
+from stead.api.query.values import BAD_VALUE
 from stead.domain.errors import InvalidQuery
 from stead.domain.names import RESOURCE_CLASS_NAME
 from stead.domain.order import PACK, SPREAD, ByAmount, ByShare, Drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stead.domain.order import Order
 
 HEAVIEST = 1_000_000
@@ -27,21 +25,19 @@ _CLASS = re.compile(RESOURCE_CLASS_NAME)
 _WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASCII)
 
 
-def parse_order(values: Sequence[str]) -> Order | None:
-    """The order that the values of ``order_by`` ask for; None if there are none.
+def parse_order(value: str | None) -> Order | None:
+    """The order that the value of ``order_by`` asks for; None if there is none.
 
     Raises:
-        InvalidQuery: malformed, or repeated.
+        InvalidQuery: malformed.
     """
-    if len(values) > 1:
-        raise InvalidQuery("Query parameter 'order_by' may be specified only once.", DUPLICATE_KEY)
-    if not values:
+    if value is None:
         return None
-    found = _WORDS.get(values[0]) or _list(values[0])
+    found = _WORDS.get(value) or _list(value)
     if found is None:
         raise InvalidQuery(
             "Invalid query string parameters: Expected 'order_by' parameter to be pack, spread, random, "
-            f"CLASS:asc,CLASS:desc or CLASS:WEIGHT,CLASS:WEIGHT. Got: {values[0]}",
+            f"CLASS:asc,CLASS:desc or CLASS:WEIGHT,CLASS:WEIGHT. Got: {value}",
             BAD_VALUE,
         )
     return found

@@ -22,11 +22,16 @@ KEYS: dict[str, tuple[Step, dict[str, str]]] = {
     "limit": (S.OWN_FEATURES, {"type": "string", "pattern": "^[1-9][0-9]*$", "format": ONE_LINE}),
     "marker": (S.OWN_FEATURES, {"type": "string", "format": "uuid"}),
 }
-"""Each key with its first version and what its last value must look like."""
+"""Each key with its first version and what its value must look like."""
 
 
 def parse_page(pairs: Pairs) -> Page:
-    """The page that *pairs*, which were checked, ask for."""
+    """The page that *pairs*, whose values were checked, ask for.
+
+    Raises:
+        InvalidQuery: `limit` or `marker` is repeated.
+    """
+    pairs.require_single(KEYS)
     limit = pairs.last("limit")
     return Page(None if limit is None else whole_number(limit), pairs.last("marker"))
 

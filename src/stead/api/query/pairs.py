@@ -8,12 +8,13 @@ from urllib.parse import unquote_to_bytes
 from stead.domain.errors import InvalidQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from stead.api.bodies import Validator
     from stead.api.request import Request
 
 INVALID = "Invalid query string parameters:"
+DUPLICATE_KEY = "placement.query.duplicate_key"
 
 
 class Pairs:
@@ -60,6 +61,16 @@ class Pairs:
     def last(self, key: str) -> str | None:
         """The last value of *key*."""
         return self._values[key][-1] if key in self._values else None
+
+    def require_single(self, keys: Iterable[str]) -> None:
+        """Refuse a repeated key of *keys*.
+
+        Raises:
+            InvalidQuery: names the first key that is repeated.
+        """
+        for key in keys:
+            if len(self.all(key)) > 1:
+                raise InvalidQuery(f"Query parameter '{key}' may be specified only once.", DUPLICATE_KEY)
 
     def require(self, validator: Validator) -> None:
         """Refuse keys and values that *validator* does; of a repeated key it sees the last value.

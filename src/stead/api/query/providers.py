@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stead.api.bodies import STRICT_UUIDS, Validator
 from stead.api.query import pages
-from stead.api.query.values import parse_aggregates, parse_resources, parse_subtree, parse_traits
+from stead.api.query.values import parse_aggregates, parse_resources, parse_subtree, parse_traits, require_no_conflict
 from stead.api.versions import Agreed, S, V
 from stead.domain.request import ProviderQuery, Terms
 
@@ -42,10 +42,10 @@ def validator(version: Microversion, stead: SteadVersion | None = None) -> Valid
 
 
 def parse_provider_query(pairs: Pairs, version: Microversion, stead: SteadVersion | None = None) -> ProviderQuery:
-    """The filters that *pairs* ask for. A trait both required and forbidden is no fault here: nobody passes.
+    """The filters that *pairs* ask for.
 
     Raises:
-        InvalidQuery: the first fault, keys before values.
+        InvalidQuery: the first fault: keys before values, and a trait both required and forbidden last.
     """
     pairs.require(validator(version, stead))
     aggregates = parse_aggregates(pairs.all("member_of"), version)
@@ -53,6 +53,7 @@ def parse_provider_query(pairs: Pairs, version: Microversion, stead: SteadVersio
     in_subtree = [parse_subtree(value) for value in pairs.all("in_subtree")]
     resources = pairs.last("resources")
     amounts = None if resources is None else parse_resources(resources)
+    require_no_conflict({"required": traits})
     return ProviderQuery(
         name=pairs.last("name") or None,
         uuid=pairs.last("uuid"),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stead.api.versions import Microversion
 
 BAD_VALUE = "placement.query.bad_value"
-DUPLICATE_KEY = "placement.query.duplicate_key"
 
 BEYOND = 10**40
 """Stands for every amount too long for Python to read: nothing can hold it either."""

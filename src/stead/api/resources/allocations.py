@@ -82,7 +82,7 @@ class Allocations:
     @allowed("placement:allocations:manage")
     @answering(
         {
-            UnknownResourceClass: Answer(400, text="Unable to allocate inventory: {error}"),
+            UnknownResourceClass: Answer(400, text="Unable to allocate inventory {error}"),
             AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
             **CHANGED,
         }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -12,16 +16,19 @@ from stead.api.gates import EVENTS, JSON, allowed, json_or_events
 from stead.api.query.pairs import Pairs
 from stead.api.representations import NOW, answer, mark_modified
 from stead.api.versions import S
-from stead.domain.errors import StartOver
+from stead.domain.errors import StartOver, Unavailable
+from stead.store.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stead.api.request import Request, Response
     from stead.api.versions import Step
     from stead.service import Service
     from stead.store.happened import Generations, Happened
-    from stead.store.watching import Stream
+    from stead.store.watching import News, Watchers
+
+_log = logging.getLogger(__name__)
 
 SECONDS = 30
 """How long a change is waited for, if the client does not say."""
@@ -36,6 +43,13 @@ QUERY = Validator(
 
 RETRY_MILLISECONDS = 1000
 
+CARRIES_STREAMS = "stead.carries_streams"
+"""In the environ: the server takes a body with `attach`, whose parts come later, and holds no thread for it."""
+
+ONE_THREAD = (
+    "This server runs one thread per process, which a stream would hold. Poll GET /changes with timeout=0 instead."
+)
+
 
 class Changes:
     """``/changes``. Only for requests that ask for ``stead``."""
@@ -48,19 +62,52 @@ class Changes:
     @json_or_events
     @allowed("stead:changes:list")
     def on_get(self, req: Request, resp: Response) -> None:
-        """Tell which providers and consumers changed since a token, waiting until some do; or stream what changes."""
+        """List the providers and consumers that changed since a token, or stream their changes."""
         pairs = Pairs.of(req)
         pairs.require(QUERY)
+        pairs.require_single(KEYS)
         since = pairs.last("since")
         if _wants_events(req):
-            last = req.env.get("HTTP_LAST_EVENT_ID") or since
-            resp.stream = events(self._service.watchers.follow(last), begins=last is None)
-            resp.content_type = EVENTS
-            resp.set_header("x-accel-buffering", "no")  # nginx would wait for more
-            mark_modified(req, resp, NOW)
+            self._stream(req, resp, since)
         else:
-            happened = self._service.watchers.wait(since, int(pairs.last("timeout") or SECONDS))
+            self._poll(req, resp, since, int(pairs.last("timeout") or SECONDS))
+
+    def _stream(self, req: Request, resp: Response, since: str | None) -> None:
+        watchers, last = self._service.watchers, req.env.get("HTTP_LAST_EVENT_ID") or since
+        first = watchers.look(last)
+        if not can_wait(req):
+            raise Unavailable(ONE_THREAD)
+        follows: EventStream | ThreadedEvents
+        if carries_streams(req):
+            follows = EventStream(watchers, first, begins=last is None)
+        else:
+            follows = ThreadedEvents(watchers, first, begins=last is None)
+        resp.stream = cast("Any", follows)
+        resp.content_type = EVENTS
+        resp.set_header("x-accel-buffering", "no")  # nginx would wait for more
+        mark_modified(req, resp, NOW)
+
+    def _poll(self, req: Request, resp: Response, since: str | None, seconds: int) -> None:
+        watchers = self._service.watchers
+        happened = watchers.look(since)
+        if happened or since is None or not seconds or not can_wait(req) or not watchers.may_wait():
             answer(req, resp, show_happened(happened))
+        elif carries_streams(req):
+            answer(req, resp, b"")
+            resp.data = None
+            resp.stream = cast("Any", LongPoll(watchers, happened, seconds))
+        else:
+            answer(req, resp, show_happened(watchers.wait(happened, seconds)))
+
+
+def carries_streams(req: Request) -> bool:
+    """Whether the server sends what comes later without holding a thread, as ``stead serve`` does."""
+    return bool(req.env.get(CARRIES_STREAMS))
+
+
+def can_wait(req: Request) -> bool:
+    """Whether a request may wait: not where it would hold the only thread of its process."""
+    return carries_streams(req) or bool(req.env.get("wsgi.multithread"))
 
 
 def _wants_events(req: Request) -> bool:
@@ -83,22 +130,152 @@ def _shown(changed: Generations) -> list[dict[str, Any]]:
     return [{"uuid": uuid, "generation": generation} for uuid, generation in changed.items()]
 
 
-def events(stream: Stream, *, begins: bool) -> Iterator[bytes]:
-    """The text of a stream of events: what begins is told its token first."""
-    try:
-        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
-        for happened in stream:
-            if happened:
-                yield _event("changes", happened.token, show_happened(happened))
-            elif begins:
-                yield _event("token", happened.token, {"token": happened.token})
-            else:
-                yield b": nothing changed\n\n"
-            begins = False
-    except StartOver:
-        yield _event("start-over", None, {})
-    finally:
-        stream.close()
+class LongPoll:
+    """The body of an answer that is made when something changes, or when the client's time is over."""
+
+    def __init__(self, watchers: Watchers, last: Happened, seconds: float) -> None:
+        """It waits from now on.
+
+        Raises:
+            Unavailable: too many wait.
+        """
+        self._watchers = watchers
+        self._last = last
+        self._told: SimpleQueue[News] = SimpleQueue()  # until somewhere to send it is known
+        self._send: Callable[[bytes | None], None] | None = None
+        self._is_sent = False
+        self._lock = Lock()
+        self._watcher = watchers.watch(last, self._tell, heartbeat=seconds, seconds=seconds + 1)
+
+    def attach(self, send: Callable[[bytes | None], None]) -> None:
+        """Send the answer when it is made."""
+        self._send = send
+        self._flush()
+
+    def _tell(self, news: News) -> None:
+        self._told.put(news)
+        if self._send is not None:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send the first news, once. Both threads may come here at the same time."""
+        with self._lock, suppress(Empty):
+            if self._is_sent:
+                return
+            news = self._told.get_nowait()
+            assert self._send is not None
+            self._is_sent = True
+            # At an end for other reasons than a change, the client asks again, and is told those reasons then.
+            happened = self._last if isinstance(news, End) else news
+            self._send(orjson.dumps(show_happened(happened)))
+            self._send(None)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._watchers.leave(self._watcher)
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise TypeError("a long poll is attached to a connection")
+
+
+class EventStream:
+    """The body of a stream of events, sent by the server as they come."""
+
+    def __init__(self, watchers: Watchers, first: Happened, *, begins: bool) -> None:
+        """It waits from now on.
+
+        Args:
+            begins: the client has no token yet, and is told one first.
+
+        Raises:
+            Unavailable: too many wait.
+        """
+        self._watchers = watchers
+        self._parts: SimpleQueue[bytes | None] = SimpleQueue()
+        self._send: Callable[[bytes | None], None] | None = None
+        self._lock = Lock()
+        for part in _beginning(first, begins=begins):
+            self._parts.put(part)
+        self._watcher = watchers.watch(first, self._tell, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS)
+
+    def attach(self, send: Callable[[bytes | None], None]) -> None:
+        """Send the events so far, and each one that comes."""
+        self._send = send
+        self._flush()
+
+    def _tell(self, news: News) -> None:
+        for part in _parts_of(news):
+            self._parts.put(part)
+        if isinstance(news, End):
+            self._parts.put(None)
+        if self._send is not None:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send all parts that wait, in their order. Both threads may come here at the same time."""
+        with self._lock, suppress(Empty):
+            while True:
+                part = self._parts.get_nowait()
+                assert self._send is not None
+                self._send(part)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._watchers.leave(self._watcher)
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise TypeError("a stream of events is attached to a connection")
+
+
+class ThreadedEvents:
+    """The same for servers that hold a thread while a body is sent."""
+
+    def __init__(self, watchers: Watchers, first: Happened, *, begins: bool) -> None:
+        """It waits from now on.
+
+        Raises:
+            Unavailable: too many wait, or hold a thread.
+        """
+        self._follower = Follower(watchers, first, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS)
+        self._parts = self._all(first, begins=begins)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._parts
+
+    def _all(self, first: Happened, *, begins: bool) -> Iterator[bytes]:
+        yield from _beginning(first, begins=begins)
+        try:
+            for happened in self._follower:
+                yield from _parts_of(happened)
+        except Exception as error:  # the status is sent: all that is left is to end
+            yield from _parts_of(End(error))
+        finally:
+            self._follower.close()
+
+    def close(self) -> None:
+        """Wait no more; may be called twice."""
+        self._follower.close()
+
+
+def _beginning(first: Happened, *, begins: bool) -> Iterator[bytes]:
+    yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+    if begins and not first:
+        yield _event("token", first.token, {"token": first.token})
+    else:
+        yield from _parts_of(first)
+
+
+def _parts_of(news: News) -> Iterator[bytes]:
+    """The text of a piece of news. A stream that ends early is followed again by its client, from its last token."""
+    if isinstance(news, End):
+        if isinstance(news.error, StartOver):
+            yield _event("start-over", None, {})
+        elif news.error is not None:
+            _log.warning("a stream of changes ends early: %s", news.error)
+    elif news:
+        yield _event("changes", news.token, show_happened(news))
+    else:
+        yield b": nothing changed\n\n"
 
 
 def _event(name: str, id_: str | None, data: dict[str, Any]) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stead.api import uuids
 from stead.api.bodies import Body, Schema, read_body, strict_object
-from stead.api.errors import NOTHING_FITS, Answer, MalformedBody, Rows, answering
+from stead.api.errors import NOTHING_FITS, Answer, MalformedBody, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
 from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
@@ -97,10 +98,17 @@ class Claims:
     @answering({**UNKNOWN_CLASSES, **CHANGED, **NO_PLACE})
     def on_post(self, req: Request, resp: Response) -> None:
         """Find the best place for each claim, and claim it, all of them or none."""
+        until = time.monotonic() + self._service.claim_timeout
         wanted = read_body(req, CLAIMS)
         self._limits.require_claims(wanted.records, [record["query"] for record in wanted.records])
-        wishes = [self._wish(req, number, record) for number, record in enumerate(wanted.records)]
-        outcome = self._service.claim_by_query(wishes, distinct_roots=wanted.distinct_roots, explained=wanted.explained)
+        wishes = []
+        for number, record in enumerate(wanted.records):
+            if time.monotonic() > until:
+                raise Refused(413, f"Reading the queries took more than {self._service.claim_timeout:g} s.")
+            wishes.append(self._wish(req, number, record))
+        outcome = self._service.claim_by_query(
+            wishes, distinct_roots=wanted.distinct_roots, explained=wanted.explained, until=until
+        )
         shown = [show_granted(wish, one) for wish, one in zip(wishes, outcome.granted, strict=True)]
         answer(req, resp, {"claims": shown, "tries": outcome.tries}, modified=None)
 

@@ -10,7 +10,7 @@ from stead.api.query import pages
 from stead.api.query.pairs import Pairs
 from stead.api.representations import NOW, answer, maker, newest
 from stead.api.resources.allocations import ALLOCATIONS_OF_CONSUMER
-from stead.api.resources.usages import asked_project
+from stead.api.resources.usages import asked_project, project_of
 from stead.api.shapes import EXTERNAL_ID
 from stead.api.versions import S
 from stead.domain.names import NAME_LENGTH
@@ -60,7 +60,8 @@ class Consumers:
         """List consumers by project, user and type with all that they hold, in pages."""
         pairs = Pairs.of(req)
         pairs.require(QUERY)
-        whose = Whose(pairs.last("project_id"), pairs.last("user_id"), pairs.last("consumer_type"))
+        pairs.require_single(KEYS)
+        whose = Whose(project_of(pairs), pairs.last("user_id"), pairs.last("consumer_type"))
         found = self._service.read(holders.page_of, whose, pages.parse_page(pairs), MOST)
         show = maker(req, ALLOCATIONS_OF_CONSUMER)
         last = list(found.held)[-1] if found.goes_on else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import ONE_LINE, Body, read_body, strict_object
-from stead.api.errors import CONCURRENT_UPDATE, Answer, answering, race
+from stead.api.errors import CONCURRENT_UPDATE, INVENTORY_IN_USE, Answer, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.lookup import find_provider
 from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
@@ -20,7 +20,13 @@ from stead.api.shapes import (
     show_inventory,
 )
 from stead.api.versions import V, Versioned
-from stead.domain.errors import InventoryInUse, InventoryNotFound, ReservedTooLarge, UnknownResourceClass
+from stead.domain.errors import (
+    InventoryInUse,
+    InventoryNotFound,
+    NoInventoryRecord,
+    ReservedTooLarge,
+    UnknownResourceClass,
+)
 from stead.domain.names import RESOURCE_CLASS_NAME
 from stead.store import inventories
 
@@ -34,7 +40,9 @@ if TYPE_CHECKING:
 _RESOURCE_CLASS = {"type": "string", "pattern": RESOURCE_CLASS_NAME, "format": ONE_LINE}
 
 NOT_CREATED = Answer(400, text="Unable to create inventory for resource provider {uuid}: {error}")
-NOT_UPDATED = Answer(400, text="Unable to update inventory for resource provider {uuid}: {error}")
+_INVALID = "Invalid inventory for '{resource_class}' on resource provider '{uuid}'. {error.reason}"
+RESERVE_NOT_CREATED = Answer(400, text=f"Unable to create inventory for resource provider {{uuid}}: {_INVALID}")
+RESERVE_NOT_UPDATED = Answer(400, text=f"Unable to update inventory for resource provider {{uuid}}: {_INVALID}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,7 @@ class Inventories:
 
     @json_body
     @allowed("placement:resource_providers:inventories:create")
-    @answering({ReservedTooLarge: NOT_CREATED, UnknownResourceClass: NOT_CREATED, **race("Update conflict")})
+    @answering({ReservedTooLarge: RESERVE_NOT_CREATED, UnknownResourceClass: NOT_CREATED, **race("Update conflict")})
     def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         """Add one class."""
         find_provider(self._service.snapshot(), uuid)
@@ -135,10 +143,11 @@ class Inventories:
     @allowed("placement:resource_providers:inventories:update")
     @answering(
         {
-            ReservedTooLarge: NOT_UPDATED,
+            ReservedTooLarge: RESERVE_NOT_UPDATED,
             UnknownResourceClass: Answer(
                 400, text="Unknown resource class in inventory for resource provider {uuid}: {error}"
             ),
+            InventoryInUse: Answer(409, INVENTORY_IN_USE, "update conflict: {error}"),
             **race("update conflict"),
         }
     )
@@ -184,7 +193,17 @@ class OneClass:
 
     @json_body
     @allowed("placement:resource_providers:inventories:update")
-    @answering({ReservedTooLarge: NOT_UPDATED, **race("update conflict")})
+    @answering(
+        {
+            ReservedTooLarge: RESERVE_NOT_UPDATED,
+            NoInventoryRecord: Answer(
+                400,
+                text="No inventory record with resource class for resource provider {uuid}: "
+                "No inventory of class {resource_class} found.",
+            ),
+            **race("update conflict"),
+        }
+    )
     def on_put(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
         """Change it."""
         find_provider(self._service.snapshot(), uuid)

@@ -18,7 +18,7 @@ from stead.api.shapes import (
     consumers,
 )
 from stead.api.versions import V, Versioned
-from stead.domain.errors import AllocationRefused, InventoryInUse
+from stead.domain.errors import AllocationRefused, InventoryInUse, UnknownResourceClass
 from stead.store.reshape import NewInventories
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Reshaper:
     @allowed("placement:reshaper:reshape")
     @answering(
         {
+            UnknownResourceClass: Answer(400, text="malformed reshaper data: {error}"),
             InventoryInUse: Answer(409, INVENTORY_IN_USE, "update conflict: {error}"),
             AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
             **race("update conflict"),

@@ -105,7 +105,7 @@ class OneResourceClass:
     @allowed("placement:resource_classes:delete")
     @answering(
         {
-            StandardClass: Answer(400, text="Error in delete resource class: {error}"),
+            StandardClass: Answer(400, text="Error in delete resource class: {error}."),
             ResourceClassInUse: Answer(409, text="Error in delete resource class: {error}"),
         }
     )

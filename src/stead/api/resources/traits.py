@@ -13,7 +13,7 @@ from stead.api.query.pairs import Pairs
 from stead.api.representations import NOW, answer, answer_nothing, locate, mark_modified, newest
 from stead.api.shapes import GENERATION
 from stead.api.versions import V, Versioned
-from stead.domain.errors import GenerationConflict, InvalidQuery, TraitNotFound
+from stead.domain.errors import GenerationConflict, InvalidQuery, TraitNotFound, UnknownTraits
 from stead.domain.names import NAME_LENGTH, require_custom_trait
 from stead.store import traits
 
@@ -181,6 +181,7 @@ class ProviderTraits:
                 CONCURRENT_UPDATE,
                 "Resource provider's generation already changed. Please update the generation and try again.",
             ),
+            UnknownTraits: Answer(400, text="No such trait {error.listed}"),
             **race("Unable to update traits"),
         }
     )

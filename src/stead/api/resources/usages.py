@@ -48,10 +48,15 @@ def validator(version: Microversion) -> Validator:
     return Validator({"type": "object", "required": ["project_id"], "additionalProperties": False, "properties": known})
 
 
+def project_of(pairs: Pairs) -> str | None:
+    """The project that a query names. The policy and the query both use it: one value decides and is answered."""
+    return pairs.last("project_id")
+
+
 def asked_project(req: Request) -> dict[str, str | None]:
-    """What the policy decides on: the project the query names, be the query otherwise as it may."""
+    """The target of the policy: the project that the query names, whatever else is wrong with the query."""
     try:
-        return {"project_id": Pairs.of(req).last("project_id")}
+        return {"project_id": project_of(Pairs.of(req))}
     except InvalidQuery:
         return {"project_id": None}
 
@@ -93,7 +98,7 @@ class Usages:
         pairs.require(validator(req.version))
         wanted = pairs.last("consumer_type")
         found = self._service.read(
-            usages.of_project, pairs.last("project_id") or "", pairs.last("user_id"), None if wanted == ALL else wanted
+            usages.of_project, project_of(pairs) or "", pairs.last("user_id"), None if wanted == ALL else wanted
         )
         shown: dict[str, Any]
         if req.version < V.CONSUMER_TYPES:

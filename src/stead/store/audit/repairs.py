@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -58,12 +58,14 @@ def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, in
     total, done = sum(map(len, keys.values())), 0
     for fault, mend in _MENDS.items():  # the clock first: without it nothing else is committed
         for some in in_portions(keys[fault]):
-            with store.dialect.alone(
-                store.writer
-            ):  # nobody adds Stead's tables between the look for them and the commit
-                store.write(mend, [finding.key for finding in some])
+            store.write(_mended_alone, mend, [finding.key for finding in some])
             done += len(some)
             watch(done, total)
+
+
+def _mended_alone(tx: Transaction, mend: Callable[[Transaction, Sequence[Any]], None], keys: Sequence[Any]) -> None:
+    tx.alone()
+    mend(tx, keys)
 
 
 def _slots(tx: Transaction, _found: Sequence[int]) -> None:

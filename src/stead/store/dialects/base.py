@@ -13,7 +13,6 @@ from stead.store.dialects.tracing import name_places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -28,6 +27,14 @@ POOL_SIZE = 10
 """Connections that are kept if the operator does not say how many: some more than ``stead serve`` has threads. What is
 beyond them is closed after each use, and opening one takes longer than a claim.
 """
+
+ALONE_SECONDS = 3600
+"""Time to wait for another process that upgrades or repairs the same database."""
+
+NOT_ALONE = (
+    "Lock for upgrades and repairs not acquired in {seconds} s: another process holds it. "
+    "Wait until that process ends, or end it; then run the command again."
+)
 
 LOCK_WAIT_SECONDS = 5
 """A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
@@ -140,8 +147,15 @@ class Dialect(Hashable, Protocol):
         """Begin a transaction of the reader, past SQLAlchemy, if the driver does not at the first statement."""
         ...
 
-    def alone(self, engine: Engine) -> AbstractContextManager[None]:
-        """Hold off everybody else who asks for this on the same database."""
+    def alone(self, connection: Connection) -> None:
+        """Lock out everything else that asks for this on the same database, until the transaction is over.
+
+        The lock belongs to *connection*, a writer's in a transaction: if the connection breaks, the lock is lost, and
+        so is what the transaction would still have done. What needs the lock must be done on *connection*.
+
+        Raises:
+            Unavailable: another process kept the lock for :data:`ALONE_SECONDS`, or the database refused it.
+        """
         ...
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:

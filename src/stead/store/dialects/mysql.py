@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from stead.domain.errors import Unavailable
+from stead.store.dialects import base
 from stead.store.dialects.base import (
     CONNECT_SECONDS,
     LOCK_WAIT_SECONDS,
@@ -21,13 +22,12 @@ from stead.store.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
-_LONG_SECONDS = 3600
 _GALERA = "stead_galera"
 
 
@@ -45,11 +45,17 @@ class Mysql(Server):
     ignores_case = True
     returns_updated = False
     defines_in_transactions = False
+    _GET_LOCK = "SELECT GET_LOCK(CONCAT('stead ', DATABASE()), %s)"
     _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
     _DEADLOCK = 1213
     _LOST = frozenset({_DEADLOCK, 1062, 1020})  # on Galera also: certification failed; duplicate key, changed
     _RETRYABLE = _LOST | {1205, 1047}  # lock wait, Galera node not ready
-    _REFUSED = frozenset({1264, 1265, 1292, 1366, 1406})  # range, truncated, truncated, no such characters, too long
+    _REFUSED = frozenset(
+        {
+            *(1264, 1265, 1292, 1366, 1406),  # range, truncated, truncated, no such characters, too long
+            *(1267, 1270, 1271),  # no such characters, where a column is compared with the value
+        }
+    )
     _UNAVAILABLE = frozenset(
         {
             0,  # the driver's: the connection was closed
@@ -112,15 +118,15 @@ class Mysql(Server):
     def certifies(self, connection: Connection) -> bool:
         return _GALERA in connection.info
 
-    @contextmanager
-    def alone(self, engine: Engine) -> Iterator[None]:
-        name = sa.func.concat("stead ", sa.func.database())
-        with engine.connect() as connection:
-            connection.execute(sa.select(sa.func.get_lock(name, _LONG_SECONDS)))
-            try:
-                yield
-            finally:
-                connection.execute(sa.select(sa.func.release_lock(name)))
+    def alone(self, connection: Connection) -> None:
+        connection.detach()  # the lock is the session's: closed, and not pooled, it releases the lock after the COMMIT
+        held = connection.exec_driver_sql(self._GET_LOCK, (base.ALONE_SECONDS,)).scalar_one()
+        if held is None:
+            raise Unavailable(
+                "Lock for upgrades and repairs not acquired: GET_LOCK returned NULL. Run the command again."
+            )
+        if held != 1:
+            raise Unavailable(base.NOT_ALONE.format(seconds=base.ALONE_SECONDS))
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         insert = mysql.insert(table)

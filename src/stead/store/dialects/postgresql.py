@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from stead.domain.errors import Unavailable
+from stead.store.dialects import base
 from stead.store.dialects.base import (
     CONNECT_SECONDS,
     LOCK_WAIT_SECONDS,
@@ -20,7 +21,7 @@ from stead.store.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
 
@@ -29,7 +30,8 @@ class Postgresql(Server):
     """PostgreSQL through psycopg 3."""
 
     _LOST = frozenset({"40001", "40P01", "23505"})  # serialisation, deadlock, unique
-    _RETRYABLE = _LOST | {"55P03"}  # lock wait
+    _LOCK_WAIT = "55P03"
+    _RETRYABLE = _LOST | {_LOCK_WAIT}
     _IDENTITY_FOR_ALL = "SELECT pg_postmaster_start_time()"
     # Not the timeline of the last checkpoint: that is the old one for a while after a replica was promoted.
     _IDENTITY = """
@@ -41,7 +43,7 @@ class Postgresql(Server):
     # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among
     # them a disk quota that is used up).
     _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58", "XX"})
-    _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", "55P03"})  # read-only, idle or long transaction, lock wait
+    _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", _LOCK_WAIT})  # read-only, idle or long transaction, lock wait
     _MAY_DEFINE = """
         SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AND NOT EXISTS (
             SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND NOT pg_has_role(tableowner, 'USAGE'))"""
@@ -87,12 +89,17 @@ class Postgresql(Server):
     def _read_only(connection: Any, _record: object) -> None:
         connection.read_only = True
 
-    @contextmanager
-    def alone(self, engine: Engine) -> Iterator[None]:
-        with engine.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead"))))
-            yield
+    def alone(self, connection: Connection) -> None:
+        # Of the transaction, not of the session: a pooler may give each transaction another session.
+        lock = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead")))
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{base.ALONE_SECONDS}s'")
+        try:
+            connection.execute(lock)
+        except sa.exc.OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != self._LOCK_WAIT:
+                raise
+            raise Unavailable(base.NOT_ALONE.format(seconds=base.ALONE_SECONDS)) from error
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT_SECONDS}s'")
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
         insert = postgresql.insert(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -22,7 +21,6 @@ from stead.store.dialects.base import (
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-    from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -143,8 +141,8 @@ class Sqlite:
                 return
         connection.exec_driver_sql("BEGIN IMMEDIATE")  # the error, in the words of all others
 
-    def alone(self, engine: Engine) -> AbstractContextManager[None]:  # noqa: ARG002 - every writer is alone
-        return nullcontext()
+    def alone(self, connection: Connection) -> None:
+        pass  # every writer has locked out all others since its BEGIN IMMEDIATE
 
     @staticmethod
     def _on_connect(connection: Any, database: Database) -> None:

@@ -1,0 +1,1 @@
+"""What WSGI servers load: :mod:`placement.wsgi.api`."""

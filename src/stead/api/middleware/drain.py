@@ -1,0 +1,68 @@
+"""Bodies that no handler reads: they are read and dropped before the answer.
+
+Many servers leave the rest of a body on the connection and take it for the next request, or close the connection, so
+that a client that is still sending loses the answer.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+_PART = 64 * 1024
+
+
+class Drain:
+    """Reads what the application left of a body; not of one that is longer than any it accepts."""
+
+    def __init__(self, app: WSGIApplication, longest: int) -> None:
+        """*longest* is in bytes."""
+        self._app = app
+        self._longest = longest
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        expected = _expected(environ, self._longest)
+        if not expected:
+            return self._app(environ, start_response)
+        body = environ["wsgi.input"] = _Counted(environ["wsgi.input"])
+        parts = self._app(environ, start_response)
+        if expected <= self._longest:
+            body.drop(expected)
+        return parts
+
+
+def _expected(environ: WSGIEnvironment, longest: int) -> int:
+    """Bytes that the body has, or *longest* if it tells its end by itself; 0 if there is none."""
+    length = environ.get("CONTENT_LENGTH") or ""
+    if length:
+        return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else longest + 1
+    is_chunked = "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower()
+    return longest if is_chunked and environ.get("wsgi.input_terminated") else 0
+
+
+class _Counted:
+    """The stream of a body, which knows how much was read of it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._taken = 0
+        self._is_at_end = False
+
+    def read(self, size: int = -1) -> bytes:
+        part: bytes = self._stream.read(size)
+        self._taken += len(part)
+        self._is_at_end |= not part and size != 0
+        return part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def drop(self, length: int) -> None:
+        """Read on, until so many bytes were read in all or the body is at its end."""
+        with suppress(OSError, RuntimeError):  # the client is gone, as servers have it
+            while not self._is_at_end and self._taken < length:
+                self.read(min(_PART, length - self._taken))

@@ -1,0 +1,76 @@
+"""Text measured in terminal cells: shortened, padded, wrapped. A CJK character or an emoji takes two cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ELLIPSIS = "…"
+
+_LONGEST_NUMBER = 10**15
+
+
+def shorten(text: str, width: int) -> str:
+    """*text* in at most *width* cells; a longer one loses its middle, since names differ at their ends."""
+    if cell_len(text) <= width:
+        return text
+    if width < 3:
+        return ELLIPSIS[:width]
+    head = text[: _fitting(text, width // 2)]
+    room = width - 1 - cell_len(head)
+    start = len(text) - 1
+    while start > 0 and cell_len(text[start - 1 :]) <= room:
+        start -= 1
+    tail = text[start:]
+    while tail and (cell_len(tail) > room or cell_len(tail[0]) == 0):  # a mark without the letter it stands on
+        tail = tail[1:]
+    return head + ELLIPSIS + tail
+
+
+def padded(text: Text, width: int) -> Text:
+    """*text* and blanks, at least *width* cells."""
+    return text + Text(" " * (width - text.cell_len))
+
+
+def wrapped(text: Text, width: int, indent: int = 0) -> Iterator[Text]:
+    """Lines of at most *width* cells, broken at blanks where there are any; those after the first are indented."""
+    plain, start, room = text.plain, 0, width
+    while start < len(plain):
+        end = start + max(_fitting(plain[start:], room), 1)
+        if end < len(plain) and plain[end] != " ":
+            blank = plain.rfind(" ", start, end)
+            end = blank if plain[start : max(blank, start)].strip() else end
+        line = text[start:end]
+        line.rstrip()
+        yield line if start == 0 else Text(" " * indent) + line
+        room = max(width - indent, 1)
+        start = end
+        while start < len(plain) and plain[start] == " ":
+            start += 1
+
+
+def widest(texts: Iterable[str]) -> int:
+    """The cells of the longest of *texts*; 0 if there are none."""
+    return max(map(cell_len, texts), default=0)
+
+
+def number(amount: int) -> str:
+    """*amount* with commas; one of more than 15 digits as ``1.2e+21``, since it must fit beside others."""
+    return f"{amount:,}" if abs(amount) < _LONGEST_NUMBER else f"{amount:.1e}"
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of *text*, from its start, fit into *width* cells."""
+    fitting, beyond = 0, len(text) + 1
+    while beyond - fitting > 1:  # the cells of a beginning never shrink when it grows
+        middle = (fitting + beyond) // 2
+        if cell_len(text[:middle]) <= width:
+            fitting = middle
+        else:
+            beyond = middle
+    return fitting

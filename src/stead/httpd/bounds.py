@@ -1,0 +1,46 @@
+"""What one worker's HTTP server may spend on its clients. Each bound is an option of ``[stead]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of one worker. Sizes are bytes, times are seconds.
+
+    Attributes:
+        connections: open connections; at the limit, the longest idle one is closed for a new one.
+        head: size of a request line and its header fields together.
+        headers: number of header fields.
+        head_timeout: from the first byte of a head, or from the connection, to its end.
+        idle_timeout: between two requests on a kept connection.
+        body_idle_timeout: between two pieces of a body.
+        body_rate: a body may take `body_idle_timeout` and a second more for each so many bytes.
+        bodies: bytes of unfinished and waiting bodies of all connections together.
+        send_idle_timeout: without progress while an answer is sent.
+        send_rate: an answer may take `send_idle_timeout` and a second more for each so many bytes.
+        unsent: bytes of answers that clients have not read yet; with more, bulk reads wait.
+        queue: requests that wait for a thread.
+        queue_per_client: of them, requests with the same credential.
+        queue_timeout: a request that waited for so long is refused.
+        stop: requests under way may take so long when a worker ends.
+    """
+
+    connections: int = 10_000
+    head: int = 128 * KIB
+    headers: int = 200
+    head_timeout: float = 10.0
+    idle_timeout: float = 120.0
+    body_idle_timeout: float = 15.0
+    body_rate: int = 64 * KIB
+    bodies: int = 64 * MIB
+    send_idle_timeout: float = 30.0
+    send_rate: int = 64 * KIB
+    unsent: int = 64 * MIB
+    queue: int = 2048
+    queue_per_client: int = 1024
+    queue_timeout: float = 30.0
+    stop: float = 30.0

@@ -1,0 +1,243 @@
+"""Bytes to requests: what one client sends on one connection, in pieces cut anywhere. No I/O.
+
+The grammar is the parser's (llhttp, by httptools); the rules beyond it are in :mod:`stead.httpd.heads`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import httptools
+
+from stead.httpd import fields, heads
+from stead.httpd.refusals import Refusal, Refused, bad_request, overloaded
+from stead.httpd.requests import FREE_BODY, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stead.httpd.bounds import Bounds
+    from stead.httpd.budget import Budget
+    from stead.httpd.requests import Answering, Peers, Routes
+
+PIPELINED = 100
+"""Requests that a client may send ahead in one piece; then the connection ends after their answers."""
+
+
+class Reader:
+    """Reads the requests of one connection.
+
+    Attributes:
+        read: complete requests, and refusals of what is none, in the order of their arrival. After a request that does
+            not keep the connection, and after a refusal, nothing follows: more bytes are thrown away.
+        in_message: a request has begun and is not complete.
+        in_body: its head is complete.
+        body_size: bytes of its body so far.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        answering: Answering,
+        *,
+        bounds: Bounds,
+        routes: Routes,
+        bodies: Budget,
+        send_continue: Callable[[], None],
+    ) -> None:
+        """Nothing was received.
+
+        Args:
+            bodies: what all bodies in flight may use together. Who takes a request from ``read`` gives its share back.
+            send_continue: tells the client to go on with the body it announced.
+        """
+        self.read: deque[Request | Refusal] = deque()
+        self._peers = peers
+        self._answering = answering
+        self._bounds = bounds
+        self._routes = routes
+        self._bodies = bodies
+        self._send_continue = send_continue
+        self._now = 0.0
+        self._is_over = False  # nothing that follows is read as a request
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.in_message = self.in_body = False
+        self.body_size = 0
+        self._target = b""
+        self._fields: dict[str, str] = {}
+        self._field_count = 0
+        self._head_size = 0
+        self._counted = 0  # bytes of the body in flight
+        self._longest = 0
+        self._body: list[bytes] = []
+
+    def feed(self, data: bytes, now: float) -> None:
+        """Read the next bytes; *now* becomes the time of arrival of what they complete."""
+        if self._is_over:
+            return
+        self._now = now
+        self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:  # nothing is upgraded to: the request is answered as it is
+            self._parser = httptools.HttpRequestParser(self)
+            rest = data[upgrade.args[0] :]
+            if rest:
+                self.feed(rest, now)
+        except httptools.HttpParserInvalidMethodError:
+            self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "unknown request method"))
+        except httptools.HttpParserError as error:
+            self._refuse(bad_request(f"malformed request: {error}"))
+        if self.in_message and not self.in_body and self._head_size > self._bounds.head:
+            self._refuse_size()
+
+    def end(self) -> Refusal | None:
+        """The client sends no more: a refusal if it was in the middle of a body."""
+        is_cut = self.in_body and not self._is_over
+        self._is_over = True
+        return bad_request("the body ended before its declared length") if is_cut else None
+
+    def close(self) -> None:
+        """Give back what requests use that were not taken from ``read``."""
+        for waiting in self.read:
+            if isinstance(waiting, Request):
+                self._bodies.give_back(waiting.counted)
+        self.read.clear()
+        self._uncount()
+        self._is_over = True
+
+    # Called by the parser, some of them for what follows after a refusal in the same piece.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self.in_message = not self._is_over
+
+    def on_url(self, part: bytes) -> None:
+        """A piece of the target."""
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field; or a trailer, which is ignored."""
+        if self.in_body or self._is_over:
+            return
+        self._field_count += 1
+        if self._field_count > self._bounds.headers:
+            self._refuse_size()
+        fields.add(self._fields, name, value)
+
+    def on_headers_complete(self) -> None:
+        """Check the head, and decide whether its body is wanted."""
+        if self._is_over:
+            return
+        self.in_body = True
+        if self._head_size > self._bounds.head and self._size_of_head() > self._bounds.head:
+            self._refuse_size()
+            return
+        try:
+            self._check()
+        except Refused as refused:
+            self._refuse(refused.refusal)
+
+    def _check(self) -> None:
+        found, version = self._fields, self._parser.get_http_version()
+        self._method = self._parser.get_method().decode("latin-1")
+        heads.require_version(version)
+        self._is_1_0 = is_1_0 = version == "1.0"
+        if self._method == "CONNECT":
+            raise Refused(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "CONNECT is not supported"))
+        heads.require_host(found, is_1_0=is_1_0)
+        self._path, self._query, authority = heads.split_target(self._target)
+        if authority is not None:
+            found["HTTP_HOST"] = authority  # the target comes before the field (RFC 9112, section 3.2.2)
+        length = heads.body_length(found, is_1_0=is_1_0)
+        waits = heads.expects_continue(found, is_1_0=is_1_0)
+        if length == 0:
+            return
+        self._longest = self._routes.longest_body(self._method, self._path)
+        if length is not None and length > self._longest:
+            self._complete(length, keeps=False)
+        elif waits:
+            self._send_continue()
+
+    def on_body(self, part: bytes) -> None:
+        """A piece of the body."""
+        if self._is_over:
+            return
+        self._body.append(part)
+        self.body_size += len(part)
+        if self.body_size > self._longest:  # it comes in chunks, and did not say so before
+            self._complete(self.body_size, keeps=False)
+            return
+        counted = self.body_size - FREE_BODY
+        if counted > self._counted:
+            if self._bodies.take(counted - self._counted):
+                self._counted = counted
+            else:
+                self._refuse(overloaded("bodies", "too many large request bodies at the same time"))
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        if not self._is_over:
+            self._complete(self.body_size, keeps=self._parser.should_keep_alive())
+            self._counted = 0  # it is given back with the request
+            self._begin()
+
+    def _complete(self, declared: int, *, keeps: bool) -> None:
+        if declared > self._longest and declared:
+            self._uncount()
+            self._body = []
+        keeps = keeps and len(self.read) < PIPELINED
+        self._is_over = not keeps
+        found = self._fields
+        found.pop("HTTP_TRANSFER_ENCODING", None)
+        if declared:
+            found["CONTENT_LENGTH"] = str(declared)
+        self.read.append(
+            Request(
+                self._method,
+                self._path,
+                self._query,
+                found,
+                is_1_0=self._is_1_0,
+                body=b"".join(self._body),
+                declared=declared,
+                keeps_connection=keeps,
+                peers=self._peers,
+                answering=self._answering,
+                arrived=self._now,
+            )
+        )
+
+    def _refuse_size(self) -> None:
+        if len(self._target) * 2 > self._bounds.head:
+            status, what = HTTPStatus.REQUEST_URI_TOO_LONG, "request line"
+        else:
+            status, what = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "header"
+        detail = (
+            f"the {what} is too long: a head may have {self._bounds.head} bytes and {self._bounds.headers} fields "
+            "([stead] max_head_size)"
+        )
+        self._refuse(Refusal(status, "head_too_large", detail))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Refuse what is being read. What follows on the connection cannot be read as requests."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._uncount()
+        self._body = []
+        self.read.append(refusal.closing())
+
+    def _uncount(self) -> None:
+        if self._counted:
+            self._bodies.give_back(self._counted)
+            self._counted = 0
+
+    def _size_of_head(self) -> int:
+        """About the bytes of the head, without what follows it in the same piece."""
+        return len(self._target) + sum(len(key) + len(value) for key, value in self._fields.items())

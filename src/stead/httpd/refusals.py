@@ -1,0 +1,83 @@
+"""Refusals by the server itself, before a request reaches the application: what they are and how they read.
+
+The form is that of the application's errors. Source: "Errors", docs/api.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Literal, get_args
+from uuid import uuid4
+
+Reason = Literal[
+    "bad_request",
+    "bodies",
+    "body_timeout",
+    "connections",
+    "head_timeout",
+    "head_too_large",
+    "not_implemented",
+    "queue_full",
+    "queue_timeout",
+    "unread_answer",
+]
+"""A label of the metric ``stead_http_refused_total``."""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer to a request that the application does not see.
+
+    Attributes:
+        status: of the answer.
+        reason: one of `REASONS`, for metrics and the log.
+        detail: for the client: what happened, and what to do.
+        retry_after: seconds after which the client may try again.
+        closes: whether the connection ends with it, since what follows on it cannot be understood or is unwanted.
+    """
+
+    status: HTTPStatus
+    reason: Reason
+    detail: str
+    retry_after: int | None = None
+    closes: bool = True
+
+    def closing(self) -> Refusal:
+        """The same, with which the connection ends."""
+        return replace(self, closes=True)
+
+    def headers_and_body(self) -> tuple[list[tuple[str, str]], bytes]:
+        """The answer without its status line."""
+        request_id = f"req-{uuid4()}"
+        error = {
+            "status": self.status.value,
+            "title": self.status.phrase,
+            "detail": self.detail,
+            "request_id": request_id,
+        }
+        headers = [("content-type", "application/json"), ("x-openstack-request-id", request_id)]
+        if self.retry_after is not None:
+            headers.append(("retry-after", str(self.retry_after)))
+        return headers, json.dumps({"errors": [error]}).encode()
+
+
+def bad_request(detail: str) -> Refusal:
+    """The head or the framing of a body breaks HTTP/1.1."""
+    return Refusal(HTTPStatus.BAD_REQUEST, "bad_request", detail)
+
+
+def overloaded(reason: Reason, detail: str) -> Refusal:
+    """The worker has as much to do as it may have; the connection can be used again."""
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, detail, retry_after=1, closes=False)
+
+
+class Refused(Exception):
+    """A request is not accepted; ``refusal`` is the answer."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.detail)
+        self.refusal = refusal

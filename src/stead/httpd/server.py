@@ -1,0 +1,296 @@
+"""The server of one worker: accepts connections, runs its event loop until it is told to end, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+from collections import Counter
+from contextlib import suppress
+from heapq import nsmallest
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from stead.httpd.admission import Admission
+from stead.httpd.budget import Budget
+from stead.httpd.connection import Connection, State
+from stead.httpd.counts import Refusals
+from stead.httpd.pool import Pool
+from stead.httpd.refusals import overloaded
+from stead.httpd.requests import Lane, Peers
+from stead.httpd.wsgi import Answer
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import Callable, Mapping, Sequence
+    from wsgiref.types import WSGIApplication
+
+    from stead.httpd.bounds import Bounds
+    from stead.httpd.refusals import Refusal
+    from stead.httpd.requests import Request, Routes
+
+CHECK_SECONDS = 1.0
+"""Between two looks at the deadlines of all connections."""
+
+ACCEPTED_AT_A_TIME = 64
+"""So that many new connections do not keep the loop from those that it has."""
+
+DESCRIPTORS_KEPT = 128
+"""For the database, files, logs: connections take no descriptor of these."""
+
+HEALTH_QUEUE = 64
+"""Requests for `/healthcheck` that wait for its thread; all get the same answer, so more of them need not wait."""
+
+LIVE = Answer("200 OK", [("content-type", "application/json"), ("cache-control", "no-store")], b'{"status": "ok"}')
+
+_log = logging.getLogger(__name__)
+
+
+class Server:
+    """One event loop, its connections, and the threads behind it.
+
+    Attributes:
+        bounds: what clients may use.
+        routes: which requests are which.
+        is_draining: it accepts no connection any more, and every answer ends its connection.
+        bodies, unsent: bytes of bodies in flight, and of answers that are not read.
+        refusals: counts them.
+    """
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        routes: Routes,
+        bounds: Bounds,
+        *,
+        threads: int,
+    ) -> None:
+        """Nothing listens yet; the threads wait for requests.
+
+        Args:
+            threads: that run the application.
+        """
+        self.bounds = bounds
+        self.routes = routes
+        self.is_draining = False
+        self.bodies = Budget(bounds.bodies)
+        self.unsent = Budget(bounds.unsent)
+        self.refusals = Refusals()
+        self.loop = asyncio.new_event_loop()
+        self._most_connections = min(bounds.connections, _descriptors() - DESCRIPTORS_KEPT)
+        self._connections: dict[Connection, asyncio.Task[Any] | None] = {}  # in the order of their arrival
+        self._listening: list[socket.socket] = []
+        self._ended = asyncio.Event()
+        self._drain_until = 0.0
+        self._threads = threads
+        self._admission = Admission(bounds, threads, lambda: not self.unsent.is_exceeded)
+        self._health: SimpleQueue[Request | None] = SimpleQueue()
+        Pool(application, threads, self._admission.take, lambda request, ok: self._admission.done(request, accepted=ok))
+        Pool(application, 1, self._health.get, lambda _request, _accepted: None, name="health")
+
+    def run(
+        self,
+        listening: Sequence[socket.socket],
+        *,
+        own: Sequence[socket.socket] = (),
+        context: ssl.SSLContext | None = None,
+        signals: Mapping[int, Callable[[], None]] | None = None,
+    ) -> None:
+        """Serve until it has drained.
+
+        Args:
+            listening: sockets that listen; other processes may listen at them too.
+            own: connections that are there from the start, without TLS.
+            context: of TLS, for connections at the listening sockets.
+            signals: handlers of signals, called in the loop.
+        """
+        self._context = context
+        for number, handler in (signals or {}).items():
+            self.loop.add_signal_handler(number, handler)
+        self.loop.set_exception_handler(_log_exception)
+        try:
+            self.loop.run_until_complete(self._serve(listening, own))
+        finally:
+            self._admission.stop(self._threads)
+            self._health.put(None)
+            self.loop.close()
+
+    def drain(self, seconds: float) -> None:
+        """Accept no connection any more, serve the open ones for some *seconds*, and end.
+
+        Each answer ends its connection meanwhile. Requests under way are answered after that too. May be called again,
+        to end earlier.
+        """
+        until = self.loop.time() + seconds
+        if not self.is_draining:
+            self.is_draining = True
+            self._drain_until = until
+            for sock in self._listening:
+                self.loop.remove_reader(sock)
+                sock.close()
+            self._listening.clear()
+        self._drain_until = min(self._drain_until, until)
+        self._look()
+
+    # For metrics; called in any thread.
+
+    def states(self) -> dict[str, int]:
+        """How many connections are in which state."""
+        counted = Counter(connection.state.value for connection in list(self._connections))
+        return {state.value: counted[state.value] for state in State if state is not State.CLOSED}
+
+    def queue_length(self) -> int:
+        """Requests that wait for a thread."""
+        return self._admission.length()
+
+    def queue_age(self) -> float:
+        """Seconds for which the oldest of them has waited."""
+        return self._admission.age(self.loop.time())
+
+    # For connections.
+
+    def peers_of(self, transport: asyncio.Transport) -> Peers:
+        """The two ends of a new connection."""
+        here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        is_encrypted = transport.get_extra_info("ssl_object") is not None
+        if not isinstance(here, tuple):  # a Unix socket
+            return Peers("", is_encrypted, {"SERVER_NAME": "localhost", "SERVER_PORT": "", "REMOTE_ADDR": ""})
+        remote = str(there[0])
+        environ = {"SERVER_NAME": str(here[0]), "SERVER_PORT": str(here[1]), "REMOTE_ADDR": remote}
+        return Peers(remote, is_encrypted, environ)
+
+    def submit(self, request: Request) -> Refusal | None:
+        """Have *request* answered; or the refusal."""
+        request.lane = self.routes.lane(request.method, request.path, request.query)
+        if request.lane is Lane.LIVE:
+            request.answering.deliver(LIVE)
+            return None
+        if request.lane is Lane.HEALTH:
+            if self._health.qsize() >= HEALTH_QUEUE:
+                return overloaded("queue_full", "too many health checks at the same time")
+            self._health.put(request)
+            return None
+        return self._admission.put(request)
+
+    def drop(self, request: Request) -> bool:
+        """Take *request* out of the queue; False if a thread has taken it."""
+        return self._admission.drop(request)
+
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self._connections.pop(connection, None)
+        if self.is_draining and not self._connections:
+            self._ended.set()
+
+    def give_up(self, connection: Connection) -> None:
+        """End a connection whose TLS handshake is not over."""
+        task = self._connections.get(connection)
+        if task is not None:
+            task.cancel()
+
+    # The loop.
+
+    async def _serve(self, listening: Sequence[socket.socket], own: Sequence[socket.socket]) -> None:
+        for sock in own:
+            sock.setblocking(False)
+            await self.loop.connect_accepted_socket(lambda: Connection(self, self.loop.time()), sock)
+        for sock in listening:
+            sock.setblocking(False)
+            self._listening.append(sock)
+            self.loop.add_reader(sock, self._accept, sock)
+        checking = asyncio.create_task(self._check())
+        await self._ended.wait()
+        checking.cancel()
+
+    def _accept(self, listening: socket.socket) -> None:
+        if len(self._connections) + ACCEPTED_AT_A_TIME > self._most_connections:
+            self._make_room()
+        for _ in range(ACCEPTED_AT_A_TIME):
+            if len(self._connections) >= self._most_connections + ACCEPTED_AT_A_TIME:
+                return  # those that were told to close have not yet
+            try:
+                sock, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # No descriptor or no memory: to try again at once would keep a core busy.
+                _log.warning("no connection can be accepted: %s", error)
+                self.loop.remove_reader(listening)
+                self.loop.call_later(CHECK_SECONDS, self._accept_again, listening)
+                self._make_room()
+                return
+            sock.setblocking(False)
+            connection = Connection(self, self.loop.time())
+            self._connections[connection] = None
+            self._connections[connection] = self.loop.create_task(self._open(connection, sock))
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            self.loop.add_reader(listening, self._accept, listening)
+
+    async def _open(self, connection: Connection, sock: socket.socket) -> None:
+        try:
+            await self.loop.connect_accepted_socket(
+                lambda: connection,
+                sock,
+                ssl=self._context,
+                ssl_handshake_timeout=None if self._context is None else self.bounds.head_timeout,
+            )
+            if connection in self._connections:
+                self._connections[connection] = None
+        except (OSError, TimeoutError, asyncio.CancelledError):  # the client has gone, or speaks no TLS
+            sock.close()
+            self.lost(connection)
+
+    def _make_room(self) -> None:
+        """Close connections that have waited for a request for the longest time, first those that never sent one."""
+        closable = (connection for connection in self._connections if connection.can_be_closed)
+        for connection in nsmallest(ACCEPTED_AT_A_TIME, closable, key=lambda each: (each.has_served, each.since)):
+            self.refusals.add("connections")
+            connection.evict()
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_SECONDS if not self.is_draining else CHECK_SECONDS / 10)
+            self._look()
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        for connection in list(self._connections):
+            connection.check(now)
+        for request in self._admission.expire(now):
+            request.answering.refuse(overloaded("queue_timeout", "no thread was free in time ([stead] queue_timeout)"))
+        if not self.unsent.is_exceeded:
+            self._admission.wake()
+        self.refusals.log(now)
+        if self.is_draining:
+            self._end_connections(now)
+
+    def _end_connections(self, now: float) -> None:
+        if now >= self._drain_until:
+            for connection in list(self._connections):
+                connection.end_if_idle()
+        if now >= self._drain_until + self.bounds.stop and self._connections:
+            _log.warning("%d connections did not end in %d s", len(self._connections), self.bounds.stop)
+            self._connections.clear()
+        if not self._connections:
+            self._ended.set()
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have; as many as it may ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != soft:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return soft if soft != resource.RLIM_INFINITY else os.sysconf("SC_OPEN_MAX")
+
+
+def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, OSError):  # a client that went away
+        return
+    _log.error("%s", context.get("message"), exc_info=error)

@@ -1,0 +1,97 @@
+"""WSGI: the environ of a request, and the answer of an application. Source: PEP 3333."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from stead.httpd.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from wsgiref.types import WSGIApplication, WSGIEnvironment
+
+    from stead.httpd.requests import Request
+
+CARRIES_STREAMS = "stead.carries_streams"
+"""In the environ: the server sends an `Attachable` body without holding a thread."""
+
+_log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Attachable(Protocol):
+    """A body whose parts come later, from other threads."""
+
+    def attach(self, send: Callable[[bytes | None], None]) -> None:
+        """Call *send* with each part as it comes, in any thread, and at last with None; it never blocks."""
+
+    def close(self) -> None:
+        """No further part is wanted. May be called twice, and after the last part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the application answers. ``stream`` takes the place of ``body`` if its parts come later."""
+
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    stream: Attachable | None = None
+
+
+def environ_of(request: Request) -> WSGIEnvironment:
+    """The environ of *request*."""
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": request.path,
+        "QUERY_STRING": request.query,
+        "SERVER_PROTOCOL": "HTTP/1.0" if request.is_1_0 else "HTTP/1.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "https" if request.peers.is_encrypted else "http",
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+        CARRIES_STREAMS: True,
+    }
+    environ.update(request.peers.environ)
+    environ.update(request.fields)
+    return environ
+
+
+def run(application: WSGIApplication, request: Request) -> Answer:
+    """What *application* answers to *request*; an exception is logged and becomes a 500."""
+    started: list[tuple[str, list[tuple[str, str]]]] = []
+    written: list[bytes] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        if started and exc_info is None:
+            raise RuntimeError("start_response was called twice")
+        started[:] = [(status, headers)]
+        return written.append
+
+    try:
+        parts = application(environ_of(request), start_response)
+        if isinstance(parts, Attachable):
+            return Answer(*started[0], b"", parts)
+        try:
+            body = parts[0] if isinstance(parts, list) and len(parts) == 1 and not written else b"".join(parts)
+        finally:
+            close = getattr(parts, "close", None)
+            if close is not None:
+                close()
+        if written:
+            body = b"".join([*written, body])
+        return Answer(*started[0], body)
+    except Exception:
+        _log.exception("the application failed")
+        refusal = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "bad_request", "The server failed to answer.")
+        return Answer("500 Internal Server Error", *refusal.headers_and_body())

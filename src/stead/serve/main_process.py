@@ -1,0 +1,324 @@
+"""The main process of ``stead serve``: holds the listening socket, starts workers, watches them, and replaces them.
+
+The socket outlives the workers, so connections wait in its queue while workers are replaced. Workers are processes of
+their own program, not forks: no thread, lock or connection of this process is in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+from stead.serve import worker
+from stead.serve.orders import Orders
+from stead.serve.tls import UnusableFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stead.serve.tls import TlsFiles
+
+TARGET = "stead.wsgi:application"
+
+DRAIN_SECONDS = 2.0
+"""For which a worker that ends goes on to serve its open connections."""
+
+STOP_SECONDS = 35.0
+"""After which a worker that was told to end is killed."""
+
+RESTART_SECONDS = 5.0
+"""A worker that ends by itself so soon after another one did ends the service."""
+
+ENDING_TOGETHER_SECONDS = 1.0
+"""Within which a service manager tells all processes to end."""
+
+PING = b"GET /healthcheck/live HTTP/1.1\r\nHost: worker\r\n\r\n"
+PING_SECONDS = 2.0
+STACKS_SECONDS = 1.0
+
+_POLL_SECONDS = 0.05
+_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+_log = logging.getLogger(__name__)
+
+
+class WorkersFailed(Exception):
+    """A worker ended by itself; the text says when."""
+
+
+@dataclass(eq=False)
+class Worker:
+    """One worker process, as the main process sees it. Times are of ``time.monotonic``."""
+
+    process: subprocess.Popen[bytes]
+    door: socket.socket
+    stacks: IO[bytes]
+    has_loaded: bool = False
+    asked: float | None = None
+    answered: float = field(default_factory=time.monotonic)
+
+    def look(self, now: float) -> None:
+        """Ask it for a sign of life now and then, and take its answers."""
+        with suppress(BlockingIOError, OSError):
+            while self.door.recv(65536):
+                self.has_loaded = True
+                self.answered = now
+                self.asked = None
+        if self.asked is None and (not self.has_loaded or now - self.answered > PING_SECONDS):
+            with suppress(OSError):
+                self.door.send(PING)
+                self.asked = now
+
+    def silence(self, now: float) -> float:
+        """Seconds for which it has owed an answer, since it has loaded."""
+        return now - self.asked if self.has_loaded and self.asked is not None else 0.0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if it is still there."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    def show_stacks(self) -> str:
+        """Have it write the stacks of its threads, and return them."""
+        self.signal(worker.SHOW_STACKS)
+        time.sleep(STACKS_SECONDS)
+        self.stacks.seek(0)
+        return self.stacks.read().decode(errors="replace")
+
+    def close(self) -> None:
+        """Forget what connects to it; the process has ended."""
+        self.door.close()
+        self.stacks.close()
+
+
+class MainProcess:
+    """Starts so many workers and keeps them running, until a signal says to end."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        *,
+        workers: int,
+        threads: int,
+        tls: TlsFiles | None,
+        unresponsive: float,
+        when_listening: Callable[[], None],
+    ) -> None:
+        """Nothing runs yet."""
+        self._listening = listening
+        self._count = workers
+        self._threads = threads
+        self._tls = tls
+        self._unresponsive = unresponsive
+        self._when_listening = when_listening
+        self._workers: list[Worker] = []
+        self._ending: list[tuple[Worker, float]] = []  # each with the time at which it is killed
+        self._successor: Worker | None = None
+        self._to_replace: list[Worker] = []  # at a reload, the oldest first
+        self._has_listened = False
+        self._last_failure = float("-inf")
+        self._is_stopping = False
+        self._signals: deque[int] = deque()
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Raises:
+            WorkersFailed
+        """
+        # Handlers, since blocking would not do: a thread that a library has started may take a signal.
+        before = {number: signal.signal(number, self._note_signal) for number in _SIGNALS}
+        try:
+            for _ in range(self._count):
+                self._workers.append(self._start())
+            while not self._is_stopping:
+                self._take_signal(_POLL_SECONDS)
+                self._look()
+            self._stop()
+        finally:
+            for each in [*self._workers, *(ending for ending, _ in self._ending)]:
+                each.signal(signal.SIGKILL)
+                each.process.wait()
+                each.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note_signal(self, number: int, _frame: object) -> None:
+        self._signals.append(number)
+
+    def _take_signal(self, seconds: float) -> int | None:
+        """Act on the next signal; None if there is none after so many *seconds*."""
+        until = time.monotonic() + seconds
+        while not self._signals:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(min(_POLL_SECONDS, seconds))
+        number = self._signals.popleft()
+        if number == signal.SIGHUP:
+            self._reload()
+        else:
+            self._is_stopping = True
+        return number
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for each in list(self._workers):
+            each.look(now)
+            if not each.is_alive:
+                self._replace_dead(each, now)
+            elif self._unresponsive and each.silence(now) > self._unresponsive:
+                self._replace_silent(each)
+        if not self._has_listened and any(each.has_loaded for each in self._workers):
+            self._has_listened = True
+            self._when_listening()
+        self._go_on_with_reload(now)
+        self._end(now)
+
+    # Workers that fail.
+
+    def _replace_dead(self, dead: Worker, now: float) -> None:
+        if self._is_ending_with(dead):
+            return
+        self._workers.remove(dead)
+        dead.close()
+        if dead in self._to_replace:
+            self._to_replace.remove(dead)
+        was_just_so = now - self._last_failure < RESTART_SECONDS
+        self._last_failure = now
+        if not self._has_listened or was_just_so:
+            raise WorkersFailed("a worker ended by itself; what it said stands above")
+        _log.error("worker %d ended by itself (status %s) and is replaced", dead.process.pid, dead.process.returncode)
+        if self._successor is not None:
+            self._workers.append(self._successor)  # it takes this place, and not that of another
+            self._successor = None
+        else:
+            self._workers.append(self._start())
+
+    def _is_ending_with(self, dead: Worker) -> bool:
+        """Whether a worker was told to end together with this process, and was first."""
+        if dead.process.returncode in (0, -worker.END):
+            self._take_signal(ENDING_TOGETHER_SECONDS)
+        return self._is_stopping
+
+    def _replace_silent(self, silent: Worker) -> None:
+        _log.error(
+            "worker %d has not answered its own health check for %d s, and is replaced; its threads were at:\n%s",
+            silent.process.pid, self._unresponsive, silent.show_stacks(),
+        )  # fmt: skip
+        silent.signal(signal.SIGKILL)
+        silent.process.wait()
+        silent.close()
+        self._workers.remove(silent)
+        if silent in self._to_replace:
+            self._to_replace.remove(silent)
+        self._workers.append(self._start())
+
+    # Reloads.
+
+    def _reload(self) -> None:
+        """Replace all workers that there are now, one after the other."""
+        if self._has_listened:
+            self._to_replace = list(self._workers)
+
+    def _go_on_with_reload(self, now: float) -> None:
+        if not self._to_replace:
+            return
+        if self._successor is None:
+            if self._ending:
+                return  # one after the other, also in memory
+            try:
+                if self._tls is not None:
+                    self._tls.context()  # a worker with unusable files would end the service
+            except UnusableFiles as error:
+                self._give_up_reload(str(error))
+                return
+            self._successor = self._start()
+            return
+        self._successor.look(now)
+        if self._successor.has_loaded:
+            old = self._to_replace.pop(0)
+            self._workers[self._workers.index(old)] = self._successor
+            self._successor = None
+            old.signal(worker.DRAIN)
+            self._ending.append((old, now + STOP_SECONDS))
+        elif not self._successor.is_alive:
+            self._successor.close()
+            self._successor = None
+            self._give_up_reload("a new worker did not start; what it said stands above")
+
+    def _give_up_reload(self, reason: str) -> None:
+        done = self._count - len(self._to_replace)
+        what = f"only {done} of {self._count} workers are reloaded" if done else "nothing is reloaded"
+        _log.error("%s: %s", what, reason)
+        self._to_replace = []
+
+    # The end.
+
+    def _end(self, now: float) -> None:
+        """Look after the workers that were told to end."""
+        for each, until in list(self._ending):
+            if each.is_alive and now > until:
+                _log.warning("worker %d did not end in %d s and is killed", each.process.pid, STOP_SECONDS)
+                each.signal(signal.SIGKILL)
+                each.process.wait()
+            if not each.is_alive:
+                each.close()
+                self._ending.remove((each, until))
+
+    def _stop(self) -> None:
+        self._listening.close()  # with the workers' own descriptors of it: then clients are refused at once
+        now = time.monotonic()
+        workers = [*self._workers, *([self._successor] if self._successor else [])]
+        for each in [*workers, *(ending for ending, _ in self._ending)]:
+            each.signal(worker.END)
+        self._workers, self._successor = [], None
+        self._ending += [(each, now + STOP_SECONDS) for each in workers]
+        while self._ending:
+            if self._take_signal(_POLL_SECONDS) not in (None, signal.SIGHUP):
+                for each, _ in self._ending:
+                    each.signal(worker.END_AT_ONCE)
+            self._end(time.monotonic())
+
+    def _start(self) -> Worker:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        stacks = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
+        orders = Orders(
+            target=TARGET,
+            threads=self._threads,
+            listening=self._listening.fileno(),
+            door=theirs.fileno(),
+            stacks=stacks.fileno(),
+            drain=DRAIN_SECONDS,
+            certificate=str(self._tls.certificate) if self._tls else None,
+            key=str(self._tls.key) if self._tls else None,
+            clients=str(self._tls.clients) if self._tls and self._tls.clients else None,
+        )
+        # Blocked in the new process until it ignores those that are not for it, as the SIGINT of a terminal.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "stead.serve.worker", orders.as_argument()],
+                env=os.environ | {"STEAD_MAIN_PROCESS": str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                pass_fds=orders.descriptors,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+        return Worker(process, ours, stacks)

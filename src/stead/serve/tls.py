@@ -1,0 +1,55 @@
+"""TLS of ``stead serve``: files of a certificate, and the context made of them."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class UnusableFiles(Exception):
+    """The certificate or its key cannot be used; the text says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: a certificate with those that signed it, its key, and those that signed the clients' certificates."""
+
+    certificate: Path
+    key: Path
+    clients: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What connections are encrypted with: TLS 1.2 and newer.
+
+        Raises:
+            UnusableFiles
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            context.load_cert_chain(self.certificate, self.key, password=_no_password)
+            if self.clients is not None:
+                context.load_verify_locations(self.clients)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ssl.SSLError, _PasswordWanted) as error:
+            raise UnusableFiles(f"the certificate or its key cannot be used: {_words(error)}") from error
+        return context
+
+
+class _PasswordWanted(Exception):
+    """The key is encrypted."""
+
+
+def _no_password() -> str:
+    raise _PasswordWanted("the key is encrypted; remove its password, which stead serve cannot ask for")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)

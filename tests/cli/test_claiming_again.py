@@ -1,0 +1,82 @@
+"""stead claim for a consumer that holds a place already, on Stead and on a server without Stead's features."""
+
+import json
+
+import pytest
+
+from stead.cli.app import run
+from tests.servers.placements import other_placement, stead_itself
+
+pytestmark = pytest.mark.one_database
+
+SITE = """
+providers:
+- name: host
+  inventories: {VCPU: 8}
+  children:
+  - {name: numa, inventories: {PCPU: 4}}
+"""
+CONSUMER = "2f0f2d34-6d6d-4f3c-9d6e-0a1b2c3d4e5f"
+ALL_OF_IT = "resources=VCPU:8&resources_N=PCPU:4"
+
+
+@pytest.fixture(params=[stead_itself, other_placement], ids=["stead", "released"])
+def stead(request, tmp_path, capsys):
+    """``stead("claim", …)`` on a server with the site; *stead.has_claims* says whether it has POST /claims."""
+    with request.param(tmp_path) as (url, token):
+
+        def call(*arguments):
+            code = run(["--url", url, "--token", token, *arguments])
+            out, err = capsys.readouterr()
+            return code, out, err
+
+        (tmp_path / "site.yaml").write_text(SITE)
+        assert call("topology", "apply", str(tmp_path / "site.yaml"))[0] == 0
+        call.has_claims = request.param is stead_itself
+        yield call
+
+
+def claim(stead, query, *arguments):
+    return stead("claim", query, "--consumer", CONSUMER, "--project", "p", "--user", "u", *arguments)
+
+
+def test_a_claim_looks_the_same_from_either_server(stead):
+    code, out, err = claim(stead, ALL_OF_IT, "--json")
+    assert (code, err) == (0, "")
+    claimed = json.loads(out)
+    assert (claimed["consumer"], claimed["tries"], claimed["replaced"]) == (CONSUMER, 1, {})
+    shown = [(one["name"], one["root_name"], one["group"], one["resources"]) for one in claimed["providers"]]
+    assert sorted(shown) == [
+        ("host", "host", "", {"VCPU": {"amount": 8, "capacity": 8, "used_before": 0, "free_after": 0}}),
+        ("numa", "host", "_N", {"PCPU": {"amount": 4, "capacity": 4, "used_before": 0, "free_after": 0}}),
+    ]
+    tree = stead("tree")[1]
+    assert "8 / 8 " in tree
+    assert "4 / 4 " in tree
+
+
+def test_a_consumer_that_fills_a_place_may_claim_it_again_where_the_server_finds_places(stead):
+    assert claim(stead, ALL_OF_IT)[0] == 0
+    code, out, err = claim(stead, ALL_OF_IT)
+    if stead.has_claims:
+        assert (code, err) == (0, "")
+        assert out.startswith(f"claimed for consumer {CONSUMER}, in place of what it held\n")
+    else:  # it counts as used what the consumer holds, whoever asks
+        assert (code, out, err) == (1, "", f"stead: nothing fits {ALL_OF_IT}\n")
+    assert stead("release", CONSUMER)[1] == f"released {CONSUMER}: 4 PCPU, 8 VCPU\n"
+
+
+def test_a_consumer_that_holds_a_part_grows_and_shrinks(stead):
+    for amount in (2, 6, 3) if stead.has_claims else (2, 6, 1):
+        code, out, err = claim(stead, f"resources=VCPU:{amount}", "--json")
+        assert (code, err) == (0, "")
+        (provider,) = json.loads(out)["providers"]
+        amounts = {"amount": amount, "capacity": 8, "used_before": 0, "free_after": 8 - amount}
+        assert provider["resources"] == {"VCPU": amounts}
+    assert stead("release", CONSUMER)[1] == f"released {CONSUMER}: {amount} VCPU\n"
+
+
+def test_nothing_fits_says_so_and_writes_nothing(stead):
+    code, out, err = claim(stead, "resources=VCPU:9")
+    assert (code, out, err) == (1, "", "stead: nothing fits resources=VCPU:9\n")
+    assert stead("release", CONSUMER)[0] == 1

@@ -1,0 +1,67 @@
+"""The queries of docs/topology.md find on the described site what the page says.
+
+Which of several candidates come first depends on random uuids. So each query is asked for all of them: those that the
+page shows must be among them, and where it sets no limit they must be all.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stead.bench import servers
+from stead.bench.servers import Serving
+from tests.docs.console import Command, commands_of
+from tests.docs.test_worked_examples import DOCS, outputs
+
+pytestmark = pytest.mark.timeout(180)  # starts servers
+
+QUERIES = "\n## Queries\n"
+LIMIT = re.compile(r" --limit \d+")
+ALL = 1000
+BARS = set("▓░")
+
+
+def candidates(output: str) -> list[tuple[str, ...]]:
+    """Those of a picture, each as its lines without what depends on the width and on the other candidates."""
+    found: list[list[str]] = []
+    for line in output.splitlines():
+        words = [word for word in line.split() if not set(word) <= BARS]
+        if re.match(r" {0,3}\d+ ", line):
+            found.append(words[1:])
+        elif found and line.startswith(" ") and words:
+            found[-1].append(" ".join(words))
+    return [tuple(sorted(lines)) for lines in found]
+
+
+def asked_for_all(command: Command) -> Command:
+    text = LIMIT.sub("", command.text)
+    return Command(text.replace("stead candidates", f"COLUMNS=200 stead candidates --limit {ALL}"))
+
+
+def test_every_query_of_the_page_finds_what_the_page_says(tmp_path: Path) -> None:
+    section = tmp_path / "queries.md"
+    section.write_text((DOCS / "topology.md").read_text().partition(QUERIES)[2])
+    commands = commands_of(section)
+    assert len(commands) > 10
+    (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
+    with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(1, 8)) as server:
+        everything = [asked_for_all(command) for command in commands]
+        printed = outputs(everything, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+    for command, output in zip(commands, printed, strict=True):
+        if not command.text.startswith("stead candidates"):
+            assert command.prints(output), f"$ {command.text}{output}"
+            continue
+        shown, found = candidates("".join(command.printed)), candidates(output)
+        assert shown, command.text
+        assert len(found) < ALL
+        assert set(shown) <= set(found), f"$ {command.text}{output}"
+        assert LIMIT.search(command.text) or len(shown) == len(found), f"$ {command.text}{output}"
+
+
+def test_all_queries_of_the_page_are_in_the_section_that_is_run() -> None:
+    before, _, section = (DOCS / "topology.md").read_text().partition(QUERIES)
+    assert "same_subtree=" in section
+    for word in ("resources=", "resources_", "required_", "same_subtree="):
+        assert word not in before
+    assert "```text" not in section

@@ -1,0 +1,227 @@
+"""What hostile and unlucky clients do to a server: each attack holds on until its block ends.
+
+All are clients of this machine, bounded in number; each ends with its block.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+USER = "X-Auth-Token: admin\r\nOpenStack-API-Version: placement 1.39, stead 1.0\r\n"
+PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the server is, and queries that cost it much."""
+
+    host: str
+    port: int
+    large_query: str
+    largest_body: int
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), timeout=30)
+
+
+@contextmanager
+def held(
+    count: int, begin: Callable[[int], socket.socket | None], go_on: Callable[[socket.socket], None]
+) -> Iterator[None]:
+    """So many connections that *begin* made; *go_on* is called with each now and then. Lost ones are made again."""
+    stopped = threading.Event()
+    connections: list[socket.socket | None] = [None] * count
+
+    def run() -> None:
+        while not stopped.is_set():
+            for number in range(count):
+                if stopped.is_set():
+                    break
+                try:
+                    if connections[number] is None:
+                        connections[number] = begin(number)
+                    else:
+                        go_on(connections[number])  # type: ignore[arg-type]
+                except OSError:
+                    lost, connections[number] = connections[number], None
+                    if lost is not None:
+                        lost.close()
+            stopped.wait(PAUSE_SECONDS)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        for connection in connections:
+            if connection is not None:
+                connection.close()
+
+
+def _nothing(connection: socket.socket) -> None:
+    """Notice that the server has closed the connection."""
+    connection.setblocking(False)
+    with suppress(BlockingIOError):
+        if connection.recv(1) == b"":
+            raise OSError("closed")
+    connection.setblocking(True)
+
+
+def _trickle(connection: socket.socket) -> None:
+    _nothing(connection)
+    connection.send(b"x")
+
+
+def silent(target: Target, count: int) -> AbstractContextManager[None]:
+    """Connections on which nothing is sent."""
+    return held(count, lambda _: target.connect(), _nothing)
+
+
+def idle(target: Target, count: int) -> AbstractContextManager[None]:
+    """Connections that were used once, and are kept."""
+
+    def begin(_: int) -> socket.socket:
+        connection = target.connect()
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        connection.recv(65536)
+        return connection
+
+    return held(count, begin, _nothing)
+
+
+def slow_heads(target: Target, count: int) -> AbstractContextManager[None]:
+    """Heads of which a byte comes now and then."""
+
+    def begin(_: int) -> socket.socket:
+        connection = target.connect()
+        connection.sendall(b"GET /resource_providers HTTP/1.1\r\nHost: a\r\nX: ")
+        return connection
+
+    return held(count, begin, _trickle)
+
+
+def slow_bodies(target: Target, count: int) -> AbstractContextManager[None]:
+    """Bodies of which a byte comes now and then."""
+
+    def begin(_: int) -> socket.socket:
+        connection = target.connect()
+        length = target.largest_body
+        head = f"POST /allocations HTTP/1.1\r\nHost: a\r\n{USER}Content-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n[".encode())
+        return connection
+
+    return held(count, begin, _trickle)
+
+
+def unread_streams(target: Target, count: int) -> AbstractContextManager[None]:
+    """Streams of events that nobody reads."""
+
+    def begin(_: int) -> socket.socket:
+        connection = target.connect()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(f"GET /changes HTTP/1.1\r\nHost: a\r\n{USER}Accept: text/event-stream\r\n\r\n".encode())
+        return connection
+
+    return held(count, begin, _unread)
+
+
+def _unread(connection: socket.socket) -> None:
+    """Notice that the server has given up, without reading."""
+    if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError("reset")
+
+
+def unread_answers(target: Target, count: int) -> AbstractContextManager[None]:
+    """Large answers that nobody reads."""
+
+    def begin(_: int) -> socket.socket:
+        connection = target.connect()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(f"GET {target.large_query} HTTP/1.1\r\nHost: a\r\n{USER}\r\n".encode())
+        return connection
+
+    return held(count, begin, _unread)
+
+
+@contextmanager
+def _clients(count: int, ask: Callable[[HTTPConnection], None], target: Target) -> Iterator[None]:
+    stopped = threading.Event()
+
+    def run() -> None:
+        while not stopped.is_set():
+            connection = HTTPConnection(target.host, target.port, timeout=120)
+            with suppress(OSError, Exception):
+                ask(connection)
+            connection.close()
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join(timeout=120)
+
+
+HEADERS = dict(line.split(": ", 1) for line in USER.strip().split("\r\n"))
+
+
+def large_queries(target: Target, count: int) -> AbstractContextManager[None]:
+    """Clients that ask for much, again and again, with one token."""
+
+    def ask(connection: HTTPConnection) -> None:
+        connection.request("GET", target.large_query, headers=HEADERS)
+        answer = connection.getresponse()
+        while answer.read(1024 * 1024):
+            pass
+
+    return _clients(count, ask, target)
+
+
+def bad_bodies(target: Target, count: int) -> AbstractContextManager[None]:
+    """Bodies of the greatest size that are refused."""
+    piece = b'{"mappings":{},"x":[]},'
+    body = b"[" + piece * ((target.largest_body - 10) // len(piece)) + b"{}]"
+
+    def ask(connection: HTTPConnection) -> None:
+        connection.request("POST", "/allocations", body, {**HEADERS, "Content-Type": "application/json"})
+        connection.getresponse().read()
+
+    return _clients(count, ask, target)
+
+
+def long_headers(target: Target, count: int) -> AbstractContextManager[None]:
+    """Heads as long as they may be, with an Accept header that is hard to read."""
+    accept = ",".join(f"a{number}/b;q=0.{number % 10}" for number in range(6000))[:100_000]
+
+    def ask(connection: HTTPConnection) -> None:
+        connection.request("GET", "/traits", headers={"Accept": accept})
+        connection.getresponse().read()
+
+    return _clients(count, ask, target)
+
+
+ATTACKS = {
+    "silent connections": (silent, 100, 4200),
+    "idle connections": (idle, 100, 10_000),
+    "slow heads": (slow_heads, 50, 1000),
+    "slow bodies": (slow_bodies, 50, 1000),
+    "unread streams": (unread_streams, 20, 200),
+    "unread answers": (unread_answers, 10, 100),
+    "large queries": (large_queries, 4, 10),
+    "bad bodies": (bad_bodies, 4, 64),
+    "long headers": (long_headers, 4, 64),
+}
+"""By name: the attack, how many clients in a run of the tests, and how many in a long run."""

@@ -1,0 +1,241 @@
+"""Bytes to requests, cut anywhere: the grammar and the framing of HTTP/1.1, without a socket."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stead.httpd.bounds import Bounds
+from stead.httpd.budget import Budget
+from stead.httpd.reader import Reader
+from stead.httpd.refusals import Refusal
+from stead.httpd.requests import FREE_BODY, Lane, Peers
+
+LONGEST = 100_000
+BOUNDS = Bounds()
+
+pytestmark = pytest.mark.one_database
+
+
+class Routes:
+    def lane(self, method, path, query):
+        return Lane.READ
+
+    def longest_body(self, method, path):
+        return LONGEST
+
+
+class Client:
+    """Sends bytes to a reader, and has what it made of them."""
+
+    def __init__(self, bounds=BOUNDS, bodies=1_000_000):
+        self.continued = 0
+        self.bodies = Budget(bodies)
+        self.reader = Reader(
+            Peers("192.0.2.1", False, {}),
+            self,
+            bounds=bounds,
+            routes=Routes(),
+            bodies=self.bodies,
+            send_continue=self._continue,
+        )
+
+    def _continue(self):
+        self.continued += 1
+
+    def send(self, *pieces):
+        for piece in pieces:
+            self.reader.feed(piece, 1.0)
+        return list(self.reader.read)
+
+
+def shown(read):
+    return [
+        (each.status.value, each.closes)
+        if isinstance(each, Refusal)
+        else (each.method, each.path, each.query, each.body, each.declared, each.keeps_connection)
+        for each in read
+    ]
+
+
+def read(*pieces, **bounds):
+    return shown(Client(Bounds(**bounds)).send(*pieces))
+
+
+PUT = b"PUT /traits/CUSTOM_Q HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+GET = b"GET /traits?name=in:A%2CB HTTP/1.1\r\nHost: a\r\n\r\n"
+CHUNKED = (
+    b"POST /a%20b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX-Trailer: t\r\n\r\n"
+)
+EXPECTED = {
+    PUT: ("PUT", "/traits/CUSTOM_Q", "", b"{}", 2, True),
+    GET: ("GET", "/traits", "name=in:A%2CB", b"", 0, True),
+    CHUNKED: ("POST", "/a b", "", b"abcde", 5, True),
+}
+
+
+@given(st.lists(st.sampled_from(list(EXPECTED)), min_size=1, max_size=4), st.data())
+def test_requests_are_the_same_wherever_they_are_cut(requests, data):
+    stream = b"".join(requests)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(stream) - 1))))
+    pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert read(*pieces) == [EXPECTED[each] for each in requests]
+
+
+@pytest.mark.parametrize("request_", [PUT, GET, CHUNKED], ids=["length", "none", "chunks"])
+def test_a_request_is_complete_with_its_last_byte_and_not_before(request_):
+    client = Client()
+    assert client.send(request_[:-1]) == []
+    assert client.reader.in_message
+    assert len(client.send(request_[-1:])) == 1
+    assert not client.reader.in_message
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+REFUSED = {
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+    "host with a comma": (b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", 400),
+    "host with a path": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+    "two lengths": (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
+    "two equal lengths": (HEAD + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\na", 400),
+    "a list of lengths": (HEAD + b"Content-Length: 1, 1\r\n\r\na", 400),
+    "a signed length": (HEAD + b"Content-Length: +1\r\n\r\na", 400),
+    "a negative length": (HEAD + b"Content-Length: -1\r\n\r\na", 400),
+    "a huge length": (HEAD + b"Content-Length: 99999999999999999999\r\n\r\na", 400),
+    "length and chunks": (HEAD + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    "chunks and length": (HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n", 400),
+    "chunks in 1.0": (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    "another coding": (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+    "a bad size of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    "a negative size of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\n", 400),
+    "a chunk longer than its size": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", 400),
+    "a folded line": (b"GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n", 400),
+    "a bare line feed": (b"GET / HTTP/1.1\nHost: a\n\n", 400),
+    "a bare line feed after a field": (b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", 400),
+    "a bare carriage return": (b"GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n", 400),
+    "a space before the colon": (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+    "a NUL in a value": (b"GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n", 400),
+    "a name with a space": (b"GET / HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n", 400),
+    "a field without a name": (b"GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n", 400),
+    "a target with a space": (b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    "a target with a fragment": (b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    "another scheme": (b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    "another protocol": (b"GET / SIP/2.0\r\nHost: a\r\n\r\n", 400),
+    "another version": (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+    "no version": (b"GET /\r\n\r\n", 505),
+    "an unknown method": (b"FETCH / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
+    "a tunnel": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501),
+    "an unknown expectation": (HEAD + b"Expect: 200-ok\r\nContent-Length: 1\r\n\r\na", 417),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 501),  # no method at all
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_breaks_the_protocol_is_refused_and_ends_the_connection(case):
+    sent, status = REFUSED[case]
+    assert read(sent + GET) == [(status, True)]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_request_before_it_is_answered_first(case):
+    sent, status = REFUSED[case]
+    assert read(GET + sent) == [EXPECTED[GET], (status, True)]
+
+
+def test_a_list_of_codings_may_not_smuggle_a_request():
+    sent = HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + GET
+    assert [each[0] for each in read(sent)] in ([400], [501])
+
+
+def test_an_absolute_target_comes_before_the_host():
+    (request,) = Client().send(b"GET http://b:80/x?y HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (request.path, request.query, request.fields["HTTP_HOST"]) == ("/x", "y", "b:80")
+
+
+def test_a_field_with_an_underscore_is_left_out():
+    (request,) = Client().send(b"GET / HTTP/1.1\r\nHost: a\r\nX_Forwarded_Host: b\r\nX-Forwarded-Host: c\r\n\r\n")
+    assert request.fields["HTTP_X_FORWARDED_HOST"] == "c"
+
+
+def test_fields_that_come_again_are_joined():
+    (request,) = Client().send(b"GET / HTTP/1.1\r\nHost: a\r\nX-Y: b\r\nx-y:  c \r\n\r\n")
+    assert request.fields["HTTP_X_Y"] == "b,c"
+
+
+def test_an_upgrade_is_declined_and_the_next_request_is_read():
+    upgrade = b"GET /traits?name=in:A%2CB HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    assert [each[:3] for each in read(upgrade + GET)] == [EXPECTED[GET][:3]] * 2
+
+
+def test_a_client_that_expects_to_go_on_is_told_to_before_its_body_comes():
+    client = Client()
+    client.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+    assert client.continued == 1
+    assert [each.body for each in client.send(b"x")] == [b"x"]
+
+
+def test_a_body_that_is_too_long_is_not_asked_for():
+    client = Client()
+    (request,) = client.send(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (LONGEST + 1))
+    assert (client.continued, request.body, request.declared, request.keeps_connection) == (0, b"", LONGEST + 1, False)
+
+
+@pytest.mark.parametrize("how", ["length", "chunks"])
+def test_a_body_that_is_too_long_is_thrown_away(how):
+    client = Client()
+    if how == "length":
+        head, part = b"Content-Length: %d\r\n\r\n" % (LONGEST * 9), b"x" * LONGEST
+    else:
+        head, part = b"Transfer-Encoding: chunked\r\n\r\n", b"%x\r\n%b\r\n" % (LONGEST, b"x" * LONGEST)
+    read = client.send(HEAD + head, *[part] * 8)
+    assert [(each.body, each.declared > LONGEST, each.keeps_connection) for each in read] == [(b"", True, False)]
+    assert client.bodies.used == 0
+
+
+def test_bodies_in_flight_are_bounded_together_and_small_ones_are_always_accepted():
+    head = HEAD + b"Content-Length: %d\r\n\r\n" % LONGEST
+    client = Client(bodies=LONGEST - FREE_BODY - 1)
+    assert shown(client.send(head, b"x" * LONGEST)) == [(503, True)]
+    assert client.bodies.used == 0
+    small = b"Content-Length: %d\r\n\r\n" % FREE_BODY
+    assert len(Client(bodies=0).send(HEAD + small + b"x" * FREE_BODY)) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /" + b"a" * 3000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 3000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 30 + b"\r\n", 431),
+    ],
+    ids=["target", "field", "fields"],
+)
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_a_head_is_bounded(sent, status, size):
+    pieces = [sent[begin : begin + size] for begin in range(0, len(sent), size)]
+    assert read(*pieces, head=2048, headers=20) == [(status, True)]
+
+
+def test_many_requests_ahead_end_the_connection_after_some():
+    requests = Client().send(GET * 1000)
+    assert 2 <= len(requests) <= 200
+    assert [each.keeps_connection for each in requests] == [True] * (len(requests) - 1) + [False]
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "keeps"),
+    [("1.1", "", True), ("1.1", "close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
+)
+def test_a_connection_is_kept_as_the_client_says(version, connection, keeps):
+    field = f"Connection: {connection}\r\n" if connection else ""
+    (request,) = Client().send(f"GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n".encode())
+    assert request.keeps_connection is keeps
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reader(sent):
+    client = Client()
+    client.send(sent, GET, sent)
+    client.reader.close()
+    assert client.bodies.used == 0
