@@ -58,7 +58,7 @@ class Identity:
 @contextmanager
 def running(environment: Path, place: Path) -> Iterator[Identity]:
     """The Keystone of *environment*, with everything of it in *place*."""
-    passwords = {"admin": secrets.token_urlsafe(12)}
+    passwords = {"admin": secrets.token_hex(12)}
     log = place / "keystone.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -89,7 +89,7 @@ def populate(identity: Identity) -> None:
     roles = {role["name"]: role["id"] for role in identity.ask("GET", "/roles")["roles"]}
 
     def join(user: str, role: str, project: str, *others: str) -> None:
-        identity.passwords[user] = secrets.token_urlsafe(12)
+        identity.passwords[user] = secrets.token_hex(12)
         about = {"name": user, "domain_id": "default", "password": identity.passwords[user]}
         made = identity.ask("POST", "/users", {"user": about})["user"]["id"]
         for where in (f"/projects/{identity.projects[project]}", *others):

@@ -1,6 +1,6 @@
 """``stead serve`` with a bug in it: ``STEAD_PLANTED=NAME python -m tests.torture.planted serve …``.
 
-A worker is a new process that runs this module again before it loads the application, so it has the bug as well.
+Its workers load the application from this module, which plants the bug in them first.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from stead.serve import main_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,10 +56,19 @@ BUGS: dict[str, Callable[[], None]] = {
     bug.__name__: bug for bug in (without_locks_and_swaps, without_consumer_generations, with_the_clock_read_last)
 }
 
-if __name__ in ("__main__", "__mp_main__"):  # the second is what a worker calls it
+
+def __getattr__(name: str) -> Any:
+    """The application, with the bug: only a worker asks this module for it."""
+    if name != "application":
+        raise AttributeError(name)
     BUGS[os.environ[VARIABLE]]()
+    from stead.wsgi import application
+
+    return application
+
 
 if __name__ == "__main__":
     from stead.cli import main
 
+    main_process.TARGET = "tests.torture.planted:application"
     main()

@@ -50,8 +50,8 @@ class Token:
 
 
 def new_token() -> str:
-    """A new random token of 256 bits, safe in headers, URLs and shells."""
-    return secrets.token_urlsafe(32)
+    """A new random token of 256 bits, safe in headers, URLs and arguments of commands."""
+    return secrets.token_hex(32)
 
 
 def digest(token: str) -> bytes:
