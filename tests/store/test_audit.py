@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from stead.domain.errors import StartOver
 from stead.store import schema
 from stead.store.audit.checks import audit
 from stead.store.audit.findings import Fault, Finding, NoBooks
@@ -17,6 +18,7 @@ from stead.store.audit.repairs import repair
 from stead.store.audit.trees import cycles, roots_of
 from stead.store.clock import SLOTS
 from stead.store.dialect import Database
+from stead.store.happened import happened_since
 from stead.store.transaction import Store
 from tests.store.books import Books, fresh_uuid, picture, reloaded
 from tests.store.storm import storm
@@ -338,6 +340,16 @@ def test_a_clock_without_a_slot_is_mended_under_a_service_that_could_not_go_on(s
     site.repair()
     site.books.restock(site.spare, VCPU=9)
     assert picture(site.books.service.snapshot()) == reloaded(site.books)
+
+
+@pytest.mark.parametrize("name", ["missing slot", "slot below its floor"])
+def test_tokens_from_before_a_repair_of_the_clock_are_refused(site: Site, name: str) -> None:
+    """Which ticks a damaged slot had is unknown, so that no token can be compared with it."""
+    before = site.books.store.read(happened_since, None).token
+    site.plant(PLANTED[name].plant)
+    site.repair()
+    with pytest.raises(StartOver):
+        site.books.store.read(happened_since, before)
 
 
 def test_a_finding_that_is_not_true_any_more_changes_nothing(site: Site) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from stead.store import consumers, providers
+from stead.store import consumers, epoch, providers
 from stead.store.audit.findings import Fault
 from stead.store.audit.trees import roots_of
 from stead.store.clock import SLOTS
@@ -69,8 +69,13 @@ def _mended_alone(tx: Transaction, mend: Callable[[Transaction, Sequence[Any]], 
 
 
 def _slots(tx: Transaction, _found: Sequence[int]) -> None:
-    """Write slots anew, so that whatever a service knows of them is below their floor or has another stamp."""
+    """Restore the rows of slots, and begin a new epoch.
+
+    Which ticks a lost row had is unknown. Without a new epoch, a token or a service with a higher tick would take later
+    writes for writes that it has seen.
+    """
     clock = stead_clock.c
+    epoch.renew(tx)
     tx.connection.execute(sa.delete(stead_clock).where(clock.slot.not_in(range(SLOTS))))
     rows = {row.slot: row for row in tx.connection.execute(sa.select(clock.slot, clock.tick, clock.floor))}
     for slot in range(SLOTS):
