@@ -15,7 +15,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/config/test_report.py tests/aut
 	tests/httpd tests/store/test_prepared.py tests/store/test_epoch.py tests/faults/test_a_database_that_hangs.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn
 
-.PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile steady clean
+.PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile segments steady clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of n
 
 steady: $(VENV)/for-development  ## Run all tests RUNS=10 times beside two busy processes
 	$(BIN)/python -m scripts.steady $(or $(RUNS),10)
+
+segments: $(VENV)/for-development  ## Cut every request at every boundary, over TCP, TLS and a Unix socket (about 20 minutes)
+	$(BIN)/python -m tests.segments
 
 torture-galera: $(VENV)/for-development  ## The same on a Galera cluster of three, all nodes written to, one killed at times
 	$(BIN)/pytest -m torture tests/torture/test_galera.py

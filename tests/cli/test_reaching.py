@@ -13,7 +13,8 @@ from stead.cli.app import run
 from stead.cli.client import Api
 from stead.cli.errors import CommandError, Unreachable
 from tests.cli.test_serve import machine
-from tests.cli.test_serving import certificate, certified
+from tests.cli.test_serving import certificate
+from tests.servers.certificates import certified
 
 __all__ = ["certificate", "machine"]  # fixtures
 

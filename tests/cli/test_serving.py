@@ -10,13 +10,13 @@ import threading
 import time
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from stead.httpd.bounds import Bounds
 from tests.cli.test_serve import LONG_SECONDS, get, machine, one_line, until
+from tests.servers.certificates import certified, certified_for_localhost
 from tests.waiting import stays
 
 __all__ = ["machine"]  # a fixture
@@ -27,21 +27,7 @@ pytestmark = pytest.mark.timeout(300)  # each starts several processes of Python
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
     """A certificate for localhost that signs itself, and its key."""
-    place = tmp_path_factory.mktemp("tls")
-    return certified(place, "subjectAltName=DNS:localhost,IP:127.0.0.1", "basicConstraints=critical,CA:TRUE")
-
-
-def certified(place, *extensions, by=None):
-    """A certificate with its key, signed by another one or by itself."""
-    names = SimpleNamespace(certificate=place / "cert.pem", key=place / "key.pem")
-    signed = ["-CA", by.certificate, "-CAkey", by.key] if by else []
-    added = [word for extension in extensions for word in ("-addext", extension)]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         *added, *signed, "-keyout", names.key, "-out", names.certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return names
+    return certified_for_localhost(tmp_path_factory.mktemp("tls"))
 
 
 class TestUnixSocket:

@@ -193,6 +193,23 @@ def test_a_body_that_is_too_long_is_thrown_away(how):
     assert client.bodies.used == 0
 
 
+@pytest.mark.parametrize("how", ["length", "chunks"])
+@pytest.mark.parametrize("size", [1000, LONGEST, 10 * LONGEST])
+def test_the_end_of_a_body_that_is_thrown_away_is_noticed(how, size):
+    """A connection of TLS is closed then, and not before: its client may still send."""
+    body = b"x" * 3 * LONGEST
+    if how == "length":
+        sent = HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    else:
+        sent = HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    client = Client()
+    client.send(*(sent[begin : min(begin + size, len(sent) - 1)] for begin in range(0, len(sent) - 1, size)))
+    assert client.reader.in_message
+    client.send(sent[-1:], GET)
+    assert not client.reader.in_message
+    assert [(each.declared > LONGEST, each.keeps_connection) for each in client.reader.read] == [(True, False)]
+
+
 def test_bodies_in_flight_are_bounded_together_and_small_ones_are_always_accepted():
     head = HEAD + b"Content-Length: %d\r\n\r\n" % LONGEST
     client = Client(bodies=LONGEST - FREE_BODY - 1)

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +28,13 @@ class Serving:
 
 
 @contextmanager
-def started(configuration: Path, *, workers: int = 2) -> Iterator[Serving]:
-    """A server on a free port; it has ended when the block has."""
+def started(configuration: Path, *, workers: int = 2, options: Sequence[str] = ()) -> Iterator[Serving]:
+    """A server on a free port, or where *options* say; it has ended when the block has."""
     arguments = ["--json", "serve", "--port", "0", "--workers", str(workers), "--config-file", str(configuration)]
     errors = configuration.with_suffix(".log")
     with errors.open("wb") as log:
         server = subprocess.Popen(
-            [*STEAD, *arguments],
+            [*STEAD, *arguments, *options],
             cwd=configuration.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

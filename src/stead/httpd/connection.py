@@ -20,6 +20,8 @@ from stead.httpd.refusals import Refusal
 from stead.httpd.wsgi import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stead.httpd.bounds import Bounds
     from stead.httpd.refusals import Reason
     from stead.httpd.requests import Request
@@ -113,6 +115,7 @@ class Connection(asyncio.Protocol):
         """Read what came, unless a request is under way: then it is kept for later, and no more is read."""
         self._received_at = self._loop.time()
         if self.state is State.LINGERING:
+            self._skip([data])
             return
         if self._is_busy:
             with self._lock:
@@ -365,13 +368,25 @@ class Connection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """End our half of the connection, and read on until the client ends its own, or for some seconds."""
-        if self._has_ended or not self._transport.can_write_eof():
+        if self._has_ended:
             self._close()
             return
         self._enter(State.LINGERING)
         self._read(True)
-        with suppress(OSError):
-            self._transport.write_eof()
+        if self._transport.can_write_eof():
+            with suppress(OSError):
+                self._transport.write_eof()
+        else:
+            self._skip(self._ahead)
+
+    def _skip(self, pieces: Sequence[bytes]) -> None:
+        """Close a connection of TLS, which has no half to close, when the client has sent its last request whole."""
+        if self._transport.can_write_eof() or self._transport.is_closing():
+            return
+        for piece in pieces:
+            self._reader.feed(piece, self._received_at)
+        if not self._reader.in_message:
+            self._transport.close()
 
     def _close(self) -> None:
         self._enter(State.LINGERING)  # until all is sent
@@ -433,7 +448,10 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size():
             self._check_progress(now)
         elif now - max(self.since, self._received_at) > LINGER_SECONDS or now - self.since > LONGEST_LINGER_SECONDS:
-            self._transport.abort()
+            if self._transport.is_closing() or self._transport.can_write_eof():
+                self._transport.abort()
+            else:
+                self._transport.close()
 
     def _check_progress(self, now: float) -> None:
         if now - max(self._progress_at, self.since) > self._bounds.send_idle_timeout:

@@ -6,6 +6,7 @@ The grammar is the parser's (llhttp, by httptools); the rules beyond it are in :
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ class Reader:
     Attributes:
         read: complete requests, and refusals of what is none, in the order of their arrival. After a request that does
             not keep the connection, and after a refusal, nothing follows: more bytes are thrown away.
-        in_message: a request has begun and is not complete.
+        in_message: a request has begun and is not complete; its body may be one that is thrown away.
         in_body: its head is complete.
         body_size: bytes of its body so far.
     """
@@ -79,6 +80,7 @@ class Reader:
     def feed(self, data: bytes, now: float) -> None:
         """Read the next bytes; *now* becomes the time of arrival of what they complete."""
         if self._is_over:
+            self._skip(data)
             return
         self._now = now
         self._head_size += len(data)
@@ -95,6 +97,12 @@ class Reader:
             self._refuse(bad_request(f"malformed request: {error}"))
         if self.in_message and not self.in_body and self._head_size > self._bounds.head:
             self._refuse_size()
+
+    def _skip(self, data: bytes) -> None:
+        """Throw away what follows, and notice the end of the message whose body is not wanted."""
+        if self.in_body:
+            with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):
+                self._parser.feed_data(data)
 
     def end(self) -> Refusal | None:
         """The client sends no more: a refusal if it was in the middle of a body."""
@@ -182,10 +190,12 @@ class Reader:
 
     def on_message_complete(self) -> None:
         """The request is whole."""
-        if not self._is_over:
-            self._complete(self.body_size, keeps=self._parser.should_keep_alive())
-            self._counted = 0  # it is given back with the request
-            self._begin()
+        if self._is_over:
+            self.in_message = self.in_body = False
+            return
+        self._complete(self.body_size, keeps=self._parser.should_keep_alive())
+        self._counted = 0  # it is given back with the request
+        self._begin()
 
     def _complete(self, declared: int, *, keeps: bool) -> None:
         if declared > self._longest and declared:
