@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts import reference
+from scripts.diagrams import DIAGRAMS
 from stead.api.app import NOBODY, routes
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
 from stead.api.limits import Limits
@@ -159,7 +160,8 @@ def files() -> dict[Path, str]:
     described = json.loads(json.dumps(document(the_routes())))
     machines = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
     pages = {page: with_parts(page.read_text()) for page in (DOCS / name for name in PAGES)}
-    return {**pages, DOCS / "openapi.json": machines, DOCS / "reference.md": reference.page(described)}
+    drawn = {DOCS / "diagrams" / f"{name}.svg": draw() for name, draw in DIAGRAMS.items()}
+    return {**pages, **drawn, DOCS / "openapi.json": machines, DOCS / "reference.md": reference.page(described)}
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def test_citations_are_found_where_they_are() -> None:
         ("docs/api.md", "The capacity check"),  # alone
         ("docs/api.md", "Cross checks"),  # the second of two
         ("docs/api.md", "Query grammar"),  # with what it is of
-        ("docs/architecture.md", "The write and refresh protocol"),  # over a line break
+        ("docs/protocol.md", "The write and refresh protocol"),  # over a line break
     }
 
 

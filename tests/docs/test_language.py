@@ -10,7 +10,7 @@ NOT_YET = {
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     *(f"docs/{name}.md" for name in (
-        "adoption", "api", "architecture", "authentication", "benchmarks", "beyond", "beyond-claims", "configuration",
+        "adoption", "api", "authentication", "benchmarks", "beyond", "beyond-claims", "configuration",
         "deployment", "differences", "galera", "operations", "performance", "reference", "topology",
     )),
     *(str(page.relative_to(language.ROOT)) for page in (language.ROOT / "docs" / "decisions").glob("*.md")),

@@ -1,6 +1,6 @@
 """What upgrades or repairs a database is alone in it as long as it changes anything, or refuses.
 
-Source: "The database", docs/architecture.md.
+Source: "The database", docs/protocol.md.
 """
 
 from __future__ import annotations

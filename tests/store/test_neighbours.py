@@ -1,6 +1,6 @@
 """Two neighbouring releases of Stead run on one database: its tables only grow, and either release says if it can.
 
-The rule is "Two releases on one database" of docs/architecture.md.
+The rule is "Two releases on one database" of docs/protocol.md.
 """
 
 from __future__ import annotations

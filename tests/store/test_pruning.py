@@ -1,6 +1,6 @@
 """What is kept for who asks what changed is bounded, and change rows of providers that are gone do not stay for ever.
 
-Source: "The write and refresh protocol" (rules 12 and 17), docs/architecture.md.
+Source: "The write and refresh protocol" (rules 12 and 17), docs/protocol.md.
 """
 
 from __future__ import annotations

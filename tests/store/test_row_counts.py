@@ -3,7 +3,7 @@
 Each UPDATE and DELETE of each write is run once so that it hits nothing, as if another had changed its rows since they
 were read, where locks do not hold that other off. The write must start again, or be refused.
 
-Source: "The write and refresh protocol" (rule 4), docs/architecture.md.
+Source: "The write and refresh protocol" (rule 4), docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where locks hold nobody off, as on a Galera cluster those of another node: a write notices what changed.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 4).
+Source: "The write and refresh protocol", docs/protocol.md (rule 4).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Servers that run on the database find the rows at once if they read SQL; Stead does when the commit clock says that
 everything changed, which is the last thing written.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 6).
+Source: "The write and refresh protocol", docs/protocol.md (rule 6).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The catalog: the newest snapshot this process has, and how it becomes new enough.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 10 and 12).
+Source: "The write and refresh protocol", docs/protocol.md (rules 10 and 12).
 """
 
 from __future__ import annotations

@@ -22,6 +22,6 @@ class Source(Protocol):
         Raises:
             Unavailable: no answer. Nothing was changed; the same *since* may be tried again.
 
-        Source: "The write and refresh protocol", docs/architecture.md.
+        Source: "The write and refresh protocol", docs/protocol.md.
         """
         ...

@@ -1,6 +1,6 @@
 """What becomes of a database that another service made: what an upgrade would do to it, and what stands against that.
 
-Everything is found out by reading. Source: "The database", docs/architecture.md.
+Everything is found out by reading. Source: "The database", docs/protocol.md.
 """
 
 from __future__ import annotations

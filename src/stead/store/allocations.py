@@ -1,7 +1,7 @@
 """Allocations: who holds how much of what. A claim replaces all that its consumers hold, or nothing happens.
 
 Source: "Writing allocations", docs/api.md; the order of locks is rule 3 of "The write and refresh protocol",
-docs/architecture.md.
+docs/protocol.md.
 """
 
 from __future__ import annotations

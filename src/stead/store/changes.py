@@ -1,6 +1,6 @@
 """What changed since some moment, read from one snapshot of the database: what a catalog can be fed from.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 9 and 11 to 13).
+Source: "The write and refresh protocol", docs/protocol.md (rules 9 and 11 to 13).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A write adds one to the tick of one slot, its own, and notes slot and tick beside each thing it touched. A reader that
 knows the ticks of some moment finds everything newer by them. Writers with different slots do not queue for each other.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 1, 5, 6, 8, 9 and 12).
+Source: "The write and refresh protocol", docs/protocol.md (rules 1, 5, 6, 8, 9 and 12).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An address may lead to another server, by a failover or a restore, whose clock m
 server it is, is read once for each connection, since it can not change within one; and a connection that broke is a
 hint that something did, wherever it broke.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 12).
+Source: "The write and refresh protocol", docs/protocol.md (rule 12).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a server must be to keep the promises: writable, and durable when it says that it committed.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 14).
+Source: "The write and refresh protocol", docs/protocol.md (rule 14).
 """
 
 from __future__ import annotations

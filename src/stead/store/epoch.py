@@ -1,6 +1,6 @@
 """A new epoch: after a restore, whatever a process knows is forgotten, and whatever was worked out from it.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 12, 15 and 16).
+Source: "The write and refresh protocol", docs/protocol.md (rules 12, 15 and 16).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ leads next. So they wait in a fair queue, where the database itself would let th
 A write that is alone pays nothing for it: the first of a group has no savepoint, since nothing is before it that a
 rollback of the whole could take along.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 2).
+Source: "The write and refresh protocol", docs/protocol.md (rule 2).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Providers are found by the change rows, as a refresh finds them; consumers, and providers that are gone, by the change
 log, which has their uuids. The log is kept up to a number of writes, and the floors say from which tick on.
 
-Source: "GET /changes", docs/api.md; "The write and refresh protocol" (rules 6, 9 and 17), docs/architecture.md.
+Source: "GET /changes", docs/api.md; "The write and refresh protocol" (rules 6, 9 and 17), docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each call does one batch in one transaction, so that nobody waits long. They run on a database at any revision, with
 Stead's own tables or without.
 
-Source: "The database" and "The write and refresh protocol" (rules 3 to 6), docs/architecture.md.
+Source: "The database" and "The write and refresh protocol" (rules 3 to 6), docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ nodes of a Galera cluster) is certified against it; after it, nothing can become
 that the slot had before say whether the one with its stamp was among them. The void tick is committed before anybody is
 told: what it saw is then as durable as it is itself, even if the first commit was still on its way to the disk.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 8).
+Source: "The write and refresh protocol", docs/protocol.md (rule 8).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every process does it, now and then and a little at a time; what another has done already is done.
 
-Source: "The write and refresh protocol" (rules 12 and 17), docs/architecture.md.
+Source: "The write and refresh protocol" (rules 12 and 17), docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It ticks no clock, and of what it lets go of it raises no generation. So all pro
 allocations added up, and what is known is held against that. What differs is looked at once more, since a write of ours
 may have come between, and then touched under its lock, with its kept sums dropped: every process loads it anew.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 15 and 16).
+Source: "The write and refresh protocol", docs/protocol.md (rules 15 and 16).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every table: those of an existing Placement database, as they are, and Stead's own, prefixed ``stead_``.
 
-Source: "The database", docs/architecture.md. The first thirteen belong to the deployment; Stead can be taken away again
+Source: "The database", docs/protocol.md. The first thirteen belong to the deployment; Stead can be taken away again
 and leaves them as they were. Indexes and constraints are made by the migrations, which are the one place that knows
 them; what stands here is what the statements need.
 """

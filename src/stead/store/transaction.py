@@ -1,6 +1,6 @@
 """Transactions: begin, retry, tick, commit. What is written in them is the nouns' business.
 
-Source: "The write and refresh protocol", docs/architecture.md (rules 2 and 6 to 8).
+Source: "The write and refresh protocol", docs/protocol.md (rules 2 and 6 to 8).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The sums of a provider are kept in ``stead_usage`` and stand while they carry its generation: whoever takes from a
 provider raises that, and who does not know of the kept sums leaves them behind.
 
-Source: "The write and refresh protocol", docs/architecture.md (rule 16).
+Source: "The write and refresh protocol", docs/protocol.md (rule 16).
 """
 
 from __future__ import annotations

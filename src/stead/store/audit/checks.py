@@ -1,7 +1,7 @@
 """The checks: what is wrong with the books, in one snapshot, by statements that return nothing but what is wrong.
 
 Source: the rules of the tables, "The database", and of the clock and the kept sums, "The write and refresh protocol",
-docs/architecture.md.
+docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A finding is as old as the snapshot it was found in, so it only says where to look. What is not wrong any more is left
 alone. Running services see a mend as they see any write.
 
-Source: "The write and refresh protocol" (rules 3 to 6, 12 and 16), docs/architecture.md.
+Source: "The write and refresh protocol" (rules 3 to 6, 12 and 16), docs/protocol.md.
 """
 
 from __future__ import annotations
