@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stead import turns
-from stead.memory import collector_paused, let_go
+from stead.process import turns
+from stead.process.memory import collector_paused, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from stead import turns
 from stead.api.app import create_app
 from stead.api.limits import Limits
 from stead.api.middleware import (
@@ -29,14 +28,16 @@ from stead.candidates.engine import Enumeration
 from stead.config import load
 from stead.config.paths import serving_program
 from stead.domain.errors import Unavailable
-from stead.memory import keep_for_good, keep_freed
 from stead.observation import Observation, set_up_log
 from stead.observe.health import Readiness
 from stead.observe.log import held_back
-from stead.service import Service
-from stead.store import durability, schema
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.process import turns
+from stead.process.memory import keep_for_good, keep_freed
+from stead.service.service import Service
+from stead.store.protocol import durability
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stead.httpd.server import Server
     from stead.observe.notes import Watcher
     from stead.observe.tallies import Gauge
-    from stead.service import Service
+    from stead.service.service import Service
 
 
 class Observation:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store import adoption, schema
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
+from stead.store.schema import adoption, schema
+from stead.store.sql.dialects import Database
 from tests.adoption import dumps
 from tests.adoption.layout import rows, whole_layout
 from tests.adoption.test_old_databases import require_same_answers

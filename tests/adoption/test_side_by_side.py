@@ -18,8 +18,8 @@ import pytest
 from stead.cli.app import run
 from stead.store.audit.checks import audit
 from stead.store.audit.findings import Fault
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
+from stead.store.sql.dialects import Database
 from tests.adoption import site
 from tests.adoption.test_round_trip import venv
 from tests.differential import released

@@ -17,7 +17,7 @@ import pytest
 from stead import application
 from stead.api.resources import changes
 from stead.config import load
-from stead.store import watching
+from stead.store.feed import watching
 from tests.api.client import NEWEST, Answer, Api, Provider, fresh_uuid, holding, wsgi_door
 from tests.conftest import open_door, write_configuration
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from stead.service import Service
+    from stead.service.service import Service
     from tests.databases import Server
 
 pytestmark = [
@@ -261,7 +261,7 @@ class TestStartOver:
     def test_a_token_older_than_what_is_kept(
         self, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from stead.store.pruning import Pruning
+        from stead.store.feed.pruning import Pruning
 
         with opened(tmp_path, database_url) as (service, app):
             own = Api(wsgi_door(app), version=OWN)
@@ -278,7 +278,7 @@ class TestStartOver:
             assert kept.scalar_one() <= 10
 
     def test_a_token_from_before_a_restore(self, database_url: str, tmp_path: Path) -> None:
-        from stead.store import epoch
+        from stead.store.protocol import epoch
 
         with opened(tmp_path, database_url) as (service, app):
             own = Api(wsgi_door(app), version=OWN)
@@ -296,7 +296,7 @@ class TestStartOver:
             assert own.get("/changes", {"since": before}).refused(410, code=START_OVER)
 
     def test_more_than_is_listed(self, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from stead.store import clock
+        from stead.store.protocol import clock
 
         monkeypatch.setattr(clock, "TOO_MANY", 3)
         with opened(tmp_path, database_url) as (_, app):
@@ -403,7 +403,7 @@ class TestEvents:
         stream.next()
         own = site[0]
         own.create_provider()
-        from stead.store import clock
+        from stead.store.protocol import clock
 
         monkeypatch = pytest.MonkeyPatch()
         monkeypatch.setattr(clock, "TOO_MANY", 0)

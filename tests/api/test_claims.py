@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from stead.catalog.catalog import Catalog
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
 from tests.api.client import CONCURRENT_UPDATE, NEWEST, Answer, Api, Provider, fresh_uuid, holding
 from tests.conftest import open_door
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store.transaction import RaceLost, Store
+from stead.store.protocol.transaction import RaceLost, Store
 from tests.api.client import CONCURRENT_UPDATE, Api, Provider, fresh_uuid, holding
 from tests.conftest import open_door
 

@@ -35,7 +35,7 @@ def test_claims_are_held_against_bare_commits(bench):
 def test_a_database_that_may_lose_commits_is_not_measured(bench, tmp_path, monkeypatch):
     """Else it would be the cache of the disk that is measured."""
     from stead.bench import claims_rate
-    from stead.store.dialect import Database
+    from stead.store.sql.dialects import Database
 
     monkeypatch.setattr(claims_rate, "Database", lambda url, **more: Database(url, sqlite_synchronous=False, **more))
     ran = bench("claims", "--hosts", "2", "--consumers", "2", "--database", f"sqlite:///{tmp_path}/stead.db")

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from stead.store import schema
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from tests.store.test_schema import upgrade_to
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from stead.cli.addresses import NotServed
 from stead.cli.app import run
 from stead.cli.serve import prepare_database
 from stead.config import load
-from stead.store import schema
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from tests.store.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade_to
 
 if TYPE_CHECKING:

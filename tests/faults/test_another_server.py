@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from stead.store.connections import Connections
-from stead.store.dialect import dialect_of
+from stead.store.protocol.connections import Connections
+from stead.store.sql.dialects import dialect_of
 from tests.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from stead import application
 from stead.config import load
-from stead.store import transaction
+from stead.store.protocol import transaction
 from tests.api.client import Api, holding, wsgi_door
 from tests.conftest import write_configuration
 from tests.faults.waiting import RECOVERY_SECONDS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 import sqlalchemy as sa
 
-from stead.store import writability
+from stead.store.protocol import writability
 from stead.store.tables import allocations
 from tests.api.client import Api, fresh_uuid, holding, http_door
 from tests.conftest import open_door, write_configuration

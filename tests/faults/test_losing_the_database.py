@@ -9,8 +9,8 @@ import pytest
 
 from stead import application
 from stead.config import load
-from stead.service import Service
-from stead.store.durability import NotWritable
+from stead.service.service import Service
+from stead.store.protocol.durability import NotWritable
 from tests.api.client import Api, http_door
 from tests.conftest import open_door, write_configuration
 from tests.faults.waiting import RECOVERY_SECONDS, candidates_of, unavailable, when_back, workers_of

@@ -14,7 +14,7 @@ from stead.api import problems
 from stead.api.openapi import document
 from stead.api.query import values
 from stead.domain.errors import SteadError
-from stead.service import Service
+from stead.service.service import Service
 from stead.store import traits
 from tests.fuzz.document import operations, probe
 from tests.fuzz.runs import Tally, fuzz

@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from stead.candidates.engine import Enumeration
 from stead.domain.claim import UNCHECKED, Claim
 from stead.domain.inventory import Inventory
-from stead.service import Service
-from stead.store import allocations, inventories, names, providers, schema, traits
-from stead.store.changes import ChangeSource
-from stead.store.dialect import Database
+from stead.service.service import Service
+from stead.store import allocations, inventories, names, providers, traits
+from stead.store.feed.refresh_source import ChangeSource
+from stead.store.protocol.transaction import Store
 from stead.store.reshape import NewInventories
-from stead.store.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from stead.cli.app import run
-from stead.store import adoption, schema
-from stead.store.dialect import Database
+from stead.store.protocol.transaction import Store
+from stead.store.schema import adoption, schema
+from stead.store.sql.dialects import Database
 from stead.store.tables import metadata
-from stead.store.transaction import Store
 from tests.store.books import Books, fresh_uuid
 from tests.store.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade_to
 

@@ -12,12 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.store import online_migrations, schema
 from stead.store.audit.checks import audit
 from stead.store.audit.repairs import repair
-from stead.store.dialect import Database
-from stead.store.dialects import base, sqlite
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
+from stead.store.schema import online_migrations, schema
+from stead.store.sql.dialects import Database, base, sqlite
 from tests.store.books import Books
 
 if TYPE_CHECKING:

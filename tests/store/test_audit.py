@@ -11,15 +11,15 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import StartOver
-from stead.store import schema
 from stead.store.audit.checks import audit
 from stead.store.audit.findings import Fault, Finding, NoBooks
 from stead.store.audit.repairs import repair
 from stead.store.audit.trees import cycles, roots_of
-from stead.store.clock import SLOTS
-from stead.store.dialect import Database
-from stead.store.happened import happened_since
-from stead.store.transaction import Store
+from stead.store.feed.changes import happened_since
+from stead.store.protocol.clock import SLOTS
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from tests.store.books import Books, fresh_uuid, picture, reloaded
 from tests.store.storm import storm
 

@@ -12,7 +12,7 @@ import pytest
 from stead.domain import changes as domain
 from stead.domain.changes import Changes
 from stead.store import traits
-from stead.store.changes import ChangeSource, names_of, state_of
+from stead.store.feed.refresh_source import ChangeSource, names_of, state_of
 from tests.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:

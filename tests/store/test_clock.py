@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
 from stead.domain.inventory import Inventory
-from stead.store import allocations, clock, inventories, providers, resource_classes, tables, traits
-from stead.store.transaction import RaceLost
+from stead.store import allocations, inventories, providers, resource_classes, tables, traits
+from stead.store.protocol import clock
+from stead.store.protocol.transaction import RaceLost
 from tests.store.books import Books, fresh_custom, fresh_uuid, picture, reloaded
 from tests.store.interleaving import outcome
 from tests.store.other_process import OtherProcess
@@ -20,7 +21,7 @@ from tests.store.other_process import OtherProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 
 def ticks(books: Books) -> dict[int, tuple[int, int]]:

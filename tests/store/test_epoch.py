@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.cli.app import run
-from stead.store import epoch
+from stead.store.protocol import epoch
 from tests.conftest import write_configuration
 from tests.store.books import Books, fresh_uuid
 

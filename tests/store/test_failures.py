@@ -8,15 +8,15 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.store.dialect import Database, dialect_of
-from stead.store.transaction import Store, meaning
+from stead.store.protocol.transaction import Store, meaning
+from stead.store.sql.dialects import Database, dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 
 @pytest.fixture

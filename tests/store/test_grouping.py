@@ -15,8 +15,9 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, CapacityExceeded, Unavailable
-from stead.store import grouping, providers
-from stead.store.grouping import Grouping
+from stead.store import providers
+from stead.store.protocol import grouping
+from stead.store.protocol.grouping import Grouping
 from tests.store.books import Books, fresh_uuid
 from tests.store.interleaving import outcome
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 pytestmark = pytest.mark.one_database  # only SQLite's writers are grouped
 

@@ -15,19 +15,21 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from stead import claiming
 from stead.domain.errors import StartOver, SteadError
 from stead.domain.inventory import Inventory
-from stead.store import clock, epoch, happened, inventories, providers, pruning
-from stead.store.happened import happened_since
-from stead.store.pruning import Pruning
+from stead.service import claims
+from stead.store import inventories, providers
+from stead.store.feed import changes, pruning
+from stead.store.feed.changes import happened_since
+from stead.store.feed.pruning import Pruning
+from stead.store.protocol import clock, epoch
 from stead.store.tables import metadata
 from tests.store.books import Books, claim_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.clock import Clock
+    from stead.store.protocol.clock import Clock
 
 UUIDS = tuple(f"00000000-0000-4000-8000-00000000000{number}" for number in range(6))
 """Of providers and of consumers: nothing forbids that one of each has the same."""
@@ -213,7 +215,7 @@ class Watching(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.all_ask()
 
-    def told(self, moment: Moment) -> happened.Happened | None:
+    def told(self, moment: Moment) -> changes.Happened | None:
         try:
             told = self.books.store.read(happened_since, moment.token)
         except StartOver:
@@ -228,7 +230,7 @@ class Watching(RuleBasedStateMachine):
 
     def changed_consumers_are_noticed(self, moment: Moment) -> None:
         """A claim by query that finds no place asks whether its consumers changed since its snapshot."""
-        _, changed = self.books.store.read(claiming._consumers_since, UUIDS, moment.clock)
+        _, changed = self.books.store.read(claims._consumers_since, UUIDS, moment.clock)
         if moment.changed("consumers"):
             assert changed
         elif moment.must_be_told:
@@ -284,7 +286,7 @@ def empty(books: Books) -> None:
 @pytest.fixture
 def processes(empty_books: Books, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Books, Books]]:
     """Two services on one database that list little and remove little at a time."""
-    monkeypatch.setattr(happened, "MOST", MOST)
+    monkeypatch.setattr(changes, "MOST", MOST)
     monkeypatch.setattr(clock, "TOO_MANY", TOO_MANY)
     monkeypatch.setattr(pruning, "PORTION", PORTION)
     another = Books(empty_books.url, upgrade=False)

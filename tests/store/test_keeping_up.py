@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stead.background import LONGEST_PAUSE_SECONDS, Background
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
+from stead.process.background import LONGEST_PAUSE_SECONDS, Background
 from tests.store.books import Books
 from tests.waiting import wait_until
 

@@ -17,10 +17,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from stead.cli import app as cli
-from stead.store import schema
-from stead.store.dialect import Database
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from stead.store.tables import metadata
-from stead.store.transaction import Store
 from tests.store.books import Books, faults, fresh_custom, fresh_uuid
 from tests.store.test_schema import execute
 
@@ -76,7 +76,7 @@ def objections(asked: list[MigrateOperation]) -> list[str]:
 
 
 def revisions() -> list[Any]:
-    place = files("stead.store.migrations").joinpath("stead")
+    place = files("stead.store.schema.migrations").joinpath("stead")
     return [script for script in ScriptDirectory(str(place)).walk_revisions() if script.revision not in BEFORE_THE_RULE]
 
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from stead.domain.errors import InventoryInUse
 from stead.domain.pages import Page
-from stead.store import allocations, holders, inventories
-from stead.store.holders import Whose
+from stead.store import allocations, consumer_listing, inventories
+from stead.store.consumer_listing import Whose
 from tests.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(empty_boo
     for _ in every_plan(empty_books):
         marker, shown, goes_on = None, [], True
         while goes_on and len(shown) < len(consumers):
-            page = empty_books.service.read(holders.page_of, Whose(), Page(limit=3, marker=marker), 1000)
+            page = empty_books.service.read(consumer_listing.page_of, Whose(), Page(limit=3, marker=marker), 1000)
             shown += page.held
             marker, goes_on = shown[-1], page.goes_on
         assert (shown, goes_on) == (sorted(consumers), False)

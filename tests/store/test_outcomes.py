@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.store import clock, outcome
-from stead.store.dialect import Database, dialect_of
+from stead.store.protocol import clock, outcome
+from stead.store.protocol.transaction import Store
+from stead.store.sql.dialects import Database, dialect_of
 from stead.store.tables import projects
-from stead.store.transaction import Store
 from tests.store.books import Books, fresh_uuid
 from tests.store.test_clock import ticks
 from tests.store.test_failures import DriverError
@@ -20,7 +20,7 @@ from tests.store.test_failures import DriverError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 
 @contextmanager

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.store import direct
-from stead.store.prepared import Prepared
+from stead.store.sql import direct
+from stead.store.sql.prepared import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

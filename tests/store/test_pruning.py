@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead.domain.errors import StartOver
-from stead.store import providers, pruning
-from stead.store.clock import SLOTS, read_clock
-from stead.store.happened import happened_since
-from stead.store.pruning import Pruning
+from stead.store import providers
+from stead.store.feed import pruning
+from stead.store.feed.changes import happened_since
+from stead.store.feed.pruning import Pruning
+from stead.store.protocol.clock import SLOTS, read_clock
 from tests.store.books import Books, fresh_uuid, picture, reloaded
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store import reconcile
-from stead.store.reconcile import Reconciling
+from stead.store.feed import reconcile
+from stead.store.feed.reconcile import Reconciling
 from tests.store.books import Books, faults, fresh_custom, fresh_uuid, picture, reloaded
 from tests.store.test_clock import id_of, ticks
 from tests.waiting import wait_until

@@ -16,11 +16,12 @@ import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
 from stead.domain.inventory import Inventory
-from stead.store import inventories, online_migrations, providers, resource_classes, traits
+from stead.store import inventories, providers, resource_classes, traits
 from stead.store.audit.checks import audit
 from stead.store.audit.repairs import repair
-from stead.store.clock import read_clock
-from stead.store.pruning import Pruning
+from stead.store.feed.pruning import Pruning
+from stead.store.protocol.clock import read_clock
+from stead.store.schema import online_migrations
 from tests.store.books import Books, fresh_custom, fresh_uuid
 
 if TYPE_CHECKING:

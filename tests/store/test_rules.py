@@ -19,10 +19,13 @@ import sqlalchemy as sa
 
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
-from stead.store import allocations, changes, clock, consumers, dialect, epoch, reconcile, tables, transaction, usages
+from stead.store import allocations, consumers, tables, usages
 from stead.store.among import with_ids
-from stead.store.changes import ChangeSource
-from stead.store.transaction import Transaction
+from stead.store.feed import reconcile, refresh_source
+from stead.store.feed.refresh_source import ChangeSource
+from stead.store.protocol import clock, epoch, transaction
+from stead.store.protocol.transaction import Transaction
+from stead.store.sql import dialects
 from tests.catalog.test_waiting_for_a_refresh import Numbers
 from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
 from tests.store.interleaving import interleavings, orders, outcome
@@ -424,7 +427,7 @@ class TestOneSnapshotPerRefresh:
             found = list(real(reading, earlier, commits))
             if between:
                 between.pop()()
-            moment = changes._Moment(changes.read_clock(reading._connection), commits)
+            moment = refresh_source._Moment(refresh_source.read_clock(reading._connection), commits)
             return iter([replace(portion, moment=moment) for portion in found])
 
         host = books.provider(VCPU=1)
@@ -432,8 +435,8 @@ class TestOneSnapshotPerRefresh:
         catalog = Catalog(ChangeSource(books.store))
         committed = books.store.refresher.execution_options(isolation_level="READ COMMITTED")
         monkeypatch.setattr(books.store, "refresher", committed)
-        real = changes._Reading.changes
-        monkeypatch.setattr(changes._Reading, "changes", clock_last)
+        real = refresh_source._Reading.changes
+        monkeypatch.setattr(refresh_source._Reading, "changes", clock_last)
         catalog.fresh()
         books.rename(host, fresh_uuid())
         between.append(lambda: books.rename(host, fresh_uuid()))
@@ -479,7 +482,7 @@ def test_a_commit_between_the_count_of_commits_and_the_clock_is_not_missed(
     """Rule 13: the count is read first, so that what comes after it is at worst read twice."""
     if not books.store.dialect.counts_commits:
         pytest.skip("this database is asked for its clock every time")
-    real = changes.read_clock
+    real = refresh_source.read_clock
     host = books.provider(VCPU=1)
     writes: list[Callable[[], Any]] = []
 
@@ -491,7 +494,7 @@ def test_a_commit_between_the_count_of_commits_and_the_clock_is_not_missed(
         assert after == before
         return clock
 
-    monkeypatch.setattr(changes, "read_clock", read_clock)
+    monkeypatch.setattr(refresh_source, "read_clock", read_clock)
     catalog = Catalog(ChangeSource(books.store))
     catalog.fresh()
     writes.append(lambda: books.stock(fresh(books), VCPU=1))
@@ -516,7 +519,7 @@ def test_reads_and_writes_are_isolated_as_the_protocol_says(books: Books) -> Non
 
 def test_who_waits_for_a_lock_gives_up_and_begins_anew(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 7: a writer that hangs with its locks must not hang the others for ever."""
-    monkeypatch.setattr(dialect, "LOCK_WAIT_SECONDS", 1)
+    monkeypatch.setattr(dialects, "LOCK_WAIT_SECONDS", 1)
     hasty = Books(books.url, write_timeout=0.5)
     host = books.provider(VCPU=1)
     with books.store.writer.begin() as connection:

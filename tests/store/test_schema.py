@@ -17,9 +17,10 @@ from os_resource_classes import STANDARDS
 from stead.cli import app as cli
 from stead.cli.options import Options, use_options
 from stead.domain.errors import Unavailable
-from stead.store import resource_classes, schema
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store import resource_classes
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from tests.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:

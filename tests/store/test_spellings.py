@@ -21,8 +21,8 @@ from stead.domain.errors import (
 )
 from stead.domain.pages import Page
 from stead.domain.request import ProviderQuery
-from stead.store import allocations, holders, names, providers, resource_classes, traits, usages
-from stead.store.holders import Whose
+from stead.store import allocations, consumer_listing, names, providers, resource_classes, traits, usages
+from stead.store.consumer_listing import Whose
 from tests.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_of_two_spellings_each_sees_its_own_or_one_is_refused(empty_books: Books
                 used = books.service.read(usages.of_project, project, user, kind)
                 expected = {kind: {"VCPU": amount}} if made else {}
                 assert {name: of_type.resources for name, of_type in used.items()} == expected
-                page = books.service.read(holders.page_of, Whose(project, user, kind), Page(), 1000)
+                page = books.service.read(consumer_listing.page_of, Whose(project, user, kind), Page(), 1000)
                 shown = {uuid: (one.project, one.user, one.consumer_type) for uuid, one in page.held.items()}
                 assert shown == ({claim.consumer: (project, user, kind)} if made else {})
                 claimed += made

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from stead.domain.claim import Claim
 from stead.domain.inventory import Inventory
 from stead.store import inventories, providers
-from stead.store.dialect import MANY
+from stead.store.sql.dialects import MANY
 from tests.store.books import Books, fresh_uuid, picture, reloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 pytestmark = pytest.mark.timeout(300)  # writes about thousands of rows
 

@@ -15,10 +15,10 @@ from stead.candidates.engine import Enumeration
 from stead.domain.errors import CapacityExceeded, GenerationConflict
 from stead.domain.inventory import Inventory
 from stead.domain.names import STANDARD_RESOURCE_CLASSES
-from stead.service import Service
+from stead.service.service import Service
 from stead.store import inventories
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store.protocol.transaction import Store
+from stead.store.sql.dialects import Database
 from tests.store.books import Books, claim_of, faults, fresh_uuid
 from tests.store.interleaving import outcome
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stead.store import resource_classes
-from stead.store.transaction import Transaction
+from stead.store.protocol.transaction import Transaction
 from tests.store.books import fresh_custom
 from tests.store.interleaving import Case, interleavings, orders, outcome
 from tests.store.test_interleavings import (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.store.clock import SLOTS, Clock
-from stead.store.tokens import NotAToken, Token
+from stead.store.feed.tokens import NotAToken, Token
+from stead.store.protocol.clock import SLOTS, Clock
 
 numbers = st.integers(0, 2**63 - 1)
 slots = st.lists(numbers, min_size=SLOTS, max_size=SLOTS).map(tuple)

@@ -21,5 +21,5 @@ def test_statements_of_reads_and_writes_say_where_they_come_from(books: Books) -
     assert traced.used(host) == 1
     traced.close()
     places = {match[1] for text in told if (match := re.search(r"/\* (stead/\S+\.py):\d+ \w+ \*/$", text))}
-    assert places >= {"stead/store/providers.py", "stead/store/allocations.py", "stead/store/clock.py"}
+    assert places >= {"stead/store/providers.py", "stead/store/allocations.py", "stead/store/protocol/clock.py"}
     assert all(text.endswith("*/") for text in told if text.startswith(("SELECT", "INSERT", "UPDATE")))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from stead.domain.inventory import Inventory
 from stead.store import inventories
-from stead.store.clock import read_clock
+from stead.store.protocol.clock import read_clock
 from tests.servers.galera import cluster
 from tests.servers.programs import Unavailable
 from tests.store.books import Books, fresh_uuid

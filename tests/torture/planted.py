@@ -19,7 +19,7 @@ VARIABLE = "STEAD_PLANTED"
 
 def without_locks_and_swaps() -> None:
     """Nobody waits for anybody, and nobody looks whether what he changes is what he read."""
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
     def lock(_self: Transaction, *_args: Any, **_kwargs: Any) -> None: ...
 
@@ -36,8 +36,8 @@ def without_consumer_generations() -> None:
 
 def with_the_clock_read_last() -> None:
     """A refresh dates the state it read by a clock that it read afterwards."""
-    from stead.store.changes import ChangeSource, _Moment
-    from stead.store.clock import read_clock
+    from stead.store.feed.refresh_source import ChangeSource, _Moment
+    from stead.store.protocol.clock import read_clock
 
     original = ChangeSource.changes
 

@@ -25,7 +25,7 @@ from tests.torture.run import play
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.transaction import Store
+    from stead.store.protocol.transaction import Store
     from tests.torture.site import Site
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stead.short_keys import cached_if_short
+from stead.process.short_keys import cached_if_short
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VALUE = rf'(?:{_TOKEN}|"(?:[^"\\]|\\.)*")'

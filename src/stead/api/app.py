@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from stead.auth.policy import Policy
-    from stead.service import Service
+    from stead.service.service import Service
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stead.api.errors import Refused
 from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent
 from stead.auth.credentials import Credentials
-from stead.short_keys import cached_if_short
+from stead.process.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

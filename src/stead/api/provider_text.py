@@ -10,7 +10,7 @@ import orjson
 
 from stead.api.versions import V
 from stead.catalog.forest import NOBODY
-from stead.short_keys import cached_if_short
+from stead.process.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stead.short_keys import cached_if_short
+from stead.process.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 from stead.bench.errors import BenchError
 from stead.store import names, providers, resource_classes
-from stead.store.clock import SLOTS
+from stead.store.protocol.clock import SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.bench.claims_site import Taken
-    from stead.store.transaction import Store
+    from stead.store.protocol.transaction import Store
 
 OWNER = "bench-bare"
 """The project, user and consumer type of all that is claimed here."""

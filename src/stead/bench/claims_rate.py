@@ -22,9 +22,9 @@ from stead.bench.results import percentile
 from stead.bench.straight import opened
 from stead.config.database_url import complete_url
 from stead.config.errors import ConfigError
-from stead.store import durability
-from stead.store.dialect import Database
-from stead.store.transaction import Store
+from stead.store.protocol import durability
+from stead.store.protocol.transaction import Store
+from stead.store.sql.dialects import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

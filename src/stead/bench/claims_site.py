@@ -11,7 +11,7 @@ from stead.bench import straight
 from stead.bench.sites import PREFIX, SHARES, SPACE, uuid_of
 from stead.domain.inventory import Inventory
 from stead.store import names, providers, resource_classes
-from stead.store.bulk import Insert
+from stead.store.sql.bulk import Insert
 from stead.store.tables import allocations, consumers, stead_usage, stead_usage_change
 from stead.topology.site import Description
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stead.bench.filling import Watcher
-    from stead.store.transaction import Store, Transaction
+    from stead.store.protocol.transaction import Store, Transaction
 
 Taken = dict[str, list[str]]
 """Classes by provider uuid; a unit of each."""

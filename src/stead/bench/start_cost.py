@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stead.config import Settings
-    from stead.service import Service
-    from stead.store.transaction import Transaction
+    from stead.service.service import Service
+    from stead.store.protocol.transaction import Transaction
 
 
 def record(settings: Settings, file: str) -> dict[str, Any]:

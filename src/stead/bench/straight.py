@@ -19,9 +19,11 @@ from stead.bench.errors import BenchError
 from stead.bench.sites import PREFIX
 from stead.config.database_url import complete_url
 from stead.config.errors import ConfigError
-from stead.store import names, resource_classes, schema, traits
-from stead.store.clock import EVERYTHING
-from stead.store.dialect import Database
+from stead.store import names, resource_classes, traits
+from stead.store.protocol.clock import EVERYTHING
+from stead.store.protocol.transaction import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from stead.store.tables import (
     allocations,
     consumers,
@@ -33,12 +35,11 @@ from stead.store.tables import (
 )
 from stead.store.tables import resource_classes as classes_table
 from stead.store.tables import traits as traits_table
-from stead.store.transaction import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
     from stead.topology.site import Description
 
 AT_ONCE = 5000

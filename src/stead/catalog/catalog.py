@@ -12,12 +12,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stead import turns
 from stead.catalog.comparison import differing
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.domain.errors import Unavailable
-from stead.memory import collector_paused, keep_for_good, let_go
+from stead.process import turns
+from stead.process.memory import collector_paused, keep_for_good, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

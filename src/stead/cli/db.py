@@ -17,8 +17,8 @@ from stead.domain.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stead.store.adoption import Findings
-    from stead.store.transaction import Store
+    from stead.store.protocol.transaction import Store
+    from stead.store.schema.adoption import Findings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -43,7 +43,7 @@ def upgrade(config_file: ConfigFile = None, config_dir: ConfigDir = None, sql: A
 
     The statements of --sql are for somebody who may change tables, where the service's own account may not.
     """
-    from stead.store import adoption, schema
+    from stead.store.schema import adoption, schema
 
     with open_store(config_file, config_dir) as store:
         if sql:
@@ -70,7 +70,7 @@ def downgrade(
 
     Stop every Stead on the database first. Afterwards the OpenStack service works on it as before.
     """
-    from stead.store import schema
+    from stead.store.schema import schema
 
     with open_store(config_file, config_dir) as store:
         if sql:
@@ -86,7 +86,7 @@ def downgrade(
 @app.command()
 def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """Show at which revisions the tables are."""
-    from stead.store import schema
+    from stead.store.schema import schema
 
     with open_store(config_file, config_dir) as store:
         found = {standing.history: standing.revision for standing in schema.standings(store.writer)}
@@ -102,7 +102,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
 
     Nothing is changed.
     """
-    from stead.store import adoption, schema
+    from stead.store.schema import adoption, schema
 
     with open_store(config_file, config_dir) as store:
         found = adoption.examine(store.writer)
@@ -135,7 +135,7 @@ def _as_json(found: Findings) -> dict[str, Any]:
 @app.command()
 def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """After a restore: have every running service load everything anew, and add up allocations again."""
-    from stead.store import epoch
+    from stead.store.protocol import epoch
 
     with open_store(config_file, config_dir) as store:
         begun = store.write(epoch.renew)
@@ -158,8 +158,8 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
     from stead.auth.private_files import private_directory
     from stead.config import ConfigError, load
     from stead.domain.errors import SteadError
-    from stead.store.dialect import UrlUnusable
-    from stead.store.transaction import Store
+    from stead.store.protocol.transaction import Store
+    from stead.store.sql.dialects import UrlUnusable
 
     try:
         settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from stead.config import Settings
-    from stead.store.transaction import Store
+    from stead.store.protocol.transaction import Store
 
 BATCH = 50
 MOST = 2**31 - 1  # rows in a batch; what every database takes as a LIMIT
@@ -91,7 +91,7 @@ def _help(parser: argparse.ArgumentParser, _conf: cfg.ConfigOpts) -> int:
 
 
 def _sync(conf: cfg.ConfigOpts) -> int:
-    from stead.store import schema
+    from stead.store.schema import schema
 
     with open_database(load_deployment(conf)) as store:
         schema.upgrade(store.writer)
@@ -99,7 +99,7 @@ def _sync(conf: cfg.ConfigOpts) -> int:
 
 
 def _version(conf: cfg.ConfigOpts) -> int:
-    from stead.store import schema
+    from stead.store.schema import schema
 
     with open_database(load_deployment(conf)) as store:
         print(next(found.revision for found in schema.standings(store.writer) if found.history == "placement"))
@@ -107,7 +107,7 @@ def _version(conf: cfg.ConfigOpts) -> int:
 
 
 def _stamp(conf: cfg.ConfigOpts) -> int:
-    from stead.store import schema
+    from stead.store.schema import schema
 
     with open_database(load_deployment(conf)) as store:
         schema.stamp(store.writer, conf.command.revision)
@@ -150,7 +150,7 @@ def _positive(text: str) -> int:
 
 def _migrations(store: Callable[[], Store], settings: Settings) -> dict[str, Callable[[int], int]]:
     """By name, in order: what does at most so many rows and returns how many it did."""
-    from stead.store import online_migrations
+    from stead.store.schema import online_migrations
 
     return {
         "set_root_provider_ids": lambda most: online_migrations.set_root_provider_ids(store(), most),

@@ -13,9 +13,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from stead.background import Background
 from stead.observe.metrics import BUILD, CPU, MEMORY, METRICS, REPORTED
 from stead.observe.reports import Reports
+from stead.process.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

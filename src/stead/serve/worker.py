@@ -99,7 +99,7 @@ def _loaded(orders: Orders) -> Server:
 
 def _announce_end() -> None:
     """Requests that only wait for a change wait no longer."""
-    from stead.background import STOPPING
+    from stead.process.background import STOPPING
 
     STOPPING.set()
 

@@ -8,15 +8,15 @@ import sqlalchemy as sa
 
 from stead.domain.errors import ProviderNotFound
 from stead.store import providers
+from stead.store.protocol.transaction import in_portions
 from stead.store.tables import resource_provider_aggregates
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 
 def require(connection: Connection, provider: str, expected: int | None) -> None:

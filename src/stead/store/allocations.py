@@ -15,9 +15,10 @@ import sqlalchemy as sa
 from stead.domain.claim import Place, Room, require_room
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, ProviderNotFound, UnknownProvider
 from stead.store import consumers, inventories, providers, resource_classes, usages
-from stead.store.bulk import LISTED, Insert, Query
-from stead.store.clock import EVERYTHING
 from stead.store.consumers import Owners
+from stead.store.protocol.clock import EVERYTHING
+from stead.store.protocol.transaction import in_portions
+from stead.store.sql.bulk import LISTED, Insert, Query
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -31,7 +32,6 @@ from stead.store.tables import (
     resource_classes as class_table,
 )
 from stead.store.timestamps import seconds
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.claim import Claim
-    from stead.store.clock import Clock
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.clock import Clock
+    from stead.store.protocol.transaction import Transaction
 
 _columns = allocations.c
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.inventory import MAX_INT
-from stead.store.prepared import IDS, Prepared
+from stead.store.protocol.transaction import in_portions
+from stead.store.sql.prepared import IDS, Prepared
 from stead.store.tables import resource_providers
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from stead.domain.claim import UNCHECKED
 from stead.domain.errors import ConsumerConflict
 from stead.store import names
-from stead.store.bulk import LISTED, Insert, Query, Swap, value
+from stead.store.protocol.transaction import RaceLost
+from stead.store.sql.bulk import LISTED, Insert, Query, Swap, value
 from stead.store.tables import consumers
-from stead.store.transaction import RaceLost
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.claim import Claim
-    from stead.store.transaction import Store, Transaction
+    from stead.store.protocol.transaction import Store, Transaction
 
 _columns = consumers.c
 

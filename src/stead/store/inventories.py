@@ -17,18 +17,18 @@ from stead.domain.errors import (
 )
 from stead.domain.inventory import Inventory, require_sane_reserve
 from stead.store import providers, resource_classes
-from stead.store.bulk import LISTED, Insert, Query
+from stead.store.protocol.transaction import in_portions
+from stead.store.sql.bulk import LISTED, Insert, Query
 from stead.store.tables import allocations, inventories
 from stead.store.tables import resource_classes as class_table
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
+    from stead.store.protocol.transaction import Transaction
     from stead.store.providers import Row
-    from stead.store.transaction import Transaction
 
 _columns = inventories.c
 

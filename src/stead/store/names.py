@@ -12,16 +12,16 @@ import sqlalchemy as sa
 
 from stead.domain.errors import IndistinctName
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
-from stead.store import direct
-from stead.store.bulk import Insert, Piece, value
-from stead.store.clock import class_change, trait_change
+from stead.store.protocol.clock import class_change, trait_change
+from stead.store.protocol.transaction import in_portions
+from stead.store.sql import direct
+from stead.store.sql.bulk import Insert, Piece, value
 from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stead.store.transaction import Store, Transaction
+    from stead.store.protocol.transaction import Store, Transaction
 
 
 PROJECT, USER, CONSUMER_TYPE = projects.c.external_id, users.c.external_id, consumer_types.c.name

@@ -19,7 +19,8 @@ from stead.domain.errors import (
 )
 from stead.domain.provider import Provider
 from stead.store import usages
-from stead.store.bulk import LISTED, Query
+from stead.store.protocol.transaction import RaceLost, in_portions
+from stead.store.sql.bulk import LISTED, Query
 from stead.store.tables import (
     allocations,
     inventories,
@@ -28,14 +29,13 @@ from stead.store.tables import (
     resource_providers,
 )
 from stead.store.timestamps import seconds
-from stead.store.transaction import RaceLost, in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 _columns = resource_providers.c
 

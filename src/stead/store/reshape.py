@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stead.domain.claim import Claim
     from stead.domain.inventory import Inventory
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from stead.domain.errors import (
     UnknownResourceClass,
 )
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, is_standard_class
-from stead.store.clock import class_change
+from stead.store.protocol.clock import class_change
+from stead.store.protocol.transaction import RaceLost, in_portions
 from stead.store.tables import inventories, resource_classes, stead_counter
-from stead.store.transaction import RaceLost, in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 _columns = resource_classes.c
 

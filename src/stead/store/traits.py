@@ -9,16 +9,16 @@ import sqlalchemy as sa
 from stead.domain.errors import StandardTrait, TraitInUse, TraitNotFound, UnknownTraits
 from stead.domain.names import STANDARD_TRAITS, require_custom_trait
 from stead.store import providers
-from stead.store.clock import trait_change
+from stead.store.protocol.clock import trait_change
+from stead.store.protocol.transaction import RaceLost, in_portions
 from stead.store.tables import resource_provider_traits, traits
-from stead.store.transaction import RaceLost, in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 _columns = traits.c
 

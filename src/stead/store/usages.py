@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.store import names
-from stead.store.bulk import LISTED, Insert, Query
-from stead.store.prepared import IDS, Prepared
+from stead.store.protocol.transaction import in_portions
+from stead.store.sql.bulk import LISTED, Insert, Query
+from stead.store.sql.prepared import IDS, Prepared
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -26,7 +27,6 @@ from stead.store.tables import (
     resource_providers,
     stead_usage,
 )
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.among import Among, By
-    from stead.store.transaction import Transaction
+    from stead.store.protocol.transaction import Transaction
 
 Sums = dict[int, dict[int, int]]
 """What is taken: by provider id, then by class id."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.middleware.streams import is_attachable, is_stream
 from stead.api.middleware.vary import with_vary
-from stead.short_keys import cached_if_short
+from stead.process.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.api.request import Request, Response
-    from stead.service import Service
+    from stead.service.service import Service
 
 
 @dataclass(frozen=True, slots=True)

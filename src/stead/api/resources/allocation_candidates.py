@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
-    from stead.service import Service
+    from stead.service.service import Service
 
 
 CUT = ("stead-incomplete", "work")

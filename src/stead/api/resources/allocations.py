@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
-    from stead.service import Service
+    from stead.service.service import Service
     from stead.store.allocations import HeldAllocations
 
 CHANGED = race("Inventory and/or allocations changed while attempting to allocate")

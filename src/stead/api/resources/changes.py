@@ -17,16 +17,16 @@ from stead.api.query.pairs import Pairs
 from stead.api.representations import NOW, answer, mark_modified
 from stead.api.versions import S
 from stead.domain.errors import StartOver, Unavailable
-from stead.store.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower
+from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stead.api.request import Request, Response
     from stead.api.versions import Step
-    from stead.service import Service
-    from stead.store.happened import Generations, Happened
-    from stead.store.watching import News, Watchers
+    from stead.service.service import Service
+    from stead.store.feed.changes import Generations, Happened
+    from stead.store.feed.watching import News, Watchers
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.domain.placing import Granted
-    from stead.service import Service
+    from stead.service.service import Service
 
 CLAIM: Schema = strict_object(
     {

@@ -14,13 +14,13 @@ from stead.api.resources.usages import asked_project, project_of
 from stead.api.shapes import EXTERNAL_ID
 from stead.api.versions import S
 from stead.domain.names import NAME_LENGTH
-from stead.store import holders
-from stead.store.holders import Whose
+from stead.store import consumer_listing
+from stead.store.consumer_listing import Whose
 
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.api.versions import Step
-    from stead.service import Service
+    from stead.service.service import Service
 
 MOST = 1000
 """Consumers in one page."""
@@ -62,7 +62,7 @@ class Consumers:
         pairs.require(QUERY)
         pairs.require_single(KEYS)
         whose = Whose(project_of(pairs), pairs.last("user_id"), pairs.last("consumer_type"))
-        found = self._service.read(holders.page_of, whose, pages.parse_page(pairs), MOST)
+        found = self._service.read(consumer_listing.page_of, whose, pages.parse_page(pairs), MOST)
         show = maker(req, ALLOCATIONS_OF_CONSUMER)
         last = list(found.held)[-1] if found.goes_on else None
         body = {

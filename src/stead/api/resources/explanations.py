@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stead.candidates.relaxations import Relaxation
     from stead.candidates.verdicts import Lost
     from stead.catalog.snapshot import Snapshot
-    from stead.service import Service
+    from stead.service.service import Service
 
 Json = dict[str, Any]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from stead.api.request import Request, Response
     from stead.domain.inventory import Inventory
-    from stead.service import Service
+    from stead.service.service import Service
 
 _RESOURCE_CLASS = {"type": "string", "pattern": RESOURCE_CLASS_NAME, "format": ONE_LINE}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
     from stead.api.versions import Microversion
-    from stead.service import Service
+    from stead.service.service import Service
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from stead.store import resource_classes
 
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
-    from stead.service import Service
+    from stead.service.service import Service
 
 RESOURCE_CLASS: Shape[NameRow] = {
     "name": Field(V.RESOURCE_CLASSES, attrgetter("name")),

@@ -28,7 +28,7 @@ from stead.store.providers import KEEP
 
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
-    from stead.service import Service
+    from stead.service.service import Service
     from stead.store.providers import Keep
 
 NAME: Schema = {"type": "string", "maxLength": 200, "format": STORABLE}

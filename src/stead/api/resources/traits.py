@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import NameRow
-    from stead.service import Service
+    from stead.service.service import Service
 
 LIST_QUERY = Validator(
     {

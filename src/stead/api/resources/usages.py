@@ -19,7 +19,7 @@ from stead.store import usages
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
-    from stead.service import Service
+    from stead.service.service import Service
     from stead.store.usages import TypeUsage
 
 ALL = "all"

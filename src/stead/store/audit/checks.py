@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from stead.domain.inventory import capacity, has_room
 from stead.store.audit.findings import Fault, Finding, NoBooks
 from stead.store.audit.trees import misplaced
-from stead.store.clock import SLOTS
+from stead.store.protocol.clock import SLOTS
 from stead.store.tables import (
     allocations,
     consumer_types,

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from stead.store import consumers, epoch, providers
+from stead.store import consumers, providers
 from stead.store.audit.findings import Fault
 from stead.store.audit.trees import roots_of
-from stead.store.clock import SLOTS
+from stead.store.protocol import epoch
+from stead.store.protocol.clock import SLOTS
+from stead.store.protocol.transaction import in_portions
 from stead.store.tables import allocations as allocation_table
 from stead.store.tables import consumers as consumer_table
 from stead.store.tables import (
@@ -33,13 +35,12 @@ from stead.store.tables import (
     stead_usage_change,
     traits,
 )
-from stead.store.transaction import in_portions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stead.store.audit.findings import Finding
-    from stead.store.transaction import Store, Transaction
+    from stead.store.protocol.transaction import Store, Transaction
 
 
 def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, int], None]) -> None:

@@ -1,0 +1,1 @@
+"""What a process does about itself: threads, memory, time slices."""

@@ -1,0 +1,1 @@
+"""What Stead can do, without HTTP."""

@@ -1,0 +1,1 @@
+"""What changed: for the catalogs of all processes, and for clients that watch."""

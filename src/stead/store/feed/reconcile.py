@@ -1,0 +1,119 @@
+"""Reconciling: while another service writes to the same database, what it did is found by comparing, and noted for it.
+
+It ticks no clock, and of what it lets go of it raises no generation. So all providers are read, in portions, with their
+allocations added up, and what is known is held against that. What differs is looked at once more, since a write of ours
+may have come between, and then touched under its lock, with its kept sums dropped: every process loads it anew.
+
+Source: "The write and refresh protocol", docs/protocol.md (rules 15 and 16).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import sqlalchemy as sa
+
+from stead.domain.inventory import MAX_INT
+from stead.store import providers
+from stead.store.feed.refresh_source import names_of, state_of
+from stead.store.protocol.clock import class_change, trait_change
+from stead.store.tables import resource_providers, stead_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from stead.domain.changes import Changes, Differences
+    from stead.store.protocol.transaction import Store, Transaction
+
+PORTION = 1000
+"""Providers that are compared together; requests that wait for a refresh may have to wait for one comparison."""
+
+BREATH_SECONDS = 0.01
+"""Between two portions: the requests come first."""
+
+_log = logging.getLogger(__name__)
+
+
+class Known(Protocol):
+    """What this process knows, at the moment of the call or later."""
+
+    def ids_between(self, after: int, last: int) -> Collection[int]:
+        """Ids of the known providers, from the one next to *after* to *last*."""
+        ...
+
+    def uuids(self, ids: Iterable[int]) -> Mapping[int, str]:
+        """The uuids of those of these providers that are known, by id."""
+        ...
+
+    def differing(self, state: Changes) -> Differences:
+        """Of what *state* tells all of, that which is known otherwise."""
+        ...
+
+
+class Reconciling:
+    """Passes over all providers, portion by portion, again and again."""
+
+    def __init__(self, store: Store, known: Known, interval: float) -> None:
+        """Nothing is read yet.
+
+        Args:
+            interval: seconds between two passes.
+        """
+        self._store = store
+        self._known = known
+        self._interval = interval
+        self._last = 0
+
+    def step(self) -> float:
+        """Compare the next portion; returns the seconds until the next step.
+
+        Raises:
+            Unavailable: the database does not answer. The next step goes on with the same portion.
+        """
+        if self._last == 0:
+            self._reconcile_names()
+        ids = self._store.read(_next_ids, self._last)
+        last = ids[-1] if len(ids) == PORTION else MAX_INT
+        self._reconcile({*ids, *self._known.ids_between(self._last, last)})
+        self._last = last if last < MAX_INT else 0
+        return BREATH_SECONDS if self._last else self._interval
+
+    def _reconcile_names(self) -> None:
+        for _ in range(2):
+            found = self._known.differing(self._store.read(names_of, self._store.dialect))
+            if not found.traits and not found.resource_classes:
+                return
+        self._store.write(_touch_names, found)
+        _log.info("another service changed %d names", len(found.traits) + len(found.resource_classes))
+
+    def _reconcile(self, ids: Collection[int]) -> None:
+        for _ in range(2):
+            if not ids:
+                return
+            ids = self._known.differing(self._store.read(state_of, self._store.dialect, ids)).providers
+        if ids:
+            self._store.write(_touch, ids, self._known.uuids(ids))
+            _log.info("another service changed %d providers", len(ids))
+
+
+def _next_ids(connection: Connection, after: int) -> Sequence[int]:
+    id_ = resource_providers.c.id
+    return connection.scalars(sa.select(id_).where(id_ > after).order_by(id_).limit(PORTION)).all()
+
+
+def _touch(tx: Transaction, provider_ids: Collection[int], uuids: Mapping[int, str]) -> None:
+    """Note that these providers changed; *uuids* are known of those that may be gone."""
+    tx.lock(resource_providers, provider_ids)
+    there = providers.rows_by_id(tx.connection, provider_ids)
+    for id_ in uuids.keys() - there.keys():
+        tx.log_gone_provider(uuids[id_])
+    tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(provider_ids)))
+    tx.touch(provider_ids)
+
+
+def _touch_names(tx: Transaction, found: Differences) -> None:
+    tx.touch(map(trait_change, found.traits))
+    tx.touch(map(class_change, found.resource_classes))

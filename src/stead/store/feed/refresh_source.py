@@ -1,0 +1,274 @@
+"""What changed since some moment, read from one snapshot of the database: what a catalog can be fed from.
+
+Source: "The write and refresh protocol", docs/protocol.md (rules 9 and 11 to 13).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
+from stead.domain.errors import Unavailable
+from stead.store import usages
+from stead.store.among import trees_in_portions, with_ids
+from stead.store.protocol.clock import EVERYTHING, Changed, Clock, LostTick, changed_between, read_clock
+from stead.store.protocol.kept_connection import KeptConnection
+from stead.store.protocol.transaction import in_portions, meaning
+from stead.store.sql.prepared import IDS, Prepared
+from stead.store.tables import (
+    inventories,
+    placement_aggregates,
+    resource_classes,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+    traits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterator
+
+    from sqlalchemy.engine import Connection
+    from sqlalchemy.pool import PoolProxiedConnection
+
+    from stead.domain.changes import Moment
+    from stead.store.among import Among, By
+    from stead.store.protocol.transaction import Store
+    from stead.store.sql.dialects import Dialect
+
+
+PORTION = 4096
+"""Providers that are loaded together, when everything is: so many and the rest of the last tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The clock, and the count of commits as it stood before the clock was read."""
+
+    clock: Clock
+    commits: tuple[int, Hashable] | None
+    """Which watching connection counted them, and how many; two connections count differently."""
+
+
+def clock_of(moment: Moment | None) -> Clock | None:
+    """The clock as of a moment of a `ChangeSource`."""
+    return moment.clock if isinstance(moment, _Moment) else None
+
+
+class ChangeSource:
+    """Reads differences; one reader at a time."""
+
+    def __init__(self, store: Store) -> None:
+        """Nothing is connected yet."""
+        self._store = store
+        self._reader = KeptConnection(store)
+        self._watch: PoolProxiedConnection | None = None
+        self._watches = 0
+        self._server: Hashable = None  # that of the last refresh, and how many connections had broken before
+
+    def changes(self, since: Moment | None) -> Iterator[Changes]:
+        """What changed after *since*: nothing, one difference, or, if it can not be told or is None, everything.
+
+        Everything comes in portions of whole trees, all of one snapshot.
+
+        Raises:
+            Unavailable: the database does not answer. The same *since* may be tried again.
+        """
+        earlier = since if isinstance(since, _Moment) else None
+        try:
+            commits = self._commits_seen()
+            if earlier is not None and commits is not None and commits == earlier.commits:
+                return
+            broken = self._store.connections.broken
+            with self._reader.snapshot() as connection:
+                server = self._store.connections.server_of(connection), broken
+                if server != self._server:
+                    if self._server is not None:
+                        self._watch_anew()
+                    earlier, self._server = None, server
+                reading = _Reading(connection, self._store.dialect)
+                yield from reading.changes(earlier.clock if earlier else None, commits)
+        except sa.exc.DBAPIError as error:
+            self._stop_watching()
+            raise meaning(error, self._store.dialect) from error
+        except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
+            self._stop_watching()
+            raise Unavailable("The database is not able to answer now.") from error
+
+    def _commits_seen(self) -> tuple[int, Hashable] | None:
+        if not self._store.dialect.counts_commits:
+            return None
+        if self._watch is None:
+            self._watch = self._store.refresher.raw_connection()
+            self._watches += 1
+        return self._watches, self._store.dialect.commits_seen(self._watch)
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.invalidate()
+            self._watch = None
+
+    def _watch_anew(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._reader.close()
+        self._watch_anew()
+
+
+class _Reading:
+    """One snapshot of the database, being read."""
+
+    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._members = cache(_members)  # a cloud has few kinds of hosts, so few sets
+
+    def changes(self, earlier: Clock | None, commits: tuple[int, Hashable] | None) -> Iterator[Changes]:
+        now = read_clock(self._connection)  # first: it dates all that follows
+        moment = _Moment(now, commits)
+        if earlier is not None and now.can_follow(earlier):
+            changed = changed_between(self._connection, earlier, now)
+            if EVERYTHING not in changed.whole:
+                yield self._difference(moment, changed)
+                return
+        yield from self._everything(moment)
+
+    def _difference(self, moment: Moment, changed: Changed) -> Changes:
+        ids = sorted(id_ for id_ in changed.whole if id_ > 0)
+        whole, claimed = with_ids(ids), with_ids(changed.usage)
+        state = _statements(self._dialect, whole.by)
+        aggregates_of = self._grouped(state.aggregates, whole)
+        taken = claimed.rows(self._connection, state.standings)
+        kept = [(id_, class_id, used) for id_, _, _, class_id, used in taken]
+        return Changes(
+            moment,
+            provider_ids=ids,
+            providers=whole.rows(self._connection, state.providers),
+            claimed=list({row[0]: StandingRow(*row[:3]) for row in taken}.values()),
+            inventories=whole.rows(self._connection, state.inventories),
+            used=usages.current(self._connection, whole) | usages.completed(self._connection, kept),
+            traits_of=self._grouped(state.traits, whole),
+            aggregates_of=aggregates_of,
+            aggregate_uuids=self._uuids({id_ for some in aggregates_of.values() for id_ in some}),
+            # Names that changed are told apart by the parity of their negative ids, see clock.
+            traits=self._names(traits) if any(id_ < 0 and id_ % 2 == 0 for id_ in changed.whole) else None,
+            resource_classes=self._names(resource_classes)
+            if any(id_ < 0 and id_ % 2 for id_ in changed.whole)
+            else None,
+        )
+
+    def _everything(self, moment: Moment) -> Iterator[Changes]:
+        connection = self._connection
+        yield Changes(
+            moment,
+            everything=True,
+            providers_in_all=_PROVIDERS_IN_ALL.rows(connection)[0][0],
+            aggregate_uuids=dict(_ALL_AGGREGATES.rows(connection)),
+            traits=self._names(traits),
+            resource_classes=self._names(resource_classes),
+        )
+        for some in trees_in_portions(connection, PORTION):
+            state = _statements(self._dialect, some.by)
+            providers = some.rows(connection, state.providers)
+            yield Changes(
+                moment,
+                provider_ids=[row.id for row in providers],
+                providers=providers,
+                inventories=some.rows(connection, state.inventories),
+                used=usages.current(connection, some),
+                traits_of=self._grouped(state.traits, some),
+                aggregates_of=self._grouped(state.aggregates, some),
+            )
+
+    def _grouped(self, query: Prepared, among: Among) -> dict[int, tuple[int, ...]]:
+        """By provider its members, ascending. They come as one text; equal texts are read once."""
+        return {id_: self._members(text) for id_, text in among.rows(self._connection, query)}
+
+    def _uuids(self, ids: Collection[int]) -> dict[int, str]:
+        portions = in_portions(sorted(ids))
+        return {id_: uuid for some in portions for id_, uuid in _SOME_AGGREGATES.rows(self._connection, some)}
+
+    def _names(self, table: sa.Table) -> list[NameRow]:
+        return list(_all_names(table, self._dialect).rows(self._connection))
+
+
+def state_of(connection: Connection, dialect: Dialect, provider_ids: Collection[int]) -> Changes:
+    """All there is to know of some providers, as of no moment in particular, with their allocations added up."""
+    found = _Reading(connection, dialect)._difference(None, Changed(frozenset(provider_ids), frozenset()))  # noqa: SLF001 - of this module
+    return replace(found, used=usages.added_up(connection, provider_ids))
+
+
+def names_of(connection: Connection, dialect: Dialect) -> Changes:
+    """All traits and resource classes, as of no moment in particular."""
+    reading = _Reading(connection, dialect)
+    return Changes(None, traits=reading._names(traits), resource_classes=reading._names(resource_classes))  # noqa: SLF001 - of this module
+
+
+def _members(text: str) -> tuple[int, ...]:
+    return tuple(sorted(map(int, text.split(","))))
+
+
+_PROVIDERS_IN_ALL = Prepared(sa.select(sa.func.count()).select_from(resource_providers))
+
+_AGGREGATES = sa.select(placement_aggregates.c.id, placement_aggregates.c.uuid)
+_ALL_AGGREGATES = Prepared(_AGGREGATES)
+_SOME_AGGREGATES = Prepared(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS])))
+
+
+@cache
+def _all_names(table: sa.Table, dialect: Dialect) -> Prepared:
+    query = sa.select(table.c.id, table.c.name, _modified(table, dialect)).order_by(table.c.id)
+    return Prepared(query, NameRow._make)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What reads the state of some providers, as rows of ``domain.changes``; members as one text each.
+
+    The rows of ``standings`` are those of a `StandingRow` with a class and its sum, as `usages.with_standing` says.
+    """
+
+    providers: Prepared
+    standings: Prepared
+    inventories: Prepared
+    traits: Prepared
+    aggregates: Prepared
+
+
+@cache
+def _statements(dialect: Dialect, by: By) -> _Statements:
+    provider, held = resource_providers.c, inventories.c
+    modified, condition = _modified(resource_providers, dialect), by.condition
+    above = (provider.parent_provider_id, provider.root_provider_id)
+    of_provider = sa.select(provider.id, provider.uuid, provider.name, provider.generation, *above, modified)
+    numbers = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
+    of_inventory = sa.select(
+        held.resource_provider_id, held.resource_class_id, *numbers, _modified(inventories, dialect)
+    )
+
+    def grouped(member: sa.Column[int]) -> Prepared:
+        of_member = member.table.c.resource_provider_id
+        joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), ",")
+        return Prepared(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
+
+    return _Statements(
+        Prepared(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),
+        Prepared(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
+        Prepared(by.narrowed(of_inventory, held.resource_provider_id), InventoryRow._make),
+        grouped(resource_provider_traits.c.trait_id),
+        grouped(resource_provider_aggregates.c.aggregate_id),
+    )
+
+
+def _modified(table: sa.Table, dialect: Dialect) -> sa.ColumnElement[int]:
+    """When a row was last written, in seconds since 1970; 0 where an old row does not say."""
+    written = sa.func.coalesce(table.c.updated_at, table.c.created_at)
+    return sa.func.coalesce(dialect.seconds(written), 0)

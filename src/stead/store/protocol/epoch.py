@@ -1,0 +1,28 @@
+"""A new epoch: after a restore, whatever a process knows is forgotten, and whatever was worked out from it.
+
+Source: "The write and refresh protocol", docs/protocol.md (rules 12, 15 and 16).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from stead.store.tables import stead_epoch, stead_usage
+
+if TYPE_CHECKING:
+    from stead.store.protocol.transaction import Transaction
+
+
+def renew(tx: Transaction) -> str:
+    """Begin a new epoch, and empty the kept sums; returns its name.
+
+    Every process loads everything anew at its next look. It needs no tick: the epoch is read with the clock.
+    """
+    epoch = str(uuid4())
+    tx.connection.execute(sa.delete(stead_epoch))
+    tx.connection.execute(sa.insert(stead_epoch), {"id": 1, "epoch": epoch})
+    tx.connection.execute(sa.delete(stead_usage))
+    return epoch

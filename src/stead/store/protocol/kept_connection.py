@@ -1,0 +1,79 @@
+"""One connection, kept for snapshots: to borrow one from the pool each time would cost more than its statements."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stead.store.sql.direct import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.protocol.transaction import Store
+
+
+class KeptConnection:
+    """Opened when it is first needed, and anew after any error and when it has got old; one user at a time."""
+
+    def __init__(self, store: Store) -> None:
+        """Nothing is connected yet."""
+        self._store = store
+        self._connection: Connection | None = None
+        self._old_at = 0.0
+        self._broken = 0
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """The connection, in a transaction that has read nothing yet; SQLAlchemy knows nothing of the transaction.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: the database failed.
+        """
+        connection = self._working()
+        try:
+            self._begin(connection)
+            yield connection
+            self._end(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def _working(self) -> Connection:
+        if self._connection is not None and self._is_doubtful(self._connection):
+            self.close()
+        if self._connection is None:
+            self._connection = self._store.refresher.connect()
+            self._old_at = time.monotonic() + self._store.connection_seconds
+            self._broken = self._store.connections.broken
+        return self._connection
+
+    def _is_doubtful(self, connection: Connection) -> bool:
+        """Whether it is old, another one broke, or its address leads elsewhere."""
+        return (
+            time.monotonic() > self._old_at
+            or self._store.connections.broken != self._broken
+            or self._store.dialect.leads_elsewhere(connection.connection)
+        )
+
+    def _begin(self, connection: Connection) -> None:
+        try:
+            self._store.dialect.begin(connection.connection)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise failure(connection, error, "BEGIN") from error
+
+    @staticmethod
+    def _end(connection: Connection) -> None:
+        try:
+            connection.connection.commit()
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise failure(connection, error, "COMMIT") from error
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the next snapshot opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,124 @@
+"""Online data migrations: what an old database needs before its next revisions, made while services run on it.
+
+Each call does one batch in one transaction, so that nobody waits long. They run on a database at any revision, with
+Stead's own tables or without.
+
+Source: "The database" and "The write and refresh protocol" (rules 3 to 6), docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from stead.store import names
+from stead.store.protocol.transaction import RaceLost, in_portions
+from stead.store.tables import allocations, consumers, resource_providers, stead_change_log, stead_counter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.protocol.transaction import Store, Transaction
+
+_allocations, _consumers, _providers = allocations.c, consumers.c, resource_providers.c
+
+_WITHOUT_ROOT = _providers.root_provider_id.is_(None)
+_HELD_BY = allocations.outerjoin(consumers, _consumers.uuid == _allocations.consumer_id)
+_WITHOUT_CONSUMER = _consumers.id.is_(None)
+
+
+def set_root_provider_ids(store: Store, most: int) -> int:
+    """Make up to *most* providers without a root their own roots; returns how many.
+
+    Raises:
+        Unavailable
+    """
+    return store.write(_set_roots, most)
+
+
+def create_incomplete_consumers(store: Store, most: int, *, project: str, user: str) -> int:
+    """Make up to *most* consumers that hold allocations and do not exist; returns how many.
+
+    They get generation 0, no type, and *project* and *user*, which exist afterwards even if nothing was to be done.
+
+    Raises:
+        Unavailable
+    """
+    project_id = names.project_ids(store, {project})[project]
+    user_id = names.user_ids(store, {user})[user]
+    return store.write(_create_consumers, most, project_id, user_id)
+
+
+def has_providers_without_root(connection: Connection) -> bool:
+    """Whether any provider has no root."""
+    return connection.scalar(sa.select(_providers.id).where(_WITHOUT_ROOT).limit(1)) is not None
+
+
+def count_incomplete_consumers(connection: Connection) -> int:
+    """How many consumers hold allocations and do not exist."""
+    count = sa.select(sa.func.count(_allocations.consumer_id.distinct()))
+    return connection.execute(count.select_from(_HELD_BY).where(_WITHOUT_CONSUMER)).scalar_one()
+
+
+def _set_roots(tx: Transaction, most: int) -> int:
+    tx.alone()
+    ids = tx.connection.scalars(sa.select(_providers.id).where(_WITHOUT_ROOT).order_by(_providers.id).limit(most)).all()
+    tx.lock(resource_providers, ids)
+    for some in in_portions(ids):
+        statement = sa.update(resource_providers).where(_providers.id.in_(some), _WITHOUT_ROOT)
+        changed = tx.connection.execute(statement.values(root_provider_id=_providers.id, updated_at=tx.now))
+        tx.require_count(changed, len(some))
+    _touch(tx, ids)
+    return len(ids)
+
+
+def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int) -> int:
+    tx.alone()
+    uuids = tx.connection.scalars(
+        sa.select(_allocations.consumer_id)
+        .distinct()
+        .select_from(_HELD_BY)
+        .where(_WITHOUT_CONSUMER)
+        .order_by(_allocations.consumer_id)
+        .limit(most)
+    ).all()
+    held = _providers_held_by(tx.connection, uuids)
+    # While these are locked nobody releases the allocations, which would leave a consumer that holds nothing.
+    tx.lock(resource_providers, held)
+    for some in in_portions(uuids):
+        rows = {"project_id": project_id, "user_id": user_id, "generation": 0, "created_at": tx.now}
+        tx.connection.execute(sa.insert(consumers), [{**rows, "uuid": uuid} for uuid in some])
+    if _still_holding(tx.connection, uuids) != len(uuids) or _providers_held_by(tx.connection, uuids) != held:
+        raise RaceLost("allocations")
+    _touch(tx, held)
+    if sa.inspect(tx.connection).has_table(stead_change_log.name):
+        tx.log_consumers(uuids)
+    return len(uuids)
+
+
+def _providers_held_by(connection: Connection, uuids: Collection[str]) -> set[int]:
+    """Ids of the providers from which these consumers hold something."""
+    query = sa.select(_allocations.resource_provider_id).distinct()
+    return {
+        id_
+        for some in in_portions(list(uuids))
+        for id_ in connection.scalars(query.where(_allocations.consumer_id.in_(some)))
+    }
+
+
+def _still_holding(connection: Connection, uuids: Collection[str]) -> int:
+    """How many of these consumers hold something."""
+    query = sa.select(sa.func.count(_allocations.consumer_id.distinct()))
+    return sum(
+        connection.execute(query.where(_allocations.consumer_id.in_(some))).scalar_one()
+        for some in in_portions(list(uuids))
+    )
+
+
+def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
+    # Before Stead's tables exist there is no clock to tick, and no process that reads it. This is the last one made.
+    if sa.inspect(tx.connection).has_table(stead_counter.name):
+        tx.touch(provider_ids)

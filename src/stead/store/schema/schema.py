@@ -1,0 +1,414 @@
+"""The schema: its two histories of migrations, whether a database stands at their heads, and how it gets there.
+
+One history is that of the deployment's own tables, with the revision ids and the version table it has always had; the
+other is that of the ``stead_`` tables, with a version table of its own, so that Stead can be added and taken away.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy.schema import DropTable
+
+from stead.domain.errors import SteadError
+from stead.store.schema.migrations.steps import FOR
+from stead.store.sql.dialects import dialect_of, telling_why
+from stead.store.tables import metadata, resource_providers, stead_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.engine import Connection, Engine
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One line of migrations: the folder with its revisions, and the table that says where a database stands."""
+
+    name: str
+    version_table: str
+
+
+PLACEMENT = History("placement", "alembic_version")
+STEAD = History("stead", "stead_version")
+HISTORIES = (PLACEMENT, STEAD)
+
+OWN_PREFIX = "stead_"
+
+BEGIN_ANEW = "Stop every Stead on the database, then run: stead db downgrade --to upstream && stead db upgrade"
+"""What brings Stead's own tables right, whatever is wrong with them: one alone can not be made anew beside the others,
+which speak of what was in it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A revision, and in a line what it does."""
+
+    revision: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a database stands in one history; ``revision`` None: the history never began there.
+
+    ``pending`` are the steps to this release's head, in order. A database that a newer release has upgraded stands at a
+    revision that is not known here; it is ``usable`` all the same if that release says so (see :data:`stead_schema`).
+    """
+
+    history: str
+    revision: str | None
+    head: str
+    pending: tuple[Step, ...] = ()
+    is_known: bool = True
+    usable: bool = True
+    is_told: bool = True
+    """Whether the database says where it stands; else there are tables, and nothing says at which revision."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing is to be done."""
+        return self.usable and self.is_told and not self.pending
+
+
+@dataclass(eq=False)
+class SchemaOutdated(SteadError):
+    """The database lacks tables, or has those of an older release."""
+
+    standings: tuple[Standing, ...]
+
+    def __str__(self) -> str:
+        behind = ", ".join(
+            f"{standing.history} is at {standing.revision or 'nothing'}, not at {standing.head}"
+            for standing in self.standings
+            if standing.pending
+        )
+        return f"The database is not ready ({behind}). Run: stead db upgrade"
+
+
+@dataclass(eq=False)
+class SchemaTooNew(SteadError):
+    """A newer release changed the tables so that this one can not work with them."""
+
+    standings: tuple[Standing, ...]
+
+    def __str__(self) -> str:
+        ahead = ", ".join(f"{each.history} is at {each.revision}" for each in self.standings if not each.usable)
+        return (
+            f"The database is of a newer release ({ahead}, of which this release knows nothing). "
+            "Run a release of Stead that knows it"
+        )
+
+
+@dataclass(eq=False)
+class TablesMissing(SteadError):
+    """The database says that it stands at the head of a history, and lacks tables that were made before."""
+
+    tables: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lost = f"The database has lost tables: {', '.join(self.tables)}"
+        if all(name.startswith(OWN_PREFIX) for name in self.tables):
+            return f"{lost}. {BEGIN_ANEW}"
+        return f"{lost}. Restore it from a backup"
+
+
+@dataclass(eq=False)
+class Unversioned(SteadError):
+    """There are tables of a Placement service, and nothing says at which revision they are."""
+
+    def __str__(self) -> str:
+        return (
+            "The database has tables of a Placement service, but alembic_version does not say at which revision they "
+            "are, as where they were copied from nova's database. Run: placement-manage db stamp REVISION"
+        )
+
+
+@dataclass(eq=False)
+class SeveralRevisions(SteadError):
+    """A version table names more than one revision, and nobody knows which of them is meant."""
+
+    history: History
+    revisions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        table = self.history.version_table
+        mends = (
+            "Run: placement-manage db stamp REVISION"
+            if self.history is PLACEMENT
+            else f"Run: DELETE FROM {table}, and then stead db upgrade, which leaves as it is what is there already"
+        )
+        return f"{table} names several revisions ({', '.join(sorted(self.revisions))}), and can be at one only. {mends}"
+
+
+def standings(engine: Engine) -> tuple[Standing, ...]:
+    """Where the database stands in each history.
+
+    Raises:
+        SeveralRevisions
+    """
+    with engine.connect() as connection:
+        return _standings(connection)
+
+
+def _standings(connection: Connection) -> tuple[Standing, ...]:
+    return tuple(_standing(connection, history) for history in HISTORIES)
+
+
+def _standing(connection: Connection, history: History) -> Standing:
+    with _scripts(history) as scripts:
+        found = _context(connection, history).get_current_heads()
+        if len(found) > 1:
+            raise SeveralRevisions(history, found)
+        revision = found[0] if found else None
+        head = str(scripts.get_current_head())
+        if revision is None and history is PLACEMENT and _is_untold(connection):
+            return Standing(history.name, None, head, is_told=False)
+        known = {script.revision for script in scripts.walk_revisions()}
+        if revision is not None and revision not in known:
+            usable = history is STEAD and _oldest_release(connection) in known
+            return Standing(history.name, revision, head, is_known=False, usable=usable)
+        steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
+        return Standing(history.name, revision, head, tuple(Step(each.revision, each.doc) for each in steps))
+
+
+def _is_untold(connection: Connection) -> bool:
+    """Whether the deployment's tables are there, and no version table.
+
+    One that is empty was made by an upgrade that was interrupted before its first revision was done.
+    """
+    inspector = sa.inspect(connection)
+    return inspector.has_table(resource_providers.name) and not inspector.has_table(PLACEMENT.version_table)
+
+
+def _oldest_release(connection: Connection) -> str | None:
+    """The head of the oldest release that may work with Stead's tables as they are; None if nobody says."""
+    if not sa.inspect(connection).has_table(stead_schema.name):
+        return None
+    return connection.scalars(sa.select(stead_schema.c.oldest)).first()
+
+
+def refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
+    """Why the service can not start on a database that stands so; None if it can."""
+    if refusal := upgrade_refusal_of(found):
+        return refusal
+    return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
+
+
+def upgrade_refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
+    """Why a database that stands so can not be upgraded; None if it can."""
+    if not all(standing.usable for standing in found):
+        return SchemaTooNew(found)
+    return None if all(standing.is_told for standing in found) else Unversioned()
+
+
+def require_current(engine: Engine) -> None:
+    """Refuse a database that is not as this release needs it.
+
+    Raises:
+        SchemaOutdated: it does not stand at the head of both histories; the message has the command that helps.
+        SchemaTooNew: it is beyond them, and its tables are not such that this release can work with them.
+        TablesMissing: it lacks some all the same.
+    """
+    with engine.connect() as connection:
+        _require_current(connection)
+
+
+def _require_current(connection: Connection) -> None:
+    found = _standings(connection)
+    if refusal := refusal_of(found):
+        raise refusal
+    _require_tables(connection, found)
+
+
+def _require_tables(connection: Connection, found: tuple[Standing, ...]) -> None:
+    """Refuse a database that lacks tables of a history at whose head it stands."""
+    inspector = sa.inspect(connection)
+    current = {standing.history for standing in found if standing.is_current}
+    expected = [name for name in metadata.tables if _history_of(name).name in current]
+    if lost := tuple(name for name in expected if not inspector.has_table(name)):
+        raise TablesMissing(lost)
+
+
+def _history_of(table: str) -> History:
+    return STEAD if table.startswith(OWN_PREFIX) else PLACEMENT
+
+
+def prepare(engine: Engine, *, may_upgrade: bool) -> None:
+    """Make sure that the database is ready for the service.
+
+    Args:
+        may_upgrade: bring it to its heads first.
+
+    Raises:
+        SchemaOutdated, SchemaTooNew, TablesMissing: it is not as this release needs it.
+        Unversioned, SeveralRevisions: it does not say where it stands.
+        Unavailable: it does not answer.
+    """
+    if may_upgrade:
+        upgrade(engine)
+    with telling_why(engine.url):
+        require_current(engine)
+
+
+def upgrade(engine: Engine) -> list[str]:
+    """Bring the database to the head of both histories; returns the revisions that were run, in order.
+
+    Processes that start together may all call it: one does the work, the others wait and find nothing to do. One that
+    was interrupted is continued, whatever of it the database kept.
+
+    Raises:
+        RuntimeError: the database holds what a revision refuses.
+        Unavailable: another process upgrades it, and did not end in time.
+        SchemaTooNew: it is of a release that is not known yet.
+        TablesMissing: it lacks some that revisions have made before.
+        Unversioned, SeveralRevisions: it does not say where it stands.
+    """
+    done: list[str] = []
+    with _alone(engine) as connection:
+        found = _require_upgradable(connection)
+        for history, standing in zip(HISTORIES, found, strict=True):
+            if standing.pending:
+                bring(connection, history)
+                done += [step.revision for step in standing.pending]
+        _require_current(connection)
+    return done
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction that locks out every other process that changes the tables.
+
+    Raises:
+        Unavailable: another process kept the lock too long, or the database does not answer.
+    """
+    with telling_why(engine.url), engine.begin() as connection:
+        dialect_of(engine.url).alone(connection)
+        yield connection
+
+
+def bring(connection: Connection, history: History, revision: str = "head") -> None:
+    """Run the revisions of one history up to *revision*, in the transaction of *connection*."""
+    _run(_context(connection, history, revision), history)
+
+
+def upgrade_statements(engine: Engine) -> str:
+    """The statements that :func:`upgrade` would run now, for somebody who may: SQL, each ended by a semicolon.
+
+    The database is read and not changed. What the revisions would refuse is not looked at:
+    `stead.store.schema.adoption` does.
+
+    Raises:
+        SchemaTooNew, Unversioned, SeveralRevisions, TablesMissing
+    """
+    written = StringIO()
+    with engine.connect() as connection:
+        found = _require_upgradable(connection)
+        for history, standing in zip(HISTORIES, found, strict=True):
+            if standing.pending:
+                if standing.revision is None and sa.inspect(connection).has_table(history.version_table):
+                    written.write(_drop_statement(history.version_table, engine))  # empty; what follows makes it
+                offline: dict[str, Any] = {
+                    "as_sql": True,
+                    "output_buffer": written,
+                    "starting_rev": standing.revision,
+                    "transactional_ddl": dialect_of(engine.url).defines_in_transactions,
+                    FOR: connection,
+                }
+                context = _context(None, history, dialect=engine.dialect, **offline)
+                with context.begin_transaction():
+                    _run(context, history)
+    return written.getvalue()
+
+
+def _require_upgradable(connection: Connection) -> tuple[Standing, ...]:
+    found = _standings(connection)
+    if refusal := upgrade_refusal_of(found):
+        raise refusal
+    _require_tables(connection, found)
+    return found
+
+
+def own_tables(database: Engine | Connection) -> list[str]:
+    """The tables that are Stead's own, whichever release made them."""
+    return [name for name in sa.inspect(database).get_table_names() if name.startswith(OWN_PREFIX)]
+
+
+def remove(engine: Engine) -> list[str]:
+    """Drop Stead's own tables, whichever release made them; returns their names.
+
+    The deployment's tables stay as they are. No Stead may run on the database.
+    """
+    with _alone(engine) as connection:
+        names = own_tables(connection)
+        for name in names:
+            connection.execute(_drop(name))
+    return names
+
+
+def remove_statements(engine: Engine) -> str:
+    """The statements that :func:`remove` would run now."""
+    return "".join(_drop_statement(name, engine) for name in own_tables(engine))
+
+
+def _drop(name: str) -> DropTable:
+    return DropTable(sa.Table(name, sa.MetaData()))
+
+
+def _drop_statement(name: str, engine: Engine) -> str:
+    return f"{_drop(name).compile(dialect=engine.dialect)};\n".lstrip()
+
+
+def stamp(engine: Engine, revision: str) -> None:
+    """Note that the deployment's tables are at *revision* (or ``head``), whatever they are; nothing else changes.
+
+    Raises:
+        alembic.util.CommandError: there is no such revision. To Alembic an empty one would be none at all, and what is
+            noted would be forgotten.
+    """
+    if not revision.strip():
+        raise CommandError("no revision is named")
+    with _alone(engine) as connection, _scripts(PLACEMENT) as scripts:
+        context = _context(connection, PLACEMENT)
+        if len(context.get_current_heads()) > 1:  # which Alembic would take for branches, and leave beside it
+            connection.execute(sa.delete(sa.table(PLACEMENT.version_table)))
+        context.stamp(scripts, revision)
+
+
+def _context(
+    connection: Connection | None,
+    history: History,
+    target: str = "head",
+    *,
+    dialect: sa.Dialect | None = None,
+    **options: Any,
+) -> MigrationContext:
+    def steps(revision: Any, _context: MigrationContext) -> Any:
+        # Alembic's public way to this wants a configuration file and an env.py for each history.
+        with _scripts(history) as scripts:
+            return scripts._upgrade_revs(target, revision)  # noqa: SLF001 - what `alembic upgrade` itself calls
+
+    options = {"version_table": history.version_table, "fn": steps, **options}
+    return MigrationContext.configure(connection, dialect=dialect, opts=options)
+
+
+def _run(context: MigrationContext, history: History) -> None:
+    # The folder must stand while its scripts run: they are modules in it.
+    with _scripts(history), Operations.context(context):
+        context.run_migrations()
+
+
+@contextmanager
+def _scripts(history: History) -> Iterator[ScriptDirectory]:
+    with as_file(files("stead.store.schema.migrations").joinpath(history.name)) as folder:
+        yield ScriptDirectory(str(folder))

@@ -1,0 +1,1 @@
+"""Statements, and all that differs between databases."""

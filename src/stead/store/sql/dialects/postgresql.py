@@ -1,0 +1,169 @@
+"""PostgreSQL, through psycopg 3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from stead.domain.errors import Unavailable
+from stead.store.sql.dialects import base
+from stead.store.sql.dialects.base import (
+    CONNECT_SECONDS,
+    LOCK_WAIT_SECONDS,
+    LOSES_ACKNOWLEDGED,
+    TEARS_PAGES,
+    Database,
+    Server,
+    Weakness,
+    create_engine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from sqlalchemy.engine import URL, Connection, Engine
+
+
+class Postgresql(Server):
+    """PostgreSQL through psycopg 3."""
+
+    _LOST = frozenset({"40001", "40P01", "23505"})  # serialisation, deadlock, unique
+    _LOCK_WAIT = "55P03"
+    _RETRYABLE = _LOST | {_LOCK_WAIT}
+    _IDENTITY_FOR_ALL = "SELECT pg_postmaster_start_time()"
+    # Not the timeline of the last checkpoint: that is the old one for a while after a replica was promoted.
+    _IDENTITY = """
+        SELECT pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
+               CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
+    _UNDONE_CLASSES = frozenset({"23", "40", "53"})  # a constraint that is checked at COMMIT, rollback, a full disk
+    _COMPLETION_UNKNOWN = "40003"
+    # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
+    # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among
+    # them a disk quota that is used up).
+    _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58", "XX"})
+    _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", _LOCK_WAIT})  # read-only, idle or long transaction, lock wait
+    _MAY_DEFINE = """
+        SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AND NOT EXISTS (
+            SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND NOT pg_has_role(tableowner, 'USAGE'))"""
+    _UNWRITABLE = """
+        SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
+        WHERE relkind = 'r' AND nspname = current_schema() AND NOT (
+            has_table_privilege(pg_class.oid, 'SELECT') AND has_table_privilege(pg_class.oid, 'INSERT')
+            AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))
+        ORDER BY relname"""
+    _WANTED = (
+        ("fsync", ("on",), LOSES_ACKNOWLEDGED),
+        ("full_page_writes", ("on",), TEARS_PAGES),
+        ("synchronous_commit", ("on", "local", "remote_write", "remote_apply"), LOSES_ACKNOWLEDGED),
+    )
+
+    def writer(self, database: Database, url: URL) -> Engine:
+        engine = self._engine(url, database, "READ COMMITTED")
+        sa.event.listen(engine, "connect", self._bound_waits)
+        return engine
+
+    def reader(self, database: Database, url: URL) -> Engine:
+        engine = self._engine(url, database, "REPEATABLE READ")
+        sa.event.listen(engine, "connect", self._read_only)
+        return engine
+
+    @staticmethod
+    def _engine(url: URL, database: Database, isolation_level: str) -> Engine:
+        bounds = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
+        engine = create_engine(url, database, isolation_level=isolation_level, connect_args=bounds)
+        if (seconds := database.answer_timeout) is not None:
+            from stead.store.sql.dialects.silence import connect  # there may be no psycopg
+
+            sa.event.listen(engine, "do_connect", lambda _dialect, _record, _, how: connect(seconds, **how))
+        return engine
+
+    @staticmethod
+    def _bound_waits(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+        connection.commit()
+
+    @staticmethod
+    def _read_only(connection: Any, _record: object) -> None:
+        connection.read_only = True
+
+    def alone(self, connection: Connection) -> None:
+        # Of the transaction, not of the session: a pooler may give each transaction another session.
+        lock = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead")))
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{base.ALONE_SECONDS}s'")
+        try:
+            connection.execute(lock)
+        except sa.exc.OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) != self._LOCK_WAIT:
+                raise
+            raise Unavailable(base.NOT_ALONE.format(seconds=base.ALONE_SECONDS)) from error
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+
+    def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
+        insert = postgresql.insert(table)
+        keys = [column.name for column in table.primary_key]
+        return insert.on_conflict_do_update(
+            index_elements=keys, set_={name: insert.excluded[name] for name in changing}
+        )
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        return postgresql.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def identity(self, connection: Any) -> Hashable:
+        for statement in (self._IDENTITY, self._IDENTITY_FOR_ALL):
+            try:
+                return tuple(connection.execute(statement).fetchone())
+            except (connection.ProgrammingError, connection.NotSupportedError):
+                continue  # what an ordinary user may call is up to the operator
+            finally:
+                connection.rollback()
+        return None
+
+    def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        return sa.cast(sa.func.floor(sa.extract("epoch", moment)), sa.BigInteger)
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return isinstance(error, sa.exc.DataError)  # class 22, and NUL, which the driver refuses by itself
+
+    def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in self._RETRYABLE
+
+    def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in self._LOST
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        return state[:2] in self._UNDONE_CLASSES and state != self._COMPLETION_UNKNOWN
+
+    def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
+        state = getattr(error.orig, "sqlstate", None)
+        if state is None:  # the driver's own: no connection, or it broke
+            return isinstance(error, sa.exc.OperationalError)
+        return state[:2] in self._UNAVAILABLE_CLASSES or state in self._UNAVAILABLE
+
+    def refuses_writes(self, connection: Connection) -> str | None:
+        if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one():
+            return "it is a replica, or still in recovery"
+        if self._setting(connection, "transaction_read_only") == "on":
+            return "default_transaction_read_only is on"
+        return None
+
+    def may_define(self, connection: Connection) -> bool:
+        return bool(connection.exec_driver_sql(self._MAY_DEFINE).scalar_one())
+
+    def unwritable(self, connection: Connection) -> list[str]:
+        return list(connection.exec_driver_sql(self._UNWRITABLE).scalars())
+
+    def weaknesses(self, connection: Connection) -> list[Weakness]:
+        values = {name: self._setting(connection, name) for name, _, _ in self._WANTED}
+        return [
+            Weakness(name, values[name], wanted[0], breaks)
+            for name, wanted, breaks in self._WANTED
+            if values[name] not in wanted
+        ]
+
+    @staticmethod
+    def _setting(connection: Connection, name: str) -> str:
+        return str(connection.execute(sa.select(sa.func.current_setting(name))).scalar_one())

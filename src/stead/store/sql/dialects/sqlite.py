@@ -1,0 +1,224 @@
+"""SQLite, through Python's own driver."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from stead.store.sql.dialects.base import (
+    LOCK_WAIT_SECONDS,
+    LOSES_ACKNOWLEDGED,
+    TEARS_PAGES,
+    Database,
+    Weakness,
+    create_engine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from sqlalchemy.engine import URL, Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import PoolProxiedConnection
+
+    from stead.store.sql.dialects.base import Rows
+
+
+class Sqlite:
+    """One file, write-ahead log; one writer at a time, readers beside it."""
+
+    locks_rows = False
+    ignores_case = False
+    returns_updated = True
+    defines_in_transactions = True
+    counts_commits = True
+    _PATH, _FILE = "path of the database", "file of the database"
+    _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555
+    # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
+    _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
+    _UNDONE = frozenset({_BUSY, _LOCKED, _CONSTRAINT, 8, 13})  # read-only, disk full: the commit was never written
+    _FULL = 2
+    _LOOKS_MILLISECONDS = 10
+
+    def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:
+        """The driver lets go of the interpreter for every row, and a busy thread then keeps it for its whole turn."""
+        rows = query.subquery()
+        if not all(isinstance(column.type, sa.Integer | sa.String | sa.Float) for column in rows.c):
+            return None
+        values = [self._same_as_text(column) if isinstance(column.type, sa.Float) else column for column in rows.c]
+        return sa.select(sa.func.json_group_array(sa.func.json_array(*values)))
+
+    @staticmethod
+    def _same_as_text(number: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
+        """*number* if the 15 digits of its text say which it is."""
+        return sa.case((sa.cast(sa.cast(number, sa.Text), sa.Float) == number, number))
+
+    def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
+        return False
+
+    def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA data_version")
+        return self._file(connection.info[self._PATH]), cursor.fetchall()[0][0]
+
+    def identity(self, connection: DBAPIConnection) -> Hashable:
+        return self._file(self._path(connection))
+
+    @staticmethod
+    def _path(connection: Any) -> str:
+        """Of the database's file; empty if it is in memory."""
+        return str(next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main"))
+
+    @staticmethod
+    def _file(path: str) -> tuple[int, int] | None:
+        """Which file stands at *path*."""
+        try:
+            found = os.stat(path)  # noqa: PTH116 - at every checkout; a Path costs more than the call itself
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def leads_elsewhere(self, connection: Any) -> bool:
+        now = self._file(connection.info[self._PATH])
+        return now is not None and now != connection.info[self._FILE]
+
+    def _require_same_file(self, _connection: object, record: Any, _proxy: object) -> None:
+        """Let nobody go on with a file that was replaced, as by a restore: the pool connects anew."""
+        if self.leads_elsewhere(record):
+            raise sa.exc.DisconnectionError("the file of the database is another one")
+
+    def _note_file(self, connection: Any, record: Any) -> None:
+        path = record.info[self._PATH] = self._path(connection)
+        record.info[self._FILE] = self._file(path)
+
+    def writer(self, database: Database, url: URL) -> Engine:
+        engine = self._engine(database, url)
+        sa.event.listen(engine, "connect", self._bound_looks)
+        sa.event.listen(engine, "begin", self._begin_writing)
+        return engine
+
+    def reader(self, database: Database, url: URL) -> Engine:
+        engine = self._engine(database, url)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+
+    def _engine(self, database: Database, url: URL) -> Engine:
+        """The driver's own idea of when a transaction starts is too late for a lock; who uses it begins explicitly."""
+        engine = create_engine(url, database)
+        sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
+        sa.event.listen(engine, "connect", self._note_file)
+        sa.event.listen(engine, "checkout", self._require_same_file)
+        return engine
+
+    def begin(self, connection: DBAPIConnection) -> None:
+        connection.cursor().execute("BEGIN")
+
+    @staticmethod
+    def _bound_looks(connection: Any, _record: object) -> None:
+        connection.execute(f"PRAGMA busy_timeout={Sqlite._LOOKS_MILLISECONDS}").fetchall()
+
+    @staticmethod
+    def _begin_writing(connection: Connection) -> None:
+        """Look for the lock every few milliseconds until it has been waited for long enough.
+
+        SQLite looks often at first, and after some milliseconds ten times a second only: too seldom to meet the moment
+        in which a process that writes all the time does not hold it. So it is let begin anew.
+        """
+        driver: Any = connection.connection.dbapi_connection
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while time.monotonic() < until:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != Sqlite._BUSY:
+                    break
+            else:
+                return
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # the error, in the words of all others
+
+    def alone(self, connection: Connection) -> None:
+        pass  # every writer has locked out all others since its BEGIN IMMEDIATE
+
+    @staticmethod
+    def _on_connect(connection: Any, database: Database) -> None:
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout={LOCK_WAIT_SECONDS * 1000}").fetchall()
+        Sqlite._log_ahead(connection)
+        synchronous = "FULL" if database.sqlite_synchronous else "OFF"
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    @staticmethod
+    def _log_ahead(connection: Any) -> None:
+        """Use a write-ahead log. The busy timeout does not hold here; two that meet at a new file must try again."""
+        until = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL").fetchall()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != Sqlite._BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
+        insert = sqlite.insert(table)
+        keys = [column.name for column in table.primary_key]
+        return insert.on_conflict_do_update(
+            index_elements=keys, set_={name: insert.excluded[name] for name in changing}
+        )
+
+    def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
+        return sqlite.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        return sa.cast(sa.func.strftime("%s", moment), sa.Integer)
+
+    def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
+        return isinstance(error, sa.exc.DataError)
+
+    def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code is None:
+            return False
+        return code & 0xFF in (self._BUSY, self._LOCKED) or self.is_lost_race(error)
+
+    def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code in (self._CONSTRAINT_UNIQUE, self._CONSTRAINT_PRIMARY_KEY)
+
+    def is_undone(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in self._UNDONE
+
+    def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF in self._UNAVAILABLE
+
+    def refuses_writes(self, connection: Connection) -> str | None:  # noqa: ARG002 - it would not have opened
+        return None
+
+    def may_define(self, connection: Connection) -> bool:  # noqa: ARG002 - who may write the file may write all of it
+        return True
+
+    def unwritable(self, connection: Connection) -> list[str]:  # noqa: ARG002 - the same
+        return []
+
+    def without_transactions(self, connection: Connection) -> list[str]:  # noqa: ARG002 - all tables have them
+        return []
+
+    def weaknesses(self, connection: Connection) -> list[Weakness]:
+        synchronous = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
+        journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
+        found = []
+        if synchronous < self._FULL:
+            found.append(Weakness("synchronous", ("OFF", "NORMAL")[synchronous], "FULL", LOSES_ACKNOWLEDGED))
+        if journal in ("memory", "off"):
+            found.append(Weakness("journal_mode", journal, "wal", TEARS_PAGES))
+        return found
