@@ -188,7 +188,7 @@ class Service:
         Raises:
             Unavailable: it takes none.
         """
-        self._store.writability.require(self._store)
+        self._store.require_writable()
 
     @property
     def claim_timeout(self) -> float:

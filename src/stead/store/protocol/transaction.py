@@ -22,7 +22,7 @@ from stead.store.protocol.clock import Kind, LostTick, OwnSlots, Ticked, tick
 from stead.store.protocol.connections import Connections, PoolState
 from stead.store.protocol.grouping import Grouping
 from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
-from stead.store.protocol.writability import Writability
+from stead.store.protocol.writability import Writability, write_and_remove
 from stead.store.sql.bulk import LISTED, Query, Swap, value
 from stead.store.sql.dialects import MANY, Database, Dialect, dialect_of
 from stead.store.tables import resource_providers, stead_provider_change, stead_usage, stead_usage_change
@@ -258,6 +258,14 @@ class Store:
     def claim(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """`write`, with the patience that the operator has with claims."""
         return self._write(self._claim_timeout, body, *args, **kwargs)
+
+    def require_writable(self) -> None:
+        """Find out whether the database takes writes, by a write if nothing else tells.
+
+        Raises:
+            Unavailable: it takes none.
+        """
+        self.writability.require(lambda: self.write(lambda tx: write_and_remove(tx.connection)))
 
     def _write(
         self, seconds: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs

@@ -16,7 +16,9 @@ from stead.domain.errors import Unavailable
 from stead.store.tables import stead_change_log
 
 if TYPE_CHECKING:
-    from stead.store.protocol.transaction import Store, Transaction
+    from collections.abc import Callable
+
+    from sqlalchemy.engine import Connection
 
 TRUSTED_SECONDS = 60.0
 """A write that succeeded so long ago still tells that writes are possible."""
@@ -51,8 +53,11 @@ class Writability:
         """Whether a write succeeded lately, and none failed since."""
         return self._problem is None and time.monotonic() - self._succeeded < TRUSTED_SECONDS
 
-    def require(self, store: Store) -> None:
+    def require(self, probe: Callable[[], None]) -> None:
         """Find out by a write, unless one succeeded lately or a probe failed a few seconds ago.
+
+        Args:
+            probe: commits `write_and_remove`.
 
         Raises:
             Unavailable: the database takes no writes.
@@ -64,14 +69,14 @@ class Writability:
             if problem is not None and time.monotonic() - self._probed < PAUSE_SECONDS:
                 raise Unavailable(problem)
             self._probed = time.monotonic()
-        store.write(_write_and_remove)
+        probe()
 
 
-def _write_and_remove(tx: Transaction) -> None:
+def write_and_remove(connection: Connection) -> None:
     """Write some rows of the change log and delete them, in one transaction, so that no other one ever reads them."""
     log = stead_change_log.c
     uuids = [str(uuid4()) for _ in range(_ROWS)]
-    tx.connection.execute(
+    connection.execute(
         sa.insert(stead_change_log), [{"slot": 0, "tick": -1, "uuid": uuid, "kind": 0} for uuid in uuids]
     )
-    tx.connection.execute(sa.delete(stead_change_log).where(log.slot == 0, log.tick == -1, log.uuid.in_(uuids)))
+    connection.execute(sa.delete(stead_change_log).where(log.slot == 0, log.tick == -1, log.uuid.in_(uuids)))
