@@ -36,29 +36,29 @@ HTTP_OPTS: list[cfg.Opt] = [
         "body_timeout",
         default=15.0,
         min=0.1,
-        help="Seconds between two pieces of a request body. Default 15. The whole body may take so long, and one "
-        "second more for each 64 KiB. Slower bodies return 408.",
+        help="Seconds between two pieces of a request body. Default 15. The whole body may take this time, plus "
+        "one second for each 64 KiB. Slower bodies return 408.",
     ),
     cfg.IntOpt(
         "max_bodies_size",
         default=64 * 1024 * 1024,
         min=1024 * 1024,
-        help="Maximum size in bytes of all request bodies of a worker together that are received or wait for a thread. "
+        help="Maximum size in bytes of all request bodies of a worker that are received or wait for a thread. "
         "Default 67108864. The first 16 KiB of each body do not count. Bodies beyond it return 503.",
     ),
     cfg.FloatOpt(
         "send_timeout",
         default=30.0,
         min=0.1,
-        help="Seconds for which a client may read nothing of its answer. Default 30. The whole answer may take so "
-        "long, and one second more for each 64 KiB. Then the connection is closed.",
+        help="Seconds for which a client may read nothing of its response. Default 30. The whole response may "
+        "take this time, plus one second for each 64 KiB. Then the connection is closed.",
     ),
     cfg.IntOpt(
         "max_unsent_size",
         default=64 * 1024 * 1024,
         min=1024 * 1024,
-        help="Size in bytes of all answers of a worker together that clients have not read yet, above which large "
-        "reads wait. Default 67108864.",
+        help="Maximum size in bytes of all responses of a worker that clients have not read yet. Default "
+        "67108864. Above it, large reads wait.",
     ),
     cfg.IntOpt(
         "max_queue",
@@ -70,7 +70,8 @@ HTTP_OPTS: list[cfg.Opt] = [
         "max_queue_per_client",
         default=1024,
         min=1,
-        help="Maximum number of them with the same credential. Default 1024. More return 503.",
+        help="Maximum number of requests with the same credential that wait for a thread of a worker. Default "
+        "1024. More return 503.",
     ),
     cfg.FloatOpt(
         "queue_timeout",

@@ -23,10 +23,12 @@ DEFAULT_OPTS: list[cfg.Opt] = [
         "pybasedir",
         default=str(Path(__file__).resolve().parents[1]),
         sample_default="<directory of the package>",
-        help="Directory of the installed package. Only of use as $pybasedir in other values.",
+        help="Directory of the installed package. Has an effect only as $pybasedir in other values.",
     ),
-    cfg.StrOpt("state_path", default="$pybasedir", help="Only of use as $state_path in other values."),
-    cfg.BoolOpt("log_options", default=True, help="Write all options to the log at DEBUG when the service starts."),
+    cfg.StrOpt(
+        "state_path", default="$pybasedir", help="State directory. Has an effect only as $state_path in other values."
+    ),
+    cfg.BoolOpt("log_options", default=True, help="Log all options at DEBUG when the service starts. Default true."),
 ]
 
 API_OPTS: list[cfg.Opt] = [
@@ -34,68 +36,102 @@ API_OPTS: list[cfg.Opt] = [
         "auth_strategy",
         default="keystone",
         choices=[
-            ("keystone", "Tokens are validated by Keystone, as [keystone_authtoken] says."),
-            ("noauth2", "X-Auth-Token is believed as it is: `user:project`. For tests only."),
-            ("token", "Static tokens, kept hashed in [stead] token_file."),
+            ("keystone", "Keystone validates tokens; see [keystone_authtoken]."),
+            ("noauth2", "X-Auth-Token is `user:project`, without any check. For tests only."),
+            ("token", "Static tokens, stored as hashes in [stead] token_file."),
         ],
         deprecated_group="DEFAULT",
-        help="How requests are authenticated.",
+        help="Authentication of requests.",
     ),
 ]
 
 DATABASE_OPTS: list[cfg.Opt] = [
     # Not `required=True`: the embedded mode has no connection. Its absence is checked where the settings are made.
     cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL of the database. Required."),
-    cfg.StrOpt("connection_parameters", default="", help="Appended to the URL: `param1=value1&param2=value2`."),
-    cfg.BoolOpt("sqlite_synchronous", default=True, help="Whether SQLite waits for the disk on each commit."),
-    cfg.StrOpt("slave_connection", secret=True, help="URL of a replica. Accepted for compatibility; not read from."),
-    cfg.StrOpt("mysql_sql_mode", default="TRADITIONAL", help="SQL mode of MySQL sessions; empty: the server's own."),
-    cfg.IntOpt("connection_recycle_time", default=3600, help="Seconds after which a pooled connection is replaced."),
-    cfg.IntOpt("max_pool_size", help="Connections kept open by each process, for reads and for writes; 10 if not set."),
-    cfg.IntOpt("max_overflow", help="Connections opened beyond max_pool_size when all are in use."),
-    cfg.IntOpt("pool_timeout", help="Seconds to wait for a connection of the pool."),
-    cfg.IntOpt("max_retries", default=10, help="Attempts to connect at start; -1: for ever."),
-    cfg.IntOpt("retry_interval", default=10, help="Seconds between attempts to connect at start."),
-    cfg.IntOpt("connection_debug", default=0, help="50 and more: log SQL; 100 and more: its results too."),
-    cfg.BoolOpt("connection_trace", default=False, help="Add the place in the code to SQL statements, as comments."),
-    cfg.BoolOpt("sync_on_startup", default=False, help="Bring the tables up to date when the service starts."),
+    cfg.StrOpt(
+        "connection_parameters", default="", help="Parameters appended to the URL: `param1=value1&param2=value2`."
+    ),
+    cfg.BoolOpt("sqlite_synchronous", default=True, help="Wait for the disk on each commit to SQLite. Default true."),
+    cfg.StrOpt(
+        "slave_connection",
+        secret=True,
+        help="Accepted for compatibility: URL of a replica. Stead does not read from it.",
+    ),
+    cfg.StrOpt(
+        "mysql_sql_mode",
+        default="TRADITIONAL",
+        help="SQL mode of MySQL sessions. Default TRADITIONAL; an empty value keeps the server's own.",
+    ),
+    cfg.IntOpt(
+        "connection_recycle_time",
+        default=3600,
+        help="Seconds after which a pooled connection is replaced. Default 3600.",
+    ),
+    cfg.IntOpt(
+        "max_pool_size",
+        help="Maximum number of connections that each process keeps open, for reads and for writes each. Default 10.",
+    ),
+    cfg.IntOpt(
+        "max_overflow",
+        help="Maximum number of connections beyond max_pool_size while all are in use. Each process has as many "
+        "for reads and for writes. Not set: the default of SQLAlchemy.",
+    ),
+    cfg.IntOpt(
+        "pool_timeout", help="Seconds to wait for a free connection of the pool. Not set: the default of SQLAlchemy."
+    ),
+    cfg.IntOpt(
+        "max_retries", default=10, help="Number of attempts to connect at start. Default 10; -1 retries without end."
+    ),
+    cfg.IntOpt("retry_interval", default=10, help="Seconds between attempts to connect at start. Default 10."),
+    cfg.IntOpt(
+        "connection_debug",
+        default=0,
+        help="SQL in the log: 50 or more logs statements, 100 or more also their results. Default 0.",
+    ),
+    cfg.BoolOpt(
+        "connection_trace",
+        default=False,
+        help="Add the calling code to each SQL statement, as a comment. Default false.",
+    ),
+    cfg.BoolOpt("sync_on_startup", default=False, help="Upgrade the tables when the service starts. Default false."),
 ]
 
 PLACEMENT_OPTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "randomize_allocation_candidates",
         default=False,
-        help="Return a random sample when `limit` cuts the candidates, instead of the first ones.",
+        help="Return a random sample if `limit` cuts the candidates, instead of the first ones. Default false.",
     ),
     cfg.StrOpt(
         "incomplete_consumer_project_id",
         default=UNKNOWN_CONSUMER,
-        help="Project of consumers that were written without one (microversions before 1.8).",
+        help="Project of consumers that were created without one (microversions before 1.8).",
     ),
     cfg.StrOpt(
         "incomplete_consumer_user_id",
         default=UNKNOWN_CONSUMER,
-        help="User of consumers that were written without one (microversions before 1.8).",
+        help="User of consumers that were created without one (microversions before 1.8).",
     ),
     cfg.IntOpt(
         "allocation_conflict_retry_count",
         default=10,
-        help="Accepted for compatibility: providers are locked before their generations are read, so that no attempt "
-        "fails for them. Other lost races are tried again until [stead] claim_timeout.",
+        help="Accepted for compatibility. Stead locks providers before it reads their generations, so no attempt "
+        "fails for them. It retries other conflicts until [stead] claim_timeout.",
     ),
     cfg.IntOpt(
         "max_allocation_candidates",
         default=-1,
-        help="Most candidates generated for one request, before `limit` is applied; -1: no limit.",
+        help="Maximum number of candidates generated for one request, before `limit` is applied. Default -1: no "
+        "maximum.",
     ),
     cfg.StrOpt(
         "allocation_candidates_generation_strategy",
         default="depth-first",
         choices=[
             ("depth-first", "All candidates of one tree, then those of the next."),
-            ("breadth-first", "One candidate of each tree in turn."),
+            ("breadth-first", "One candidate of each tree, then the second of each, and so on."),
         ],
-        help="In which order the trees contribute candidates.",
+        help="Order in which provider trees contribute candidates.",
     ),
 ]
 
@@ -103,13 +139,13 @@ WORKAROUNDS_OPTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "optimize_for_wide_provider_trees",
         default=False,
-        help="Accepted for compatibility: branches that lead nowhere are always pruned.",
+        help="Accepted for compatibility. Stead always prunes branches without a candidate.",
     ),
 ]
 
 CORS_OPTS: list[cfg.Opt] = [
-    cfg.ListOpt("allowed_origin", help="Origins that browsers may call from; CORS is off when not set."),
-    cfg.BoolOpt("allow_credentials", default=True, help="Whether browsers may send credentials."),
+    cfg.ListOpt("allowed_origin", help="Origins from which browsers may send requests. Not set: CORS is off."),
+    cfg.BoolOpt("allow_credentials", default=True, help="Allow browsers to send credentials. Default true."),
     cfg.ListOpt(
         "expose_headers",
         default=[
@@ -121,8 +157,12 @@ CORS_OPTS: list[cfg.Opt] = [
         ],
         help="Response headers that scripts may read.",
     ),
-    cfg.IntOpt("max_age", default=3600, help="Seconds for which browsers may remember a preflight answer."),
-    cfg.ListOpt("allow_methods", default=["GET", "PUT", "POST", "DELETE", "PATCH"], help="Methods scripts may use."),
+    cfg.IntOpt(
+        "max_age", default=3600, help="Seconds for which browsers may cache a preflight response. Default 3600."
+    ),
+    cfg.ListOpt(
+        "allow_methods", default=["GET", "PUT", "POST", "DELETE", "PATCH"], help="Methods that scripts may use."
+    ),
     cfg.ListOpt(
         "allow_headers",
         default=[
@@ -135,7 +175,7 @@ CORS_OPTS: list[cfg.Opt] = [
             "X-Tenant-Id",
             "OpenStack-API-Version",
         ],
-        help="Request headers scripts may send.",
+        help="Request headers that scripts may send.",
     ),
 ]
 
@@ -143,46 +183,50 @@ OSLO_MIDDLEWARE_OPTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enable_proxy_headers_parsing",
         default=False,
-        help="Believe Forwarded and X-Forwarded-* headers. Only behind a proxy that sets or removes them.",
+        help="Trust the headers Forwarded and X-Forwarded-*. Default false. Set it only behind a proxy that sets "
+        "or removes them.",
     ),
 ]
 
 STEAD_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "token_file",
-        help="File of hashed tokens, needed by auth_strategy `token`. Embedded: tokens.json in the data directory.",
+        help="Path of the file of hashed tokens. Required with auth_strategy `token`. Embedded: tokens.json in "
+        "the data directory.",
     ),
     cfg.FloatOpt(
         "write_timeout",
         default=10.0,
         min=0.1,
-        help="Seconds for which one write may wait and be retried before the client gets 503, or 409 where the API has "
-        "one for lost races.",
+        help="Seconds for which a write may wait and be retried. Default 10. Then the client gets 503, or 409 "
+        "where the API defines it for conflicts.",
     ),
     cfg.FloatOpt(
         "claim_timeout",
         default=10.0,
         min=0.1,
-        help="The same for a write of allocations: the client gets 409 if others were faster every time, as they may "
-        "be where several nodes of a Galera cluster are written to, and 503 if the database does not answer.",
+        help="Seconds for which a write of allocations may wait and be retried. Default 10. Then the client gets "
+        "409 if it lost every conflict, or 503 if the database does not answer.",
     ),
     cfg.FloatOpt(
         "answer_timeout",
         default=30.0,
         min=1.0,
-        help="Seconds for which a database server may be silent within a statement before the client gets 503.",
+        help="Seconds for which a database server may be silent within a statement. Default 30. Then the client "
+        "gets 503.",
     ),
     cfg.BoolOpt(
         "require_durable_commits",
         default=False,
-        help="Refuse to start on a database whose settings may lose what was acknowledged; else they give a warning.",
+        help="Refuse to start on a database whose settings may lose acknowledged writes. Default false: log a warning.",
     ),
     cfg.FloatOpt(
         "reconcile_interval",
         default=0.0,
         min=0.0,
-        help="Seconds after which each worker compares what it knows with the database, to see what another service "
-        "wrote there. Needed while one does, as during a rolling switch, and to be switched off afterwards. 0: never.",
+        help="Seconds between two passes in which each worker compares its snapshot with the database. Set it "
+        "while another service writes to the same database, as during a rolling switch, and remove it "
+        "afterwards. Default 0: no passes.",
     ),
     cfg.IntOpt(
         "max_watchers",
@@ -195,16 +239,21 @@ STEAD_OPTS: list[cfg.Opt] = [
         "max_watcher_threads",
         default=4,
         min=0,
-        help="Maximum number of them per process that hold a thread, as they do under other WSGI servers than `stead "
-        "serve`. Default 4. Leave threads for other requests.",
+        help="Maximum number of them per process that hold a thread, as they do under other WSGI servers than "
+        "`stead serve`. Default 4. Leave threads for other requests.",
     ),
     cfg.IntOpt(
         "kept_changes",
         default=1_000_000,
         min=1,
-        help="Writes of which it is kept what they changed, for who asks for changes; who asks for more gets 410.",
+        help="Number of writes kept in the change log for `GET /changes`. Default 1000000. Older tokens return 410.",
     ),
-    cfg.IntOpt("max_claims", default=1000, min=1, help="Claims in one request to POST /claims; more is 413."),
+    cfg.IntOpt(
+        "max_claims",
+        default=1000,
+        min=1,
+        help="Maximum number of claims in one request to POST /claims. Default 1000. More return 413.",
+    ),
     cfg.IntOpt(
         "max_body_size",
         default=16 * 1024 * 1024,
@@ -213,61 +262,79 @@ STEAD_OPTS: list[cfg.Opt] = [
         "describes one thing the limit is 64 KiB, if that is less. A body may have one JSON value per 12 bytes of "
         "its limit.",
     ),
-    cfg.IntOpt("max_query_length", default=64_000, min=1, help="Bytes of a request's query; more is 414."),
-    cfg.IntOpt("max_request_groups", default=3000, min=1, help="Groups in a query for candidates; more is 400."),
     cfg.IntOpt(
-        "max_suffix_length", default=64, min=1, max=64, help="Characters of the suffix of a request group; more is 400."
+        "max_query_length",
+        default=64_000,
+        min=1,
+        help="Maximum length of a query, in bytes. Default 64000. Longer queries return 414.",
+    ),
+    cfg.IntOpt(
+        "max_request_groups",
+        default=3000,
+        min=1,
+        help="Maximum number of request groups in a candidate query. Default 3000. More return 400.",
+    ),
+    cfg.IntOpt(
+        "max_suffix_length",
+        default=64,
+        min=1,
+        max=64,
+        help="Maximum length of the suffix of a request group. Default 64. Longer suffixes return 400.",
     ),
     cfg.IntOpt(
         "max_allocations",
         default=250_000,
         min=1,
-        help="Allocations in one request, each of one class of one provider for one consumer; more is 413.",
+        help="Maximum number of allocations in one request, each of one class of one provider for one consumer. "
+        "Default 250000. More return 413.",
     ),
     cfg.IntOpt(
         "max_candidate_work",
         default=5_000_000,
         min=0,
-        help="Work for one query for candidates, in units as docs/api.md has them; what was found until then is "
-        "returned with the header Stead-Incomplete. 0: no limit.",
+        help="Maximum work of one candidate query, in the units of docs/api.md. Default 5000000; 0: no maximum. "
+        "Beyond it, the response has the candidates found until then, and the header Stead-Incomplete.",
     ),
     cfg.IntOpt(
         "max_concurrent_requests",
         default=0,
         min=0,
-        help="Requests that one worker works on at a time; more is 503. Has an effect below the number of its threads. "
-        "0: no limit, so requests wait for a thread.",
+        help="Maximum number of requests that one worker processes at a time. Default 0: no maximum, so requests "
+        "wait for a thread. More return 503. Has an effect only below the number of threads.",
     ),
     cfg.StrOpt(
         "metrics",
-        help="Answer Prometheus at this `[address:]port`; on this machine only, if without address. Not set: never.",
+        help="Address for Prometheus, `[address:]port`. Without an address, it is loopback. Not set: no metrics.",
     ),
     cfg.StrOpt(
         "metrics_directory",
-        help="Where the workers of one service tell each other what they counted: a directory of its own, writable, "
-        "best in memory (below /run). `stead serve` makes one by itself; other servers need it.",
+        help="Directory in which the workers of one service share their metrics. It must be writable, used by "
+        "nothing else, and best in memory (below /run). `stead serve` creates one by itself; other servers "
+        "need it.",
     ),
     cfg.BoolOpt(
         "log_json",
         default=False,
-        help="Log one JSON object a line, to where the options of oslo.log say; the line of a request has more fields.",
+        help="Log each line as a JSON object, to the targets of oslo.log. Default false. The line of a request "
+        "then has more fields.",
     ),
     cfg.BoolOpt(
         "traces",
         default=False,
-        help="Send OpenTelemetry traces, as OTEL_… variables in the environment say. Needs the extra `otel`.",
+        help="Send OpenTelemetry traces. Default false. Variables OTEL_… in the environment set the target. "
+        "Requires the extra `otel`.",
     ),
     cfg.StrOpt(
         "path_prefix",
         default="",
-        help="Path below which everything is, as `/placement`, for a server that mounts nothing by itself, like `stead "
-        "serve`. Not where the server in front removes it.",
+        help="Path prefix of every URL, as `/placement`, for a server that mounts nothing by itself, like `stead "
+        "serve`. Leave it empty if the server in front removes the prefix.",
     ),
     cfg.BoolOpt(
         "compress_responses",
         default=False,
-        help="Send bodies of 1 KiB and more as gzip to clients that accept it. For slow networks: it takes more time "
-        "than a fast one saves.",
+        help="Send bodies of 1 KiB or more as gzip to clients that accept it. Default false. Compression helps "
+        "on slow networks only.",
     ),
 ]
 

@@ -21,65 +21,66 @@ NUMBERS = (0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
 REQUESTS = Metric(
     "stead_request_duration_seconds",
     "histogram",
-    "Requests by route and status: how many (`_count`), and how long until their answer. `route` is the template of "
-    "the path, `none` for what never reached a route (401, 404).",
+    "Requests by route and status: their number (`_count`) and the seconds until their response. "
+    "`route` is the template of the path, or `none` for requests that reached no route (401, 404).",
     ("method", "route", "status"),
     SECONDS,
 )
 PHASES = Metric(
     "stead_candidates_phase_seconds",
     "histogram",
-    "Queries for candidates, by phase: `refresh` (memory is brought up to date), `resolve`, `match`, `trees`, `combine`"
-    " (with the order and the limit), `render`.",
+    "Candidate queries, by phase: `refresh` (updating the snapshot), `resolve`, `match`, `trees`, "
+    "`combine` (with the order and the limit), `render`.",
     ("phase",),
     PHASE_SECONDS,
 )
 CANDIDATES = Metric(
     "stead_candidates_returned",
     "histogram",
-    "Candidates in an answer. Bucket `0` counts the queries for which nothing fits.",
+    "Candidates in a response. Bucket `0` counts queries without candidates.",
     (),
     NUMBERS,
 )
 CUT = Metric(
     "stead_candidates_incomplete_total",
     "counter",
-    "Queries that ran out of work (`[stead] max_candidate_work`) and returned what they had found.",
+    "Candidate queries that spent `[stead] max_candidate_work` and returned the candidates found until then.",
 )
 CLAIMS = Metric(
     "stead_claims_total",
     "counter",
-    "Consumers whose allocations were to be written, by PUT and POST of allocations and by reshapes: `written`, "
-    "`conflict` (409), `invalid` (other 4xx), `failed` (5xx).",
+    "Consumers in PUT and POST of allocations and in reshapes, by outcome: `written`, `conflict` (409), "
+    "`invalid` (other 4xx), `failed` (5xx).",
     ("outcome",),
 )
 CONFLICTS = Metric(
     "stead_conflicts_total",
     "counter",
-    "Answers 409 by cause, the error that was raised: `capacity_exceeded` and `units_violated` (no room), "
-    "`generation_conflict` and `consumer_conflict` (the client's knowledge is old), `concurrent_update` (races were "
-    "lost until patience was over), and others.",
+    "Responses 409 by cause: `capacity_exceeded` and `units_violated` (no room), `generation_conflict` "
+    "and `consumer_conflict` (the client's generation is old), `concurrent_update` (other writers were "
+    "faster until the time limit), and others.",
     ("cause",),
 )
 RETRIES = Metric(
     "stead_write_retries_total",
     "counter",
-    "Attempts at a write that were made anew, by cause: `race` (what was read changed), `duplicate` (another wrote the "
-    "same key first), `deadlock` (or a lost certification), `busy` (the database made us wait), `commit_unanswered`.",
+    "Retries of writes, by cause: `race` (another writer changed a row first), `duplicate` (another "
+    "writer inserted the same key first), `deadlock` (or a failed certification), `busy` (a lock of the "
+    "database), `commit_unanswered`.",
     ("cause",),
 )
 REFRESHES = Metric(
     "stead_catalog_refresh_seconds",
     "histogram",
-    "Refreshes of memory: `unchanged` (nothing to do), `changes`, `everything` (all was loaded) or `failed`.",
+    "Refreshes of the snapshot: `unchanged` (nothing to do), `changes`, `everything` (a full reload) or `failed`.",
     ("kind",),
     PHASE_SECONDS,
 )
-PROVIDERS = Metric("stead_catalog_providers", "gauge", "Providers in memory.", ("worker",))
+PROVIDERS = Metric("stead_catalog_providers", "gauge", "Providers in the snapshot.", ("worker",))
 LAG = Metric(
     "stead_catalog_lag_seconds",
     "gauge",
-    "Since the memory was last known to be that of the database; some two seconds at most while all is well.",
+    "Seconds since the snapshot was last known to match the database; at most about 2 while all is well.",
     ("worker",),
 )
 POOL = Metric(
@@ -91,7 +92,7 @@ POOL = Metric(
 POOL_LIMIT = Metric(
     "stead_database_connections_limit",
     "gauge",
-    "Connections that a pool opens at most, kept ones and overflow.",
+    "Maximum number of connections of a pool, with its overflow.",
     ("worker", "pool"),
 )
 BROKEN = Metric("stead_database_connections_broken", "gauge", "Connections that broke since the start.", ("worker",))
@@ -101,19 +102,20 @@ WATCHERS = Metric(
 REFUSED = Metric(
     "stead_http_refused_total",
     "counter",
-    "Requests and connections that `stead serve` refused before the application saw them. The request broke HTTP/1.1: "
-    "`bad_request`, `not_implemented`, `head_too_large` (`[stead] max_head_size`). The client was too slow: "
-    "`head_timeout`, `body_timeout`, `unread_answer` (`send_timeout`). The worker was full: `connections` "
-    "(`max_connections`; an idle one was closed for a new one), `bodies` (`max_bodies_size`), `queue_full` "
-    "(`max_queue`, `max_queue_per_client`), `queue_timeout`.",
+    "Requests and connections that `stead serve` rejected before the application. The request broke "
+    "HTTP/1.1: `bad_request`, `not_implemented`, `head_too_large` (`[stead] max_head_size`). The client "
+    "was too slow: `head_timeout`, `body_timeout`, `unread_answer` (`send_timeout`). The worker was "
+    "full: `connections` (`max_connections`; an idle one was closed for a new one), `bodies` "
+    "(`max_bodies_size`), `queue_full` (`max_queue`, `max_queue_per_client`), `queue_timeout`.",
     ("reason",),
 )
 HTTP_CONNECTIONS = Metric(
     "stead_http_connections",
     "gauge",
-    "Connections of clients to `stead serve` by what they wait for: `opening` (TLS), `head` (the first request, or the "
-    "rest of a head), `idle` (the next request), `body`, `working` (a thread or its answer), `sending` (the client, to "
-    "read its answer), `streaming`, `lingering` (the client, to close).",
+    "Connections of clients to `stead serve`, by state: `opening` (TLS), `head` (waits for a request "
+    "head), `idle` (between requests), `body` (receives a body), `working` (waits for a thread or its "
+    "response), `sending` (waits for the client to read), `streaming`, `lingering` (waits for the "
+    "client to close).",
     ("worker", "state"),
 )
 QUEUE_LENGTH = Metric(
@@ -122,7 +124,8 @@ QUEUE_LENGTH = Metric(
 QUEUE_AGE = Metric(
     "stead_http_queue_age_seconds",
     "gauge",
-    "Since the oldest request that waits for a thread arrived (`[stead] queue_timeout`); 0 if none waits.",
+    "Seconds since the oldest request that waits for a thread arrived (`[stead] queue_timeout`); 0 if "
+    "no request waits.",
     ("worker",),
 )
 BODY_BYTES = Metric(
@@ -134,18 +137,18 @@ BODY_BYTES = Metric(
 UNSENT_BYTES = Metric(
     "stead_http_unsent_bytes",
     "gauge",
-    "Answers in memory that clients have not read yet (`[stead] max_unsent_size`).",
+    "Responses in memory that clients have not read yet (`[stead] max_unsent_size`).",
     ("worker",),
 )
-MEMORY = Metric("stead_worker_resident_bytes", "gauge", "Memory of a worker.", ("worker",))
-CPU = Metric("stead_worker_cpu_seconds", "gauge", "Processor time of a worker since its start.", ("worker",))
+MEMORY = Metric("stead_worker_resident_bytes", "gauge", "Resident memory of a worker.", ("worker",))
+CPU = Metric("stead_worker_cpu_seconds", "gauge", "CPU seconds of a worker since its start.", ("worker",))
 REPORTED = Metric(
     "stead_worker_report_age_seconds",
     "gauge",
-    "Since a worker last reported; a second or two, unless it is stopped, hangs, or has ended.",
+    "Seconds since the last report of a worker. 1 or 2, unless the worker is stopped, hangs, or has ended.",
     ("worker",),
 )
-BUILD = Metric("stead_build_info", "gauge", "1; the version is in the label.", ("version",))
+BUILD = Metric("stead_build_info", "gauge", "Always 1. The version is in the label.", ("version",))
 
 METRICS: tuple[Metric, ...] = (
     REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL, POOL_LIMIT, BROKEN,
