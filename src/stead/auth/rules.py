@@ -20,11 +20,11 @@ _ADMIN_ALONE = policy.DeprecatedRule(
 )
 
 BASE_RULES: list[policy.RuleDefault] = [
-    policy.RuleDefault("admin_api", "role:admin", "Default of what administrators may do.", scope_types=_SCOPE),
+    policy.RuleDefault("admin_api", "role:admin", "Default of rules for administrators.", scope_types=_SCOPE),
     policy.RuleDefault(
         "service_api",
         "role:service",
-        "Default of what only other services may do.",
+        "Default of rules for other services only.",
         deprecated_rule=_ADMIN_ALONE,
         scope_types=_SCOPE,
     ),
@@ -38,13 +38,13 @@ BASE_RULES: list[policy.RuleDefault] = [
     policy.RuleDefault(
         "project_reader_api",
         "role:reader and project_id:%(project_id)s",
-        "Default of what readers may see of their own project.",
+        "Default of rules for readers of their own project.",
         deprecated_rule=_ADMIN_ALONE,
     ),
     policy.RuleDefault(
         "admin_or_project_reader_or_service_api",
         "role:admin or rule:project_reader_api or role:service",
-        "Default of what readers may see of their own project, and administrators and services of all.",
+        "Default of rules for readers of their own project, and for administrators and services of every project.",
         deprecated_rule=_ADMIN_ALONE,
         scope_types=_SCOPE,
     ),
