@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stead.bench import servers
-from stead.bench.servers import Serving
+from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of
 from tests.docs.test_worked_examples import DOCS, outputs
+from tests.servers.stead import started
 
 pytestmark = pytest.mark.timeout(180)  # starts servers
 
@@ -45,7 +45,7 @@ def test_every_query_of_the_page_finds_what_the_page_says(tmp_path: Path) -> Non
     commands = commands_of(section)
     assert len(commands) > 10
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
-    with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(1, 8)) as server:
+    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
         everything = [asked_for_all(command) for command in commands]
         printed = outputs(everything, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
     for command, output in zip(commands, printed, strict=True):

@@ -17,9 +17,9 @@ import pytest
 from rich.cells import cell_len
 
 import stead
-from stead.bench import servers
-from stead.bench.servers import Serving
+from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of, run
+from tests.servers.stead import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ pytestmark = [
 @pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md"])
 def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> None:
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
-    with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(1, 8)) as server:
+    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
         commands = commands_of(DOCS / name)
         assert len(commands) > 5
         require(commands, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
@@ -44,7 +44,7 @@ def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> N
 @pytest.mark.skipif(not shutil.which("node"), reason="the example is JavaScript")
 def test_the_browser_s_example_follows_changes(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```js\n(.*?)^```", (DOCS / "beyond-claims.md").read_text(), re.DOTALL | re.MULTILINE)
-    with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(1, 8)) as server:
+    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
         headers = {"OpenStack-API-Version": "placement 1.39, stead 1.0", "X-Auth-Token": server.token}
         with httpx2.Client(base_url=server.url, headers=headers) as client:
             token = client.get("/changes?timeout=0").json()["token"]

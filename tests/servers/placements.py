@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stead.bench import servers
-from stead.bench.servers import Serving
+from tests.conftest import write_configuration
 from tests.differential import released
+from tests.servers.stead import started
 
 
 @contextmanager
 def stead_itself(directory: Path) -> Iterator[tuple[str, str]]:
     """The URL and a token of Stead on SQLite; it has ended when the block has."""
-    with servers.stead(directory, f"sqlite:///{directory}/stead.db", Serving(1, 8)) as server:
+    with started(write_configuration(directory, f"sqlite:///{directory}/stead.db"), workers=1) as server:
         yield server.url, server.token
 
 

@@ -19,6 +19,8 @@ class Serving:
 
     url: str
     process: subprocess.Popen[bytes]
+    token: str = "admin"
+    """What it takes with ``noauth2``."""
 
     def kill(self) -> None:
         """SIGKILL to the main process and all workers at once."""

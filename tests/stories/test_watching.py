@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
-from stead.bench import servers
-from stead.bench.servers import Serving
 from stead.serve.main_process import STOP_SECONDS
 from tests.api.client import NEWEST, Api, http_door
+from tests.conftest import write_configuration
+from tests.deploy.servers import free_port
+from tests.servers.stead import started
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +27,13 @@ pytestmark = pytest.mark.timeout(120)  # starts servers
 
 OWN = f"{NEWEST}, stead 1.0"
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {OWN}", "Accept": "text/event-stream"}
+
+
+def reporting_workers(port: int) -> int:
+    """How many workers have loaded, as the metrics at *port* tell."""
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        return len(re.findall(r"^stead_worker_report_age_seconds\{", answer.read().decode(), re.MULTILINE))
+    return 0
 
 
 def next_event(stream: http.client.HTTPResponse) -> dict[str, str]:
@@ -37,8 +48,13 @@ def next_event(stream: http.client.HTTPResponse) -> dict[str, str]:
 
 
 def test_a_stream_tells_what_any_worker_writes_and_does_not_keep_the_service_from_stopping(tmp_path: Path) -> None:
+    configuration, port = write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), free_port()
+    with configuration.open("a") as file:
+        file.write(f"[stead]\nmetrics = {port}\n")
     with ExitStack() as open_at_the_end:
-        with servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(workers=2)) as server:
+        with started(configuration, workers=2) as server:
+            # A connection stays with its worker: those made while the first one is alone would all be its.
+            wait_until(lambda: reporting_workers(port) == 2)
             own = Api(http_door(server.url), version=OWN)
             host = own.create_provider(inventories={"VCPU": 100})
             where = urlsplit(server.url)
@@ -65,8 +81,9 @@ def test_a_stream_tells_what_any_worker_writes_and_does_not_keep_the_service_fro
 
 
 def test_those_who_watch_take_no_thread_from_the_others(tmp_path: Path) -> None:
+    configuration = write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db")
     with (
-        servers.stead(tmp_path, f"sqlite:///{tmp_path}/stead.db", Serving(threads=3)) as server,
+        started(configuration, workers=1, options=("--threads", "3")) as server,
         ExitStack() as open_at_the_end,
     ):
         where = urlsplit(server.url)

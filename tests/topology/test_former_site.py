@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from stead.bench import servers
-from stead.bench.servers import Serving
 from stead.cli.app import run
 from stead.topology.document import load
 from stead.topology.site import Site
+from tests.conftest import write_configuration
+from tests.servers.stead import started
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "site"
 FORMER = Path(__file__).parent / "former-site.yaml"
@@ -34,7 +34,7 @@ def stead(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Stead]:
     """The command, with a server that runs; gives what it says in JSON."""
-    with servers.stead(tmp_path, database_url, Serving(1, 8)) as server:
+    with started(write_configuration(tmp_path, database_url), workers=1) as server:
         monkeypatch.setenv("STEAD_URL", server.url)
         monkeypatch.setenv("STEAD_TOKEN", server.token)
 
