@@ -34,6 +34,7 @@ lint: $(VENV)/for-development  ## Check style, types and the directions of impor
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	cd bench && ../$(BIN)/lint-imports --config pyproject.toml
 
 format: $(VENV)/for-development  ## Bring the code into the house style
 	$(BIN)/ruff check --fix
@@ -43,8 +44,8 @@ docs: $(VENV)/for-development  ## Make anew what docs/ has from the code, and bu
 	$(BIN)/python -m scripts.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: $(VENV)/for-development  ## Measure candidates over big sites; ARGS= are those of `stead bench candidates`
-	$(BIN)/stead bench candidates $(ARGS)
+bench: $(VENV)/for-development  ## Measure candidates over big sites; ARGS= are those of `stead-bench candidates`
+	$(BIN)/stead-bench candidates $(ARGS)
 
 examples: $(VENV)/for-development  ## Check the worked examples of allocation candidates on every database
 	$(BIN)/pytest tests/examples $(ARGS)
@@ -83,13 +84,13 @@ $(VENV)/for-use: pyproject.toml
 	@scripts/make-venv $(VENV) $(PYTHON) "."
 	@touch $@
 
-$(VENV)/for-development: pyproject.toml
-	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,bench,postgresql,mysql]"
+$(VENV)/for-development: pyproject.toml bench/pyproject.toml
+	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,postgresql,mysql] ./bench[plot]"
 	@touch $@ $(VENV)/for-use
 
-$(VENV)-lowest/for-tests: pyproject.toml scripts/lowest.py
+$(VENV)-lowest/for-tests: pyproject.toml bench/pyproject.toml scripts/lowest.py
 	@mkdir -p build
 	@$(PYTHON) -m scripts.lowest > build/lowest.txt
 	@rm -rf $(VENV)-lowest
-	@scripts/make-venv $(VENV)-lowest $(PYTHON) ".[test,postgresql,mysql]" build/lowest.txt
+	@scripts/make-venv $(VENV)-lowest $(PYTHON) ".[test,postgresql,mysql] ./bench[plot]" build/lowest.txt
 	@touch $@

@@ -1,4 +1,4 @@
-"""Print the lowest version of each dependency that pyproject.toml allows, as constraints for pip.
+"""Print the lowest version of each dependency that our pyproject.toml files allow, as constraints for pip.
 
 python -m scripts.lowest > lowest.txt
 """
@@ -9,16 +9,19 @@ import re
 import tomllib
 from pathlib import Path
 
-PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+ROOT = Path(__file__).parent.parent
+PYPROJECT = ROOT / "pyproject.toml"
+OF_BENCHMARKS = ROOT / "bench" / "pyproject.toml"
 
 _LOWEST = re.compile(r"(?P<name>[\w.-]+)(?:\[[^\]]*\])?\s*>=\s*(?P<version>[\w.]+)")
 
 
 def requirements() -> list[str]:
-    """All requirements of the project and of its extras, without those of the project on itself."""
-    project = tomllib.loads(PYPROJECT.read_text())["project"]
-    found = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
-    return [one for one in found if not one.startswith(f"{project['name']}[")]
+    """All requirements of the project, of its benchmarks and of their extras, without those on the project itself."""
+    projects = [tomllib.loads(file.read_text())["project"] for file in (PYPROJECT, OF_BENCHMARKS)]
+    found = [one for project in projects for one in project["dependencies"]]
+    found += [one for project in projects for extra in project["optional-dependencies"].values() for one in extra]
+    return [one for one in found if not re.match(rf"{projects[0]['name']}(\[|==)", one)]
 
 
 def constraints() -> list[str]:

@@ -1,4 +1,4 @@
-"""``stead bench`` as somebody runs it: the command, its exit code, and the JSON it writes."""
+"""``stead-bench`` as somebody runs it: the command, its exit code, and the JSON it writes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from stead.bench import filling, servers
-from stead.bench.servers import Server, Serving
-from stead.bench.sites import Site
-from stead.cli.app import run
+from stead_bench import filling, servers
+from stead_bench.app import run
+from stead_bench.servers import Server, Serving
+from stead_bench.sites import Site
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def bench(tmp_path, capfd):
 
     def call(*arguments: str) -> Ran:
         file = tmp_path / "results" / "out.json"
-        code = run(["bench", *arguments, "--out", str(file)])
+        code = run([*arguments, "--out", str(file)])
         return Ran(code, *capfd.readouterr(), file)
 
     return call

@@ -1,4 +1,4 @@
-"""``stead bench candidates`` against real servers: a second Stead is the peer."""
+"""``stead-bench candidates`` against real servers: a second Stead is the peer."""
 
 import socket
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stead.bench.sites import Site
-from stead.cli.app import run
+from stead_bench.app import run
+from stead_bench.sites import Site
 from tests.bench.conftest import serving
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "site"
@@ -94,22 +94,22 @@ def test_a_picture_is_drawn(bench, tmp_path):
 
 
 def test_without_matplotlib_a_picture_is_refused_before_anything_is_measured(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr("stead.bench.plot.find_spec", lambda _name: None)
+    monkeypatch.setattr("stead_bench.plot.find_spec", lambda _name: None)
     ran = bench("candidates", "--plot", str(tmp_path / "cost.png"))
     assert ran.code == 2
-    assert "stead[bench]" in ran.err
+    assert "stead-bench[plot]" in ran.err
     assert not ran.file.exists()
 
 
 @pytest.mark.parametrize("arguments", [["--suite", "bogus"], ["--suite", "machines"]])
 def test_what_can_not_be_measured_is_refused_in_one_line(arguments, capsys):
-    assert run(["bench", "candidates", *arguments]) == 2
+    assert run(["candidates", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_help_and_commands_do_not_wait_for_matplotlib():
     script = (
-        "import sys; from stead.cli.app import run; run(['bench', 'candidates', '--help']); "
+        "import sys; from stead_bench.app import run; run(['candidates', '--help']); "
         "print(sorted({'matplotlib', 'sqlalchemy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -1,12 +1,12 @@
-"""``stead bench claims`` on SQLite: the figures are there, and both sides leave the books in order."""
+"""``stead-bench claims`` on SQLite: the figures are there, and both sides leave the books in order."""
 
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
-from stead.bench.bare_claims import BareClaims
-from stead.bench.claims_site import WORKS, ClaimsSite, make
+from stead_bench.bare_claims import BareClaims
+from stead_bench.claims_site import WORKS, ClaimsSite, make
 from tests.bench.conftest import unwatched
 from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
 
@@ -34,10 +34,10 @@ def test_claims_are_held_against_bare_commits(bench):
 
 def test_a_database_that_may_lose_commits_is_not_measured(bench, tmp_path, monkeypatch):
     """Else it would be the cache of the disk that is measured."""
-    from stead.bench import claims_rate
     from stead.store.sql.dialects import Database
+    from stead_bench import tables
 
-    monkeypatch.setattr(claims_rate, "Database", lambda url, **more: Database(url, sqlite_synchronous=False, **more))
+    monkeypatch.setattr(tables, "Database", lambda url, **more: Database(url, **{**more, "sqlite_synchronous": False}))
     ran = bench("claims", "--hosts", "2", "--consumers", "2", "--database", f"sqlite:///{tmp_path}/stead.db")
     assert ran.code == 2
     assert "synchronous" in ran.err

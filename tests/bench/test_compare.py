@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from stead.bench.compare import Answers, differences, limited_differences
+from stead_bench.compare import Answers, differences, limited_differences
 
 BODY = {
     "allocation_requests": [

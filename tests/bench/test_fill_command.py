@@ -1,4 +1,4 @@
-"""``stead bench fill`` on SQLite: every place is taken once, in either way."""
+"""``stead-bench fill`` on SQLite: every place is taken once, in either way."""
 
 import pytest
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from stead.application import build_service
-from stead.bench import filling, straight
-from stead.bench.errors import BenchError
-from stead.bench.sites import Site
 from stead.config import load
 from stead.store import providers, traits
+from stead_bench import filling, tables
+from stead_bench.errors import BenchError
+from stead_bench.sites import Site
 from tests.bench.conftest import serving, unwatched
 from tests.conftest import write_configuration
 
@@ -22,27 +22,27 @@ def listed(server):
 
 def test_a_database_gets_the_whole_site_at_once(database_url, tmp_path):
     site = Site("numa", 2)
-    with straight.opened(database_url) as store:
-        straight.prepare(store)
+    with tables.opened(database_url) as store:
+        tables.prepare(store)
     service = build_service(load([write_configuration(tmp_path, database_url)]))
     try:
         before = service.snapshot()
         assert filling.make(database_url, site, unwatched) == 30
         assert service.snapshot() is not before  # it was told
         service.write(providers.create, "00000000-0000-4000-8000-000000000001", "bench-later", None)  # ids go on
-        with straight.opened(database_url) as store:
+        with tables.opened(database_url) as store:
             expected = {described.uuid for described in site.descriptions()}
-            assert straight.present(store) == expected | {"00000000-0000-4000-8000-000000000001"}
-            straight.clear(store)
-            assert straight.present(store) == set()
+            assert tables.present(store) == expected | {"00000000-0000-4000-8000-000000000001"}
+            tables.clear(store)
+            assert tables.present(store) == set()
     finally:
         service.close()
 
 
 def test_providers_of_somebody_else_are_left_alone(tmp_path):
     url = f"sqlite:///{tmp_path}/used.db"
-    with straight.opened(url) as store:
-        straight.prepare(store)
+    with tables.opened(url) as store:
+        tables.prepare(store)
         store.write(providers.create, "00000000-0000-4000-8000-000000000002", "production", None)
         store.write(traits.create, "CUSTOM_MINE")
     with pytest.raises(BenchError, match="production"):

@@ -1,4 +1,4 @@
-"""``stead bench load``: a start, and refreshes, in processes of their own."""
+"""``stead-bench load``: a start, and refreshes, in processes of their own."""
 
 import pytest
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stead.bench.suites import SUITES, cases
+from stead_bench.suites import SUITES, cases
 
 CASES = [case for name in SUITES for case in cases(name, [8])]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stead.bench.sites import KINDS, PREFIX, Site, roomy
 from stead.topology.site import SiteError
+from stead_bench.sites import KINDS, PREFIX, Site, roomy
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "site"
 

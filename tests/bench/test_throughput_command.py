@@ -1,4 +1,4 @@
-"""``stead bench throughput`` against a real Stead, and a second one as the peer."""
+"""``stead-bench throughput`` against a real Stead, and a second one as the peer."""
 
 import pytest
 

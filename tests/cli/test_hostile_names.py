@@ -130,7 +130,7 @@ def test_no_command_steers_the_terminal(
 
 def test_each_command_is_among_them_or_shows_no_name() -> None:
     tested = {command.split()[0] for command in COMMANDS}
-    assert set(SUBCOMMANDS) - tested == {"serve", "bench"}  # which show addresses and numbers
+    assert set(SUBCOMMANDS) - tested == {"serve"}  # which shows addresses and numbers
 
 
 def test_what_is_dumped_with_hostile_names_is_read_again(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-OURS = {"stead", "tests", "scripts", "bench"}
+OURS = {"stead", "stead_bench", "tests", "scripts"}
+FOLDERS = ("bench", "scripts", "src", "tests")
 
 # Names with an underscore that are public all the same.
 PUBLIC = {
@@ -34,7 +35,7 @@ PUBLIC = {
 
 def source_files() -> Iterator[Path]:
     """All files that run in the project's own environment; a folder with requirements of its own has another."""
-    for folder in sorted(OURS - {"stead"} | {"src"}):
+    for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
             if not any(list(parent.glob("requirements*")) for parent in file.parents if parent.is_relative_to(ROOT)):
                 yield file

@@ -6,37 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import venv
 from pathlib import Path
-from typing import Any
-from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
 
 import stead
-from tests.distributions.wheels import NAMES, ROOT, build, install
+from tests.distributions.wheels import NAMES, ROOT, build, install, installed_files, project
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # builds distributions and installs them
 
 COMMANDS = {"placement-manage", "placement-status"}
-
-
-def project(source: Path) -> dict[str, Any]:
-    """The table [project] of the distribution at *source*."""
-    return tomllib.loads((source / "pyproject.toml").read_text())["project"]
-
-
-def installed_files(wheel: Path) -> set[str]:
-    """What the wheel installs: modules by their paths, programs by ``bin/`` and their names."""
-    with ZipFile(wheel) as archive:
-        names = archive.namelist()
-        entry_points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))
-        lines = archive.read(entry_points).decode().partition("[console_scripts]")[2].partition("[")[0].splitlines()
-    programs = {f"bin/{line.partition('=')[0].strip()}" for line in lines if line.strip()}
-    programs |= {f"bin/{Path(name).name}" for name in names if ".data/scripts/" in name}
-    return programs | {name for name in names if ".dist-info/" not in name and ".data/" not in name}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +104,7 @@ def test_it_needs_stead_of_its_own_version() -> None:
 
 def test_its_extras_are_those_of_stead_for_a_service() -> None:
     extras = project(NAMES)["optional-dependencies"]
-    of_tests = {"bench", "dev", "docs", "test"}
+    of_tests = {"dev", "docs", "test"}
     assert set(extras) == set(project(ROOT)["optional-dependencies"]) - of_tests
     required = {name: [Requirement(text) for text in requirements] for name, requirements in extras.items()}
     assert all([(one.name, one.extras) for one in required[name]] == [("stead", {name})] for name in required)

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = ROOT / "distributions" / "stead-placement"
+BENCHMARKS = ROOT / "bench"
+
+
+def project(source: Path) -> dict[str, Any]:
+    """The table [project] of the distribution at *source*."""
+    return tomllib.loads((source / "pyproject.toml").read_text())["project"]
+
+
+def installed_files(wheel: Path) -> set[str]:
+    """What the wheel installs: modules by their paths, programs by ``bin/`` and their names."""
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+        entry_points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))
+        lines = archive.read(entry_points).decode().partition("[console_scripts]")[2].partition("[")[0].splitlines()
+    programs = {f"bin/{line.partition('=')[0].strip()}" for line in lines if line.strip()}
+    programs |= {f"bin/{Path(name).name}" for name in names if ".data/scripts/" in name}
+    return programs | {name for name in names if ".dist-info/" not in name and ".data/" not in name}
 
 
 def build(source: Path, into: Path) -> Path:

@@ -55,7 +55,6 @@ SUBCOMMANDS = {
     "config": Subcommand("stead.cli.config", "Show the configuration, and a sample of it.", _HOUSE),
     "token": Subcommand("stead.cli.token", "Make, list and revoke the tokens of auth_strategy `token`.", _HOUSE),
     "db": Subcommand("stead.cli.db", "Look after the database.", _HOUSE),
-    "bench": Subcommand("stead.bench.app", "Measure what Stead costs.", frozenset({"json"})),
 }
 
 

@@ -1,0 +1,135 @@
+"""The least a program can do for a claim: write the rows that Stead writes, and commit.
+
+It speaks to the driver directly, reads nothing, checks nothing and knows every id. What Stead takes beyond it is HTTP,
+JSON, reading what a decision rests on, locks, checks, and what lies between Stead and the driver.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from stead_bench.errors import BenchError
+from stead_bench.tables import SLOTS, class_ids, owner_ids, provider_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead.store.protocol.transaction import Store
+    from stead_bench.claims_site import Taken
+
+OWNER = "bench-bare"
+"""The project, user and consumer type of all that is claimed here."""
+
+MOST_RETRIES = 100
+
+Places = list[tuple[int, list[int]]]
+"""A unit of each of these classes of these providers, by ids, in the order in which providers are locked."""
+
+
+class BareClaims:
+    """Claims of some providers; a connection for each client."""
+
+    def __init__(self, store: Store, every: Sequence[Taken]) -> None:
+        """Look up the ids of all that is ever taken, and make the owner."""
+        self._store = store
+        self._owner = owner_ids(store, OWNER)
+        self._ids = provider_ids(store, {uuid for taken in every for uuid in taken})
+        self._classes = class_ids(store, {name for taken in every for of_one in taken.values() for name in of_one})
+
+    def client(self, number: int) -> BareClient:
+        """A client with a connection of its own, which is set up as Stead's are."""
+        return BareClient(self._store, self._owner, number % SLOTS)
+
+    def places(self, taken: Taken) -> Places:
+        """*taken* by ids."""
+        return sorted((self._ids[uuid], [self._classes[name] for name in of_one]) for uuid, of_one in taken.items())
+
+
+class BareClient:
+    """One connection. Not for several threads."""
+
+    def __init__(self, store: Store, owner: tuple[int, int, int], slot: int) -> None:
+        """Connect; the slot of the clock is this client's alone, as far as there are enough."""
+        dialect = store.writer.dialect
+        self._pooled = store.writer.raw_connection()
+        self._connection: Any = self._pooled.driver_connection
+        self._error = dialect.loaded_dbapi.Error
+        self._owner, self._slot = owner, slot
+        self._is_file = not store.dialect.locks_rows
+        self._one = "?" if dialect.paramstyle == "qmark" else "%s"
+        self.retries = 0
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._pooled.close()
+
+    def claim(self, places: Places) -> None:
+        """Take it for a new consumer, durably.
+
+        Raises:
+            BenchError: the database does not take it.
+        """
+        for _ in range(MOST_RETRIES):
+            cursor = self._connection.cursor()
+            try:
+                self._write(cursor, places)
+            except self._error as error:  # a deadlock, or a file that is busy
+                self._connection.rollback()
+                self.retries += 1
+                complaint = error
+            else:
+                return
+            finally:
+                cursor.close()
+        raise BenchError(f"the bare program could not commit: {complaint}")
+
+    def _write(self, cursor: Any, places: Places) -> None:
+        one, now, consumer = self._one, datetime.now(UTC).replace(tzinfo=None).isoformat(" "), str(uuid4())
+        ids = [provider for provider, _ in places]
+        some = ", ".join([one] * len(ids))
+        taken = [(provider, class_id) for provider, classes in places for class_id in classes]
+        rows = ", ".join([f"({one}, {one}, {one}, 1, {one})"] * len(taken))
+        if self._is_file:
+            cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute(
+            "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used, created_at) "
+            f"VALUES {rows}",
+            tuple([part for provider, class_id in taken for part in (provider, consumer, class_id, now)]),
+        )
+        cursor.execute(
+            f"UPDATE resource_providers SET generation = generation + 1, updated_at = {one} WHERE id IN ({some})",
+            (now, *ids),
+        )
+        cursor.execute(
+            f"UPDATE stead_usage SET used = used + 1, generation = generation + 1 WHERE provider_id IN ({some})",
+            tuple(ids),
+        )
+        cursor.execute(
+            "INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, generation, created_at) "
+            f"VALUES ({one}, {one}, {one}, {one}, 1, {one})",
+            (consumer, *self._owner, now),
+        )
+        cursor.execute(
+            f"UPDATE stead_clock SET tick = tick + 1, stamp = {one} WHERE slot = {one}",
+            (secrets.randbits(62), self._slot),
+        )
+        cursor.execute(
+            f"UPDATE stead_usage_change SET slot = {one}, tick = (SELECT tick FROM stead_clock WHERE slot = {one}) "
+            f"WHERE provider_id IN ({some})",
+            (self._slot, self._slot, *ids),
+        )
+        cursor.execute(
+            "INSERT INTO stead_change_log (slot, tick, uuid, kind) "
+            f"VALUES ({one}, (SELECT tick FROM stead_clock WHERE slot = {one}), {one}, 1)",
+            (self._slot, self._slot, consumer),
+        )
+        self._commit(cursor)
+
+    def _commit(self, cursor: Any) -> None:
+        if self._is_file:
+            cursor.execute("COMMIT")
+        else:
+            self._connection.commit()

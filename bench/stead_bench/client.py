@@ -1,0 +1,112 @@
+"""``python -m stead_bench.client``: one client of a throughput run, a process of its own, so that it costs itself.
+
+It reads a line of JSON (:class:`Order`) from stdin, says ``ready``, waits for another line, works, and writes one line
+of JSON (:class:`Outcome`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from stead_bench.asking import Connection
+from stead_bench.claims import body
+from stead_bench.errors import BenchError, Refused
+from stead_bench.queries import host_in_zones
+from stead_bench.sites import Site
+
+READS_PER_CLAIM = 9
+LIMIT = 10
+APART = 1_000_003
+"""Between the request numbers of two clients, so that no two ask the same."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a client shall do.
+
+    Attributes:
+        number: which client it is.
+        seed: of what it chooses among answers, and of its consumers.
+    """
+
+    url: str
+    headers: dict[str, str]
+    seconds: float
+    hosts: int
+    traits: int
+    number: int
+    seed: int
+
+
+@dataclass
+class Outcome:
+    """What became of it: seconds of each read and claim that succeeded, and how many did not."""
+
+    reads: list[float] = field(default_factory=list)
+    claims: list[float] = field(default_factory=list)
+    conflicts: int = 0
+    empty: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def work(order: Order) -> Outcome:
+    """Ask nine times where something fits, claim one of the last answers, and again, until the time is over."""
+    outcome = Outcome()
+    connection = Connection(order.url, order.headers)
+    query = host_in_zones(Site("flat", order.hosts, order.traits))
+    random = Random(f"{order.seed}/{order.number}")
+    number = order.number * APART
+    deadline = time.monotonic() + order.seconds
+    while time.monotonic() < deadline:
+        try:
+            for _ in range(READS_PER_CLAIM):
+                number += 1
+                reply = connection.get(query.target(number, LIMIT))
+                outcome.reads.append(reply.seconds)
+            _claim(connection, json.loads(reply.body)["allocation_requests"], random, outcome)
+        except BenchError as error:
+            outcome.errors.append(str(error))
+            if len(outcome.errors) > MOST_ERRORS:
+                break
+    connection.close()
+    return outcome
+
+
+MOST_ERRORS = 20
+
+
+def _claim(connection: Connection, found: list[Any], random: Random, outcome: Outcome) -> None:
+    if not found:
+        outcome.empty += 1
+        return
+    chosen = random.choice(found)["allocations"]
+    consumer = str(UUID(int=random.getrandbits(128), version=4))
+    wanted = body({provider: given["resources"] for provider, given in chosen.items()})
+    began = time.perf_counter()
+    try:
+        connection.put(f"/allocations/{consumer}", wanted)
+    except Refused as refused:
+        if refused.status != HTTPStatus.CONFLICT:
+            raise
+        outcome.conflicts += 1
+    else:
+        outcome.claims.append(time.perf_counter() - began)
+
+
+def main() -> None:
+    """Do what stdin says."""
+    order = Order(**json.loads(sys.stdin.readline()))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(asdict(work(order))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

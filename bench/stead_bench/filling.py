@@ -1,0 +1,82 @@
+"""A server gets a site: what it lacks is made, what the site before had beyond it is removed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from stead_bench import over_api, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from stead_bench.asking import Connection
+    from stead_bench.servers import Server
+    from stead_bench.sites import Site
+
+
+class Watcher(Protocol):
+    """Who is told how far the work is."""
+
+    def __call__(self, work: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+        """Work of *size* pieces begins; in the context, the function hears how many more are done."""
+        ...
+
+
+def make(url: str, site: Site, watcher: Watcher) -> int:
+    """Make *site* in the empty database behind *url*, tables and all; returns how many providers it has.
+
+    Raises:
+        BenchError: there are providers already.
+    """
+    with tables.opened(url) as store:
+        tables.prepare(store)
+        tables.clear(store)
+        tables.make_names(store, site.descriptions())
+        count = sum(1 for _ in site.descriptions())
+        with watcher(f"loading {site}", count) as loaded:
+            tables.load(store, site.descriptions(), loaded)
+            tables.count_anew(store)
+        tables.tell(store)
+    return count
+
+
+def fill(server: Server, site: Site, watcher: Watcher) -> None:
+    """Bring *server*, which runs, to have *site* and nothing else: through its database if that is known, else its API.
+
+    Raises:
+        BenchError: it has other providers than those of a benchmark.
+    """
+    with closing(server.connect()) as connection:
+        over_api.make_names(connection, site.descriptions())
+        if server.database is None:
+            _fill_over_api(server, connection, site, watcher)
+        else:
+            _fill_straight(server.database, site, watcher)
+
+
+def _fill_over_api(server: Server, connection: Connection, site: Site, watcher: Watcher) -> None:
+    there = over_api.present(connection)
+    wanted = {str(described.uuid) for described in site.descriptions()}
+    leaving = there.keys() - wanted
+    lacking = [described for described in site.descriptions() if described.uuid not in there]
+    with closing(over_api.Crew(server.connect)) as crew:
+        with watcher(f"clearing {server.name}", len(leaving)) as removed:
+            for wave in over_api.waves(there, leaving):
+                crew.remove(wave, removed)
+        with watcher(f"loading {site} into {server.name}", len(lacking)) as loaded:
+            crew.load(lacking, loaded)
+
+
+def _fill_straight(url: str, site: Site, watcher: Watcher) -> None:
+    with tables.opened(url) as store:
+        there = tables.present(store)
+        wanted = {str(described.uuid) for described in site.descriptions()}
+        if not there <= wanted:
+            tables.clear(store)
+            there = set()
+        with watcher(f"loading {site} into a database", len(wanted - there)) as loaded:
+            tables.load(store, (one for one in site.descriptions() if one.uuid not in there), loaded)
+            tables.count_anew(store)
+        tables.tell(store)

@@ -1,0 +1,81 @@
+"""Options that several of the commands take, and what they stand for."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead_bench.peer import Peer
+
+RESULTS = Path("bench/results")
+
+Out = Annotated[Path, typer.Option(help="Where the JSON goes.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Draw tables as Markdown does.")]
+Seed = Annotated[int, typer.Option(help="Of what differs between hosts.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of each worker.")]
+Workers = Annotated[int, typer.Option(min=1, help="Worker processes of the servers that are started.")]
+PeerUrl = Annotated[str | None, typer.Option("--peer", help="URL of the server to compare with.")]
+PeerPid = Annotated[
+    list[int] | None, typer.Option(help="Process of the peer, for its processor time; may be repeated.")
+]
+PeerCommand = Annotated[
+    str | None,
+    typer.Option(help="Start the peer with this command, in the foreground; anew, when it does not answer in time."),
+]
+PeerToken = Annotated[str, typer.Option(help="The token that the peer wants.")]
+PeerDatabase = Annotated[
+    str | None, typer.Option(help="URL of the peer's database, to write sites straight into it; else its API is used.")
+]
+PeerLoaded = Annotated[bool, typer.Option("--peer-loaded", help="The peer has the site already.")]
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """What the house refuses ends the command, in one line."""
+    from stead.domain.errors import SteadError
+    from stead_bench.errors import BenchError
+
+    try:
+        yield
+    except SteadError as error:
+        raise BenchError(str(error)) from error
+
+
+@contextmanager
+def peer_of(
+    url: str | None,
+    *,
+    pids: list[int] | None,
+    command: str | None,
+    token: str,
+    database: str | None,
+    loaded: bool,
+    patience: float,
+) -> Iterator[Peer | None]:
+    """The peer that the options name, started if it is to be; None if they name none.
+
+    Raises:
+        BenchError: it does not start.
+    """
+    if url is None:
+        yield None
+        return
+    from stead_bench.peer import Peer
+    from stead_bench.servers import Server, Started
+
+    with tempfile.TemporaryDirectory(prefix="stead-bench-peer-") as folder:
+        started = Started(command, url, Path(folder, "peer.log")) if command is not None else None
+        peer = Peer(Server("peer", url, token, tuple(pids or ()), database, patience), started, loaded)
+        try:
+            peer.start()
+            yield peer
+        finally:
+            peer.stop()

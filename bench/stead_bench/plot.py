@@ -1,0 +1,66 @@
+"""Cost against size, as a picture: matplotlib, which only who wants pictures has to install."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from stead_bench.errors import BenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from stead_bench.results import Row
+
+ACROSS = 3
+"""Fields beside each other."""
+
+STYLES = {None: "-", 1000: "--", 10: ":"}
+COLOURS = {"stead": "tab:blue", "peer": "tab:red", "bare": "tab:gray"}
+
+
+def require() -> None:
+    """Refuse before anything is measured if nothing could be drawn.
+
+    Raises:
+        BenchError: with the command that helps.
+    """
+    if find_spec("matplotlib") is None:
+        raise BenchError("a plot needs matplotlib: pip install 'stead-bench[plot]'")
+
+
+def draw(rows: Sequence[Row], file: Path) -> None:
+    """Draw median time over the number of providers into the PNG *file*: a field per suite, both axes logarithmic."""
+    from matplotlib.figure import Figure
+
+    suites = list(dict.fromkeys(row.suite for row in rows))
+    across = min(ACROSS, len(suites))
+    down = math.ceil(len(suites) / across)
+    figure = Figure(figsize=(7.0 * across, 5.5 * down), layout="constrained")
+    for place, suite in enumerate(suites, 1):
+        axes = figure.add_subplot(down, across, place)
+        for (server, query, limit), points in sorted(_lines(rows, suite).items(), key=str):
+            sizes, times = zip(*sorted(points), strict=True)
+            label = f"{server}, {query}, limit {limit or 'none'}"
+            style = STYLES.get(limit, "-.")
+            axes.plot(sizes, times, style, marker="o", markersize=3, color=COLOURS[server], label=label)
+        axes.set(xscale="log", yscale="log", xlabel="providers", ylabel="median, ms", title=suite)
+        axes.grid(visible=True, which="both", alpha=0.2)
+        axes.legend(fontsize="x-small")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, format="png", dpi=120)
+
+
+def _lines(rows: Iterable[Row], suite: str) -> dict[tuple[str, str, int | None], list[tuple[int, float]]]:
+    """Points (providers, ms) of each line: server, query, limit."""
+    lines: defaultdict[tuple[str, str, int | None], list[tuple[int, float]]] = defaultdict(list)
+    for row in rows:
+        if row.suite == suite:
+            for server in COLOURS:
+                cost = getattr(row, server)
+                if cost is not None:
+                    lines[server, row.query, row.limit].append((row.providers, cost.median_ms))
+    return lines

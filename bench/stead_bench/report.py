@@ -1,0 +1,215 @@
+"""What was measured, as tables on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from stead_bench.claims_rate import ClaimRate
+    from stead_bench.loading import Start
+    from stead_bench.results import Cost, Row
+    from stead_bench.site_fill import Fill
+    from stead_bench.throughput import Throughput
+
+WIDTH = 400
+"""More columns than the widest table takes: a terminal that has fewer breaks its lines, but no number is cut."""
+
+
+def show(table: Table, *, markdown: bool) -> None:
+    """Draw *table* on standard output."""
+    if markdown:
+        table.box = box.MARKDOWN
+    Console(highlight=False, width=WIDTH).print(table)
+
+
+def print_json(data: Any) -> None:
+    """Write *data* to standard output, indented."""
+    print(json.dumps(data, indent=2))
+
+
+def complaints() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(work: str, size: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if somebody sits there."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    terminal = Console(file=sys.stderr)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task(work, total=size)
+        yield lambda done: bar.advance(task, done)
+
+
+def candidates_table(rows: Sequence[Row]) -> Table:
+    """A line per row: times in ms, processor time in ms per request."""
+    has_peer = any(row.peer or row.peer_note for row in rows)
+    drawn = Table(title="medians and p99 in ms; cpu: processor ms per request; kept: repeated, no claim between")
+    drawn.title_justify = "left"
+    for heading in ("site", "query"):
+        drawn.add_column(heading, no_wrap=True)
+    headings = ["limit", "answers", "KiB", "first", "Stead", "p99", "req/s", "cpu", "kept", "MiB"]
+    headings += ["bare", "cpu", "Stead/bare"]
+    headings += ["peer", "p99", "req/s", "cpu", "kept", "MiB", "peer/Stead", "cpu"] if has_peer else []
+    for heading in headings:
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    if has_peer:
+        drawn.add_column("answers", no_wrap=True)
+    for row in rows:
+        drawn.add_row(*candidates_line(row, has_peer=has_peer))
+    return drawn
+
+
+def candidates_line(row: Row, *, has_peer: bool) -> list[str]:
+    """The cells of one row."""
+    bare = [_number(row.bare.median_ms), _number(row.bare.cpu_ms)] if row.bare else ["", ""]
+    line = [
+        row.site,
+        row.query,
+        f"{row.limit:,}" if row.limit else "none",
+        "" if row.answers is None else f"{row.answers:,}",
+        "" if row.bytes is None else f"{row.bytes / 1024:,.0f}",
+        _number(row.first_ms),
+        *_server(row.stead, row.stead_memory_mib, None if row.stead else "failed"),
+        *bare,
+        _number(row.stead_to_bare),
+    ]
+    if has_peer:
+        line += [
+            *_server(row.peer, row.peer_memory_mib, row.peer_note),
+            _number(row.peer_to_stead),
+            _number(row.peer_to_stead_cpu),
+            row.compared or ("DIFFERENT" if row.differences else "not compared"),
+        ]
+    return line
+
+
+def _server(cost: Cost | None, memory: float | None, note: str | None) -> list[str]:
+    if cost is None:
+        return [note or "", "", "", "", "", _number(memory, digits=0)]
+    return [
+        _number(cost.median_ms),
+        _number(cost.p99_ms),
+        _number(cost.requests_per_second, digits=0),
+        _number(cost.cpu_ms),
+        _number(cost.kept_ms),
+        _number(memory, digits=0),
+    ]
+
+
+def _number(value: float | None, *, digits: int = 2) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def differences(rows: Iterable[Row]) -> list[str]:
+    """What is wrong, a line per difference."""
+    return [
+        f"{row.site}, {row.query}, limit {row.limit or 'none'}: {difference}"
+        for row in rows
+        for difference in row.differences
+    ]
+
+
+def throughput_table(measured: Iterable[Throughput]) -> Table:
+    """A line per server."""
+    drawn = Table(title="p50 and p99 in ms; cpu: processor ms per request")
+    drawn.title_justify = "left"
+    drawn.add_column("server", no_wrap=True)
+    headings = ("requests/s", "reads", "p50", "p99", "claims", "p50", "p99", "conflicts", "nothing fits", "errors")
+    for heading in (*headings, "cpu", "database cpu", "MiB"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in measured:
+        drawn.add_row(
+            one.server,
+            _number(one.requests_per_second, digits=0),
+            f"{one.reads:,}",
+            _number(one.read_p50_ms),
+            _number(one.read_p99_ms),
+            f"{one.claims:,}",
+            _number(one.claim_p50_ms),
+            _number(one.claim_p99_ms),
+            f"{one.conflicts:,}",
+            f"{one.empty:,}",
+            f"{one.errors:,}",
+            _number(one.cpu_ms),
+            _number(one.database_cpu_ms),
+            _number(one.memory_mib, digits=0),
+        )
+    return drawn
+
+
+def claims_table(rates: Iterable[ClaimRate]) -> Table:
+    """A line for each way to claim."""
+    drawn = Table(title="claims per second, p50 and p99 in ms; cpu: processor ms of the service per claim")
+    drawn.title_justify = "left"
+    for heading in ("database", "claims"):
+        drawn.add_column(heading, no_wrap=True)
+    for heading in ("clients", "Stead/s", "p50", "p99", "cpu", "bare/s", "p50", "p99", "bare/Stead"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in rates:
+        stead = (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms)
+        bare = (one.bare_per_second, one.bare_p50_ms, one.bare_p99_ms)
+        numbers = map(_number, (*stead, *bare, one.ratio))
+        drawn.add_row(one.database, one.work, str(one.clients), *numbers)
+    return drawn
+
+
+def fills_table(fills: Iterable[Fill]) -> Table:
+    """A line for each way to fill a site."""
+    drawn = Table(title="claims per second until nothing fitted, p50 and p99 in ms; cpu: processor ms of the service")
+    drawn.title_justify = "left"
+    for heading in ("database", "way", "order"):
+        drawn.add_column(heading, no_wrap=True)
+    for heading in ("clients", "services", "claims", "per second", "p50", "p99", "cpu", "conflicts"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in fills:
+        numbers = map(_number, (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms))
+        those = map(str, (one.clients, one.services))
+        drawn.add_row(one.database, one.way, one.order, *those, f"{one.claims:,}", *numbers, f"{one.conflicts:,}")
+    return drawn
+
+
+def start_table(start: Start) -> Table:
+    """What a start and the refreshes after it cost."""
+    drawn = Table(title=f"{start.site} on {start.database}: {start.providers:,} providers")
+    drawn.title_justify = "left"
+    drawn.add_column("of the start", no_wrap=True)
+    drawn.add_column("cost", justify="right", no_wrap=True)
+    drawn.add_row("the driver alone fetches what a start reads", f"{start.driver_seconds:,.2f} s")
+    drawn.add_row("rows", f"{start.rows:,}")
+    drawn.add_row("start", f"{start.seconds:,.2f} s")
+    drawn.add_row("of that, processor time", f"{start.cpu_seconds:,.2f} s")
+    drawn.add_row("beyond the driver", f"{start.beyond_driver_seconds:,.2f} s")
+    drawn.add_row("resident memory before the start", f"{_number(start.memory_before_mib, digits=0)} MiB")
+    drawn.add_row("resident memory after it", f"{_number(start.memory_mib, digits=0)} MiB")
+    drawn.add_row("longest pause when nothing happens", f"{start.idle_pause_ms:,.2f} ms")
+    return drawn
+
+
+def refresh_table(start: Start) -> Table:
+    """A line per number of changed providers."""
+    drawn = Table(title="snapshot after changes, ms; pause: the longest a reader of memory waited")
+    drawn.title_justify = "left"
+    for heading in ("changed", "snapshot", "executing SQL", "driver alone", "rest", "rows", "pause"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in start.refreshes:
+        times = (one.ms, one.execute_ms, one.driver_ms, one.rest_ms)
+        drawn.add_row(f"{one.changed:,}", *map(_number, times), f"{one.rows:,}", _number(one.longest_pause_ms))
+    return drawn
