@@ -146,7 +146,8 @@ def test_apache_and_mod_wsgi_serve_it(place: Path) -> None:
     (place / "httpd.conf").write_text(
         "".join(f"LoadModule {name}_module {modules}/mod_{name}.so\n" for name in ("mpm_event", "authz_core", "wsgi"))
         + f"ServerRoot {place}\nListen 127.0.0.1:{port}\nServerName localhost\nPidFile {place}/pid\n"
-        f"ErrorLog {place}/error.log\nDefaultRuntimeDir {place}\nUser {user}\nGroup {group}\n{text}"
+        f"ErrorLog {place}/error.log\nDefaultRuntimeDir {place}\nWSGISocketPrefix {place}/wsgi\n"
+        f"User {user}\nGroup {group}\n{text}"
     )
     owned_by(user, place)
     command = [apache, "-f", str(place / "httpd.conf"), "-DFOREGROUND"]

@@ -32,19 +32,20 @@ class Exchange:
         return "\n".join(lines)
 
 
-def compare(request: Request, stead: Answer, released: Answer) -> Exchange:
+def compare(request: Request, stead: Answer, released: Answer, apart: timedelta = timedelta()) -> Exchange:
+    """Compare two answers, the second of which was given so long after the first."""
     ours, theirs = facets(request, stead), facets(request, released)
     differing = {name for name in ours if ours[name] != theirs[name]}
-    if not at_one_time(stead.header("last-modified"), released.header("last-modified")):
+    if not at_one_time(stead.header("last-modified"), released.header("last-modified"), apart):
         differing.add("last-modified")
     return Exchange(request, stead, released, frozenset(differing))
 
 
-def at_one_time(one: str | None, other: str | None) -> bool:
+def at_one_time(one: str | None, other: str | None, apart: timedelta) -> bool:
     """Are two dates so near that they may mean the same? The two services started one after the other."""
     if one is None or other is None:
         return one is other
-    return abs(parsedate_to_datetime(one) - parsedate_to_datetime(other)) < SAME_TIME
+    return abs(parsedate_to_datetime(one) - parsedate_to_datetime(other)) < SAME_TIME + apart
 
 
 def facets(request: Request, answer: Answer) -> dict[str, Any]:
