@@ -221,11 +221,18 @@ def test_what_the_application_leaves_of_a_body_is_read_before_the_answer(taken, 
     assert connection.left == b""
 
 
-@pytest.mark.parametrize("length", ["200001", "9" * 30, "-1", "\u00b2", "x", "", "0"])
-def test_a_body_that_is_too_long_or_of_unknown_length_is_not_read(length):
-    connection = Connection(b"x" * 200_001, ends=False)
+def test_the_client_of_a_body_that_is_somewhat_too_long_can_read_its_answer():
+    """A server that has not read a body ends the connection by a reset, which destroys the answer."""
+    connection = Connection(b"x" * 400_000, ends=False)
+    assert Drain(lambda *_: [b"no"], 200_000)({"wsgi.input": connection, "CONTENT_LENGTH": "400000"}, None) == [b"no"]
+    assert connection.left == b""
+
+
+@pytest.mark.parametrize("length", ["400001", "9" * 30, "-1", "\u00b2", "x", "", "0"])
+def test_a_body_that_is_much_too_long_or_of_unknown_length_is_not_read(length):
+    connection = Connection(b"x" * 400_001, ends=False)
     assert Drain(lambda *_: [b"no"], 200_000)({"wsgi.input": connection, "CONTENT_LENGTH": length}, None) == [b"no"]
-    assert len(connection.left) == 200_001
+    assert len(connection.left) == 400_001
 
 
 def test_a_client_that_is_gone_ends_the_reading():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.databases import required
 from tests.servers.programs import Unavailable, find, look_or_install
 from tests.waiting import wait_until
 
@@ -56,12 +57,18 @@ def module(path: str, *packages: str) -> Path:
 
 
 def _installed(look: Callable[[], Path | None], packages: tuple[str, ...]) -> str:
-    """A web server that is installed may run from then on, so only CI installs some."""
-    if look() is None and "CI" not in os.environ:
+    """A web server that is installed may run from then on, so it is installed only in CI, or if it is required.
+
+    STEAD_TEST_REQUIRE may name the first of *packages*: then the test fails where it cannot be had.
+    """
+    is_required = packages[0] in required()
+    if look() is None and "CI" not in os.environ and not is_required:
         pytest.skip(f"{' and '.join(packages)} not installed here")
     try:
         return str(look_or_install(look, packages, APT_LOCK))
     except Unavailable as why:
+        if is_required:
+            pytest.fail(f"STEAD_TEST_REQUIRE asks for {packages[0]}: {why}", pytrace=False)
         pytest.skip(str(why))
 
 

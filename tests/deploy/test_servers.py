@@ -1,11 +1,13 @@
-"""Apache, nginx and uWSGI, from a distribution's packages, with the configuration that docs/deployment.md shows."""
+"""Apache, nginx and uWSGI, from a distribution's packages, as docs/deployment.md shows them; and gunicorn."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +28,8 @@ from tests.deploy.servers import (
     somebody,
 )
 from tests.distributions.wheels import NAMES, build, install
+from tests.segments.cases import LONGEST_BODY, cases
+from tests.segments.runs import Door, Sender
 from tests.servers.stead import STEAD
 from tests.waiting import wait_until
 
@@ -36,6 +40,7 @@ pytestmark = pytest.mark.timeout(120)  # starts web servers
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39", "Content-Type": "application/json"}
 LONGEST_POLL_SECONDS = 60  # longer than a client here waits
+SMALL_BODIES = f"[stead]\nmax_body_size = {LONGEST_BODY}\n"
 UUID = "11111111-2222-4333-8444-555555555555"
 
 
@@ -93,6 +98,22 @@ def _check(ask: Client, port: int, longest_query: int, *, takes_chunks: bool, pr
     assert "placement.undefined_code" in ask.text.decode()
 
 
+UNPREPARED = ("/", "/traits", "/traits/CUSTOM_PUT", "/resource_classes", "/resource_classes/CUSTOM_PUT")
+"""Targets at which a request succeeds on an empty database."""
+
+
+def check_unread_bodies(port: int, *, prefix: str = "/placement") -> None:
+    """A body that comes after its head, and that no handler reads, ends no connection unannounced."""
+    sender = Sender(Door(("127.0.0.1", port), None, [0], "another server", ends_exactly=False))
+    try:
+        for case in cases():
+            if case.kind != "a success" or (case.target in UNPREPARED and case.method != "POST"):
+                sender.send(replace(case, target=prefix + case.target), [len(prefix) + len(case.head)])
+    finally:
+        sender.close()
+    assert sender.connections_made <= sender.announced_ends + 1
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that those who serve can reach: pytest's own ones are root's."""
@@ -102,7 +123,7 @@ def place() -> Iterator[Path]:
 
 def test_nginx_passes_requests_to_a_socket(place: Path) -> None:
     nginx, port, path = program("nginx", "nginx-light"), free_port(), place / "stead.sock"
-    environment = configuration(place, "[oslo_middleware]\nenable_proxy_headers_parsing = true\n")
+    environment = configuration(place, f"[oslo_middleware]\nenable_proxy_headers_parsing = true\n{SMALL_BODIES}")
     (place / "http.conf").write_text(sample("nginx-http.conf", **{"/run/stead/stead.sock": str(path)}))
     user = f"user {somebody()[0]};" if os.geteuid() == 0 else ""
     (place / "nginx.conf").write_text(
@@ -123,6 +144,7 @@ def test_nginx_passes_requests_to_a_socket(place: Path) -> None:
         owned_by(somebody()[0], place)
         with running([nginx, "-c", str(place / "nginx.conf"), "-e", str(place / "nginx.log")], environment, port, log):
             check(port)
+            check_unread_bodies(port)
         assert '127.0.0.1 "GET /placement/resource_providers?name=a%20host" status: 200' in log.read_text()
     finally:
         stead.terminate()
@@ -134,7 +156,7 @@ def test_apache_and_mod_wsgi_serve_it(place: Path) -> None:
     apache, port = program("apache2", *packages), free_port()
     modules = module("/usr/lib/apache2/modules/mod_wsgi.so", *packages).parent
     user, group = somebody()
-    environment = configuration(place)
+    environment = configuration(place, SMALL_BODIES)
     text = sample(
         "apache.conf",
         **{
@@ -153,6 +175,7 @@ def test_apache_and_mod_wsgi_serve_it(place: Path) -> None:
     command = [apache, "-f", str(place / "httpd.conf"), "-DFOREGROUND"]
     with running(command, environment, port, place / "error.log"):
         check(port)
+        check_unread_bodies(port)
     assert (
         '127.0.0.1 "GET /placement/resource_providers?name=a%20host" status: 200' in (place / "error.log").read_text()
     )
@@ -164,7 +187,7 @@ def test_uwsgi_serves_it(place: Path, forked_later: bool) -> None:
     uwsgi, port, metrics = program("uwsgi", *packages), free_port(), free_port()
     module("/usr/lib/uwsgi/plugins/python3_plugin.so", *packages)
     (place / "metrics").mkdir()
-    environment = configuration(place, f"[stead]\nmetrics = {metrics}\nmetrics_directory = {place}/metrics\n")
+    environment = configuration(place, f"{SMALL_BODIES}metrics = {metrics}\nmetrics_directory = {place}/metrics\n")
     paths = environment.pop("PYTHONPATH").split(os.pathsep)
     text = sample(
         "uwsgi.ini",
@@ -178,6 +201,7 @@ def test_uwsgi_serves_it(place: Path, forked_later: bool) -> None:
         check(port, longest_query=30_000, takes_chunks=False)  # as docs/api.md has it
         # Nine are those of `check`; probes of health are not counted.
         wait_until(lambda: _requests_counted(metrics) >= 9, "the workers' counts do not come together")
+        check_unread_bodies(port)
     assert '127.0.0.1 "GET /placement/resource_providers?name=a%20host" status: 200' in (place / "log").read_text()
 
 
@@ -215,7 +239,7 @@ def test_uwsgi_serves_it_by_the_names_and_options_of_deployment_tools(place: Pat
     uwsgi, port, installed = program("uwsgi", *packages), free_port(), place / "installed"
     module("/usr/lib/uwsgi/plugins/python3_plugin.so", *packages)
     install(build(NAMES, place / "wheel"), target=installed)
-    environment = configuration(place)
+    environment = configuration(place, SMALL_BODIES)
     paths = [str(installed), *environment.pop("PYTHONPATH").split(os.pathsep)]
     (place / "placement-api.ini").write_text(
         INI_OF_DEPLOYMENT_TOOLS.format(
@@ -227,6 +251,7 @@ def test_uwsgi_serves_it_by_the_names_and_options_of_deployment_tools(place: Pat
     command = [uwsgi, "--ini", str(place / "placement-api.ini")]
     with running(command, environment, port, place / "log", prefix=""):
         check(port, longest_query=30_000, takes_chunks=False, prefix="")
+        check_unread_bodies(port, prefix="")
         with closing(Client(port)) as ask:
             check_watching_with_one_thread(ask)
     assert '127.0.0.1 "GET /resource_providers?name=a%20host" status: 200' in (place / "log").read_text()
@@ -241,6 +266,21 @@ def check_watching_with_one_thread(ask: Client) -> None:
     assert (ask.json["providers"], ask.json["consumers"]) == ([], [])
     assert ask("GET", "/changes", headers=own | {"Accept": "text/event-stream"}) == 503
     assert "one thread per process" in ask.text.decode()
+
+
+@pytest.mark.parametrize(("worker", "is_threaded"), [("sync", False), ("gthread", True)], ids=["sync", "threads"])
+def test_gunicorn_serves_it(place: Path, worker: str, is_threaded: bool) -> None:
+    port = free_port()
+    environment = configuration(place, SMALL_BODIES)
+    command = [sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", "2"]
+    command += ["--worker-class", worker, "--limit-request-line", "0", "--graceful-timeout", "5"]
+    command += ["--threads", "4"] if is_threaded else []
+    with running([*command, "stead.wsgi:application"], environment, port, place / "log", prefix=""):
+        check(port, prefix="")
+        check_unread_bodies(port, prefix="")
+        if not is_threaded:
+            with closing(Client(port)) as ask:
+                check_watching_with_one_thread(ask)
 
 
 def _requests_counted(port: int) -> float:

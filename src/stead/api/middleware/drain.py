@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
 _PART = 64 * 1024
 
+_DROPPED_PER_ACCEPTED = 2
+"""A body that is too long is dropped up to this many times the length of the longest that is accepted: an application
+cannot announce the end of the connection, so else the server may end it by a reset, and the client never reads the 413.
+"""
+
 
 class Drain:
-    """Reads what the application left of a body; not of one that is longer than any it accepts."""
+    """Reads what the application left of a body; not of one that is much longer than any it accepts."""
 
     def __init__(self, app: WSGIApplication, longest: int) -> None:
-        """*longest* is in bytes."""
+        """*longest* is in bytes, of a body that the application accepts."""
         self._app = app
-        self._longest = longest
+        self._longest = longest * _DROPPED_PER_ACCEPTED
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         expected = _expected(environ, self._longest)
