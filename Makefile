@@ -15,7 +15,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/config/test_report.py tests/aut
 	tests/httpd tests/store/test_prepared.py tests/store/test_epoch.py tests/faults/test_a_database_that_hangs.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn
 
-.PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile segments steady clean
+.PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile reloads segments steady clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well,
 
 hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of nine ways, beside clients that want answers
 	$(BIN)/python -m tests.hostile $(or $(SECONDS),30) $(ARGS)
+
+reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
+	$(BIN)/python -m tests.hostile.reloads $(or $(N),200)
 
 steady: $(VENV)/for-development  ## Run all tests RUNS=10 times beside two busy processes
 	$(BIN)/python -m scripts.steady $(or $(RUNS),10)
