@@ -11,7 +11,7 @@ NOT_YET = {
     "CONTRIBUTING.md",
     *(f"docs/{name}.md" for name in (
         "beyond", "beyond-claims",
-        "performance", "reference", "topology",
+        "reference", "topology",
     )),
     *(str(page.relative_to(language.ROOT)) for page in (language.ROOT / "docs" / "decisions").glob("*.md")),
 }  # fmt: skip
