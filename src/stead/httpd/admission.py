@@ -51,6 +51,7 @@ class Admission:
         self._running: dict[str, int] = {}
         self._bulk_running = 0
         self._passes = dict.fromkeys(_LANES, 0)
+        self._order: tuple[Lane, ...] = _LANES
         self._known: OrderedDict[str | None, None] = OrderedDict()
         self._sleeping = 0  # threads without a request that nothing wakes yet
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: look for a request; False: end
@@ -171,16 +172,13 @@ class Admission:
         """The lane and the client of the request that is next, if any may run now."""
         if not self._length:
             return None
-        for lane in self._order():
+        for lane in self._order:
             if lane is Lane.BULK and (self._bulk_running >= self._bulk_share or not self._may_start_bulk()):
                 continue
             for client in self._waiting[lane]:
                 if self._running.get(client, 0) < self._share:
                     return lane, client
         return None
-
-    def _order(self) -> list[Lane]:
-        return sorted(_LANES, key=lambda lane: (self._passes[lane] < PASSES, lane))
 
     def _start(self, lane: Lane, client: str) -> Request:
         waiting = self._waiting[lane]
@@ -192,13 +190,25 @@ class Admission:
             del waiting[client]
         self._forget(client)
         self._running[client] = self._running.get(client, 0) + 1
-        self._passes[lane] = 0
-        for worse in _LANES:
-            if worse > lane and self._waiting[worse]:
-                self._passes[worse] += 1
+        self._count_passes(lane)
         if lane is Lane.BULK:
             self._bulk_running += 1
         return request
+
+    def _count_passes(self, started: Lane) -> None:
+        """Count that a request of the lane *started* goes before those that wait in worse lanes."""
+        passes = self._passes
+        is_changed = passes[started] >= PASSES
+        passes[started] = 0
+        for lane in _LANES:
+            if lane > started and self._waiting[lane]:
+                passes[lane] += 1
+                is_changed = is_changed or passes[lane] == PASSES
+        if is_changed:
+            self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        self._order = tuple(sorted(_LANES, key=lambda lane: (self._passes[lane] < PASSES, lane)))
 
     def _forget(self, client: str) -> None:
         self._length -= 1

@@ -8,30 +8,30 @@ MOST_CACHED = 1024
 _keys: dict[bytes, str] = {}
 
 
+def add(fields: dict[str, str], name: bytes, value: bytes) -> None:
+    """Add a field; one that comes again is joined with a comma, as it may be (RFC 9110, section 5.3)."""
+    key = _keys.get(name)
+    if key is None:
+        key = _learned(name)
+    if key:
+        text = value.decode("latin-1").strip(" \t")
+        fields[key] = f"{fields[key]},{text}" if key in fields else text
+
+
+def _learned(name: bytes) -> str:
+    key = key_of(name)
+    if len(_keys) < MOST_CACHED:
+        _keys[name] = key
+    return key
+
+
 def key_of(name: bytes) -> str:
     """The key of a field in the environ; empty for a field that is left out.
 
     A name with an underscore is left out: it would be read as the one with hyphens in the same places, which a proxy in
     front may set and guard.
     """
-    key = _keys.get(name)
-    if key is None:
-        key = _made(name)
-        if len(_keys) < MOST_CACHED:
-            _keys[name] = key
-    return key
-
-
-def _made(name: bytes) -> str:
     if b"_" in name:
         return ""
     key = name.decode("latin-1").upper().replace("-", "_")
     return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
-
-
-def add(fields: dict[str, str], name: bytes, value: bytes) -> None:
-    """Add a field; one that comes again is joined with a comma, as it may be (RFC 9110, section 5.3)."""
-    key = key_of(name)
-    if key:
-        text = value.decode("latin-1").strip(" \t")
-        fields[key] = f"{fields[key]},{text}" if key in fields else text

@@ -80,7 +80,8 @@ def run(application: WSGIApplication, request: Request) -> Answer:
 
     try:
         parts = application(environ_of(request), start_response)
-        if isinstance(parts, Attachable):
+        # Nearly all answers are lists, and to hold an object against a protocol costs more than all else here.
+        if not isinstance(parts, list) and isinstance(parts, Attachable):
             return Answer(*started[0], b"", parts)
         try:
             body = parts[0] if isinstance(parts, list) and len(parts) == 1 and not written else b"".join(parts)
