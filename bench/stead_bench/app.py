@@ -265,6 +265,58 @@ def fill(
         print(f"written to {out}")
 
 
+@app.command()
+@refusing()
+def door(
+    question: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to ask; may be repeated; all if not given: 'bytes' and 'many bytes' of an application that only "
+            "returns them, 'root', 'small query' and 'large query' of Stead."
+        ),
+    ] = None,
+    connections: Annotated[
+        list[int] | None, typer.Option(min=1, help="Kept connections; may be repeated; else 1, 16 and 256.")
+    ] = None,
+    hosts: Annotated[int, typer.Option(min=1, help="Flat hosts of the site; 1000 make a large answer of 1 MB.")] = 1000,
+    seconds: Annotated[int, typer.Option(min=1, help="Of each turn of Stead and of the peer.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each.")] = 3,
+    workers: Workers = 1,
+    threads: Threads = 8,
+    peer_command: Annotated[
+        str | None,
+        typer.Option(
+            help="Start another WSGI server, in the foreground, with {port} and {application} in their places; "
+            "it needs this installation of Stead to import both applications."
+        ),
+    ] = None,
+    markdown: Markdown = False,
+    as_json: AsJson = False,
+    out: Out = RESULTS / "door.json",
+) -> None:
+    """Measure the HTTP server of stead serve, in turns with another WSGI server; needs the program wrk."""
+    from stead_bench.door import CONNECTIONS, QUESTIONS, Bench, DoorRow
+    from stead_bench.servers import Serving
+
+    unknown = next((name for name in question or () if name not in QUESTIONS), None)
+    if unknown is not None:
+        raise BenchError(f"there is no question {unknown}; there are {', '.join(QUESTIONS)}")
+    bench = Bench(Serving(workers, threads), peer_command, seconds, rounds, hosts, report.progress)
+    rows: list[DoorRow] = []
+    for row in bench.rows(question or QUESTIONS, connections or CONNECTIONS):
+        rows.append(row)
+        results.write(out, "door", hosts=hosts, workers=workers, threads=threads, rows=rows)
+    if as_json:
+        report.print_json({"rows": [asdict(row) for row in rows]})
+    else:
+        report.show(report.door_table(rows), markdown=markdown)
+        print(f"written to {out}")
+    if complaints := [complaint for row in rows for complaint in row.complaints]:
+        for complaint in complaints:
+            report.complaints().print(complaint, style="red", markup=False)
+        raise typer.Exit(NO)
+
+
 @app.command("load")
 @refusing()
 def load_site(

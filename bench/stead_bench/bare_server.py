@@ -10,12 +10,14 @@ import sys
 from stead.cli.addresses import Address
 from stead.serve import main_process
 
+APPLICATION = "stead_bench.bare:application"
+
 
 def main() -> None:
     """Serve until SIGTERM."""
     host, *numbers = sys.argv[1:]
     port, workers, threads = map(int, numbers)
-    main_process.TARGET = "stead_bench.bare:application"
+    main_process.TARGET = APPLICATION
     sock = Address(host, port).bound()
     address = Address(host, port).at(sock)
     sock.listen(1024)

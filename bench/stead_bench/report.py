@@ -15,6 +15,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from stead_bench import door
     from stead_bench.claims_rate import ClaimRate
     from stead_bench.loading import Start
     from stead_bench.results import Cost, Row
@@ -184,6 +185,29 @@ def fills_table(fills: Iterable[Fill]) -> Table:
         those = map(str, (one.clients, one.services))
         drawn.add_row(one.database, one.way, one.order, *those, f"{one.claims:,}", *numbers, f"{one.conflicts:,}")
     return drawn
+
+
+def door_table(rows: Sequence[door.DoorRow]) -> Table:
+    """A line per question and number of connections."""
+    has_peer = any(row.peer for row in rows)
+    drawn = Table(title="requests per second, p50 and p99 in ms; cpu: processor µs per request; ratios: Stead/peer")
+    drawn.title_justify = "left"
+    drawn.add_column("answer", no_wrap=True)
+    headings = ["KiB", "connections", "Stead/s", "p50", "p99", "cpu"]
+    headings += ["peer/s", "p50", "p99", "cpu", "requests", "p99", "cpu"] if has_peer else []
+    for heading in headings:
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [row.question, _number(row.bytes / 1024, digits=1), str(row.connections), *_door_side(row.stead)]
+        if row.peer is not None:
+            cells += [*_door_side(row.peer), *map(_number, (row.rate_ratio, row.p99_ratio, row.cpu_ratio))]
+        drawn.add_row(*cells)
+    return drawn
+
+
+def _door_side(cost: door.Cost) -> list[str]:
+    rate, cpu = _number(cost.requests_per_second, digits=0), _number(cost.cpu_us, digits=1)
+    return [rate, _number(cost.p50_ms), _number(cost.p99_ms), cpu]
 
 
 def start_table(start: Start) -> Table:

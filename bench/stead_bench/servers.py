@@ -108,7 +108,7 @@ def bare(folder: Path, bodies: Path, serving: Serving) -> Iterator[Server]:
     Raises:
         BenchError: it did not start.
     """
-    numbers = [str(_free_port()), str(serving.workers), str(serving.threads)]
+    numbers = [str(free_port()), str(serving.workers), str(serving.threads)]
     command = [sys.executable, "-m", "stead_bench.bare_server", HOST, *numbers]
     with _running(command, {"STEAD_BENCH_BODIES": str(bodies)}, folder / "bare.log") as (process, line):
         yield _complete(Server("bare", line.strip(), pids=(process.pid,)), serving)
@@ -126,14 +126,20 @@ def _complete(server: Server, serving: Serving) -> Server:
 class Started:
     """A server that a command starts, in the foreground, at a URL that is known; it can be started anew."""
 
-    def __init__(self, command: str, url: str, log: Path) -> None:
+    def __init__(
+        self, command: str, url: str, log: Path, *, ready: str = "/", environment: Mapping[str, str] | None = None
+    ) -> None:
         """Nothing is started yet.
 
         Args:
             command: a program and its arguments, quoted as in a shell.
             log: what it prints goes there.
+            ready: a path at which it answers as soon as it is ready.
+            environment: variables beside those of this process.
         """
         self._command, self._url, self._log = shlex.split(command), url, log
+        self._ready = ready
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> int:
@@ -145,12 +151,17 @@ class Started:
         try:
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    self._command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
                 )
         except OSError as error:
             raise BenchError(f"cannot start {self._command[0]}: {error}") from error
         deadline = time.monotonic() + START_SECONDS
-        while not _answers(self._url):
+        while not _answers(self._url, self._ready):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"{self._command[0]} does not answer at {self._url}")
             time.sleep(0.1)
@@ -165,11 +176,11 @@ class Started:
             self._process = None
 
 
-def _answers(url: str) -> bool:
-    """Whether a Placement server is ready at *url*: who listens need not have begun yet."""
+def _answers(url: str, path: str) -> bool:
+    """Whether a server answers at *path*: one that listens need not be ready yet."""
     with closing(Connection(url, {}, START_SECONDS)) as connection:
         try:
-            connection.get("/")
+            connection.get(path)
         except BenchError:
             return False
         return True
@@ -211,7 +222,8 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nothing listens at now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
