@@ -22,6 +22,7 @@ from stead.api.middleware import (
     Prefix,
     ProxyHeaders,
     RequestLog,
+    Slices,
 )
 from stead.auth import Policy, authenticate
 from stead.candidates.engine import Enumeration
@@ -132,7 +133,7 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
         app = ProxyHeaders(app)
     if settings.path_prefix:
         app = Prefix(app, settings.path_prefix)
-    return Drain(app, most.body_size)
+    return Drain(Slices(app), most.body_size)
 
 
 def _readiness(service: Service) -> Readiness:

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from stead.catalog.catalog import Catalog
+from stead.process import slices
 from stead.store.protocol.transaction import Store
 from tests.api.client import CONCURRENT_UPDATE, NEWEST, Answer, Api, Provider, fresh_uuid, holding
 from tests.conftest import open_door
@@ -67,6 +68,18 @@ def claim(api: Api, *wishes: dict[str, Any], **more: Any) -> Answer:
 
 def givers(answer: Answer) -> list[list[str]]:
     return [list(one["allocations"]) for one in answer.expect(200).claims]
+
+
+@pytest.mark.one_database
+def test_a_claim_never_gives_way_for_others_wait_until_it_has_its_place(own: Api, rack: Rack, in_process: None) -> None:
+    rack.host()
+    with patch.object(slices, "give_way", side_effect=RuntimeError("a claim gave way")) as give_way:
+        claim(own, wish(rack.query())).expect(200)
+        claim(own, wish(rack.query("VCPU:5"))).expect(409)
+        give_way.assert_not_called()
+        give_way.side_effect = None
+        own.get(f"/allocation_candidates?{rack.query()}").expect(200)
+        give_way.assert_called()
 
 
 class TestOne:

@@ -19,6 +19,7 @@ from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
 from stead.candidates.work import CANDIDATE, Work, WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.order import Drawn
+from stead.process import slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,15 +60,15 @@ class Answer(NamedTuple):
 def answer(
     snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, form: Form, phases: Phases = UNTIMED
 ) -> Answer:
-    """The answer to *request*; *phases* is told when a phase ends.
+    """The answer to *request*; *phases* is told when a phase ends. It gives way to shorter requests.
 
     Raises:
         UnknownResourceClass, UnknownTraits
     """
-    work = Work(enumeration.work)
+    work = Work(enumeration.work, give_way=slices.give_way)
     found = list(found_within(snapshot, request, enumeration, work, phases))
     phases.mark("combine")
-    body = render(snapshot, request, found, form)
+    body = render(snapshot, request, found, form, slices.give_way)
     phases.mark("render")
     return Answer(body, work.is_cut, sum(batch.size for batch in found))
 
@@ -144,7 +145,7 @@ def _matched(
         try:
             resolved = resolve(snapshot, group)
         except (UnknownResourceClass, UnknownTraits):
-            if all(_has_partial(snapshot, earlier, eligible, work.until) for earlier in groups):
+            if all(_has_partial(snapshot, earlier, eligible, work) for earlier in groups):
                 raise
             return None
         phases.mark("resolve")
@@ -158,13 +159,13 @@ def _matched(
     return groups
 
 
-def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_], until: float) -> bool:
+def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_], work: Work) -> bool:
     """Whether *group*, alone, can be served under any anchor.
 
     Raises:
-        WorkSpent: this is not known *until* then.
+        WorkSpent: the time of *work* is over before this is known; it is not paid from *work*.
     """
-    alone = Demanded(snapshot, [group], Work(until=until))
+    alone = Demanded(snapshot, [group], Work(until=work.until, give_way=work.give_way))
     anchors = trees.anchors(snapshot, eligible, alone.pools)
     return any(True for kind, _ in alone.runs(anchors, range(len(anchors))) for _ in kind.arrangements())
 

@@ -16,11 +16,11 @@ from stead.candidates.match import eligible_anchors, match
 from stead.candidates.relaxations import relaxations
 from stead.candidates.resolve import in_ids, resolve_aggregates, resolve_traits
 from stead.candidates.verdicts import Verdicts, verdicts
-from stead.candidates.work import Work
+from stead.candidates.work import Work, keep_on
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stead.candidates.relaxations import Relaxation
     from stead.catalog.snapshot import Snapshot
@@ -57,20 +57,26 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot, request: CandidateRequest, most_work: int | None = None, *, until: float = inf
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    most_work: int | None = None,
+    *,
+    until: float = inf,
+    give_way: Callable[[], object] = keep_on,
 ) -> Explanation:
     """Explain what *request* finds, whatever its limit.
 
     Args:
         most_work: in units of `stead.candidates.work`, for each of: counting, the trees, and the relaxations.
         until: when it gives up, by the monotonic clock.
+        give_way: lets other requests run.
 
     Raises:
         WorkSpent: there was no time for it.
         UnknownResourceClass, UnknownTraits: as finding candidates does.
     """
     request = replace(request, limit=None)
-    counting, judging, relaxing = (Work(most_work, until=until) for _ in range(3))
+    counting, judging, relaxing = (Work(most_work, until=until, give_way=give_way) for _ in range(3))
     count = _count(snapshot, request, counting)
     groups, found = [], list[Choice]()
     for group in request.groups:

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 
 from stead.candidates.candidate import candidates
+from stead.candidates.work import keep_on
 from stead.catalog.forest import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _GAP = "\0"
+
+PORTION = 512
+"""Candidates or summaries that are written together: some of them take a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +48,43 @@ class Form:
     summary_tree: bool = True
 
 
-def render(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch], form: Form) -> bytes:
-    """The whole answer to *request*."""
-    body = ",".join(_allocation_requests(snapshot, found, form))
-    slots = _summarised(snapshot, request, found)
+def render(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    found: Sequence[Batch],
+    form: Form,
+    give_way: Callable[[], object] = keep_on,
+) -> bytes:
+    """The whole answer to *request*; *give_way* lets other requests run, and is called about every millisecond.
+
+    The text becomes bytes portion by portion: one conversion of a large answer would keep all other threads waiting.
+    Joining bytes does not, for Python lets go of the interpreter while it copies many.
+    """
+    requests = b",".join([text.encode() for text in _allocation_requests(snapshot, found, form, give_way)])
+    slots = _summarised(snapshot, request, found, give_way)
     classes = None if form.summary_all_classes else {name for group in request.groups for name in group.resources}
-    summaries = ",".join(_summaries(snapshot, slots, classes, form))
-    return f'{{"allocation_requests":[{body}],"provider_summaries":{{{summaries}}}}}'.encode()
+    summaries = b",".join([text.encode() for text in _summaries(snapshot, slots, classes, form, give_way)])
+    return b"".join([b'{"allocation_requests":[', requests, b'],"provider_summaries":{', summaries, b"}}"])
 
 
-def _allocation_requests(snapshot: Snapshot, found: Iterable[Batch], form: Form) -> Iterable[str]:
+def _allocation_requests(
+    snapshot: Snapshot, found: Iterable[Batch], form: Form, give_way: Callable[[], object]
+) -> Iterable[str]:
     """The candidates of each batch that has some, with the commas between them."""
     uuids, writing = snapshot.identities.uuids, _Writing(snapshot, form)
     trees, columns = None, list[list[str]]()
     for batch in found:
         if batch.trees is not trees:
             trees, columns = batch.trees, uuids.at(batch.trees).T.tolist()
-        texts = [writing.texts(arrangement, columns) for arrangement in batch.arrangements]
+        texts = []
+        for arrangement in batch.arrangements:
+            give_way()  # a batch of one tree can have thousands
+            texts.append(writing.texts(arrangement, columns))
         if texts and columns[0]:
-            yield ",".join(texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True)))
+            each = iter(texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True)))
+            while portion := list(islice(each, PORTION)):
+                give_way()
+                yield ",".join(portion)
 
 
 class _Writing:
@@ -119,7 +141,9 @@ class _Writing:
         return text
 
 
-def _summarised(snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch]) -> NDArray[np.int64]:
+def _summarised(
+    snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch], give_way: Callable[[], object]
+) -> NDArray[np.int64]:
     """Providers that stand in the summaries, ascending: the whole trees of those that give resources."""
     forest = snapshot.forest
     if request.one_provider_per_tree and forest.has_nested:
@@ -127,6 +151,7 @@ def _summarised(snapshot: Snapshot, request: CandidateRequest, found: Sequence[B
     shown = np.zeros(snapshot.size, np.bool_)
     others: set[Slot] = set()
     for batch in found:
+        give_way()
         size = batch.trees.shape[1]
         giving = {(position, one.reaching) for one in batch.arrangements for position in one.allocations}
         if any(position < size for position, _ in giving):
@@ -137,14 +162,21 @@ def _summarised(snapshot: Snapshot, request: CandidateRequest, found: Sequence[B
     return np.flatnonzero(shown)
 
 
-def _summaries(snapshot: Snapshot, slots: NDArray[np.int64], classes: set[str] | None, form: Form) -> Iterable[str]:
-    """One member of ``provider_summaries`` for each of *slots*, with these classes (by name) or all."""
-    make = partial(_made_summaries, snapshot, classes, form)
-    return make(slots.tolist()) if classes is not None else snapshot.texts(form, slots, make)
+def _summaries(
+    snapshot: Snapshot, slots: NDArray[np.int64], classes: set[str] | None, form: Form, give_way: Callable[[], object]
+) -> Iterable[str]:
+    """The members of ``provider_summaries`` for *slots*, with these classes (by name) or all, in portions."""
+    make = partial(_made_summaries, snapshot, classes, form, dict[int, str]())
+    for start in range(0, len(slots), PORTION):
+        give_way()
+        some = slots[start : start + PORTION]
+        yield ",".join(make(some.tolist()) if classes is not None else snapshot.texts(form, some, make))
 
 
-def _made_summaries(snapshot: Snapshot, classes: set[str] | None, form: Form, slots: Sequence[int]) -> Iterable[str]:
-    traits: dict[int, str] = {}
+def _made_summaries(
+    snapshot: Snapshot, classes: set[str] | None, form: Form, traits: dict[int, str], slots: Sequence[int]
+) -> Iterable[str]:
+    """One member for each of *slots*; *traits* has the texts of those trait sets, by number, that were written."""
     for slot, resources in zip(slots, _resources(snapshot, slots, classes), strict=True):
         text = f'"{snapshot.uuid(slot)}":{{"resources":{{{",".join(resources)}}}'
         if form.summary_traits:

@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from stead.candidates.candidate import Batch
 
@@ -36,8 +36,12 @@ CHOSEN = 5
 _PLENTY = 2**50
 """More units than any request can do."""
 
-_LOOK_EVERY = 20_000
-"""Units between two looks at the clock: some milliseconds."""
+_LOOK_EVERY = 4_000
+"""Units between two looks at the clock and at other requests: about a millisecond."""
+
+
+def keep_on() -> None:
+    """Do not give way."""
 
 
 class WorkSpent(Exception):
@@ -47,14 +51,22 @@ class WorkSpent(Exception):
 class Work:
     """What one request may still do; of one thread."""
 
-    __slots__ = ("_next_look", "is_cut", "left", "until")
+    __slots__ = ("_next_look", "give_way", "is_cut", "left", "until")
 
-    def __init__(self, most: int | None = None, *, until: float = inf) -> None:
-        """*most* units; None: as many as it takes. *until* is by the monotonic clock."""
+    def __init__(
+        self, most: int | None = None, *, until: float = inf, give_way: Callable[[], object] = keep_on
+    ) -> None:
+        """*most* units; None: as many as it takes.
+
+        Args:
+            until: by the monotonic clock.
+            give_way: lets other requests run. It is called about every millisecond.
+        """
         self.left: float = _PLENTY if most is None else most
         self.is_cut = False
         self.until = until
-        self._next_look = max(self.left - _LOOK_EVERY, 0.0) if until < inf else 0.0
+        self.give_way = give_way
+        self._next_look = max(self.left - _LOOK_EVERY, 0.0)
 
     def spend(self, units: int) -> None:
         """Do *units* of work.
@@ -64,15 +76,16 @@ class Work:
         """
         self.left -= units
         if self.left < self._next_look:
-            self._next_look = max(self.left - _LOOK_EVERY, 0.0) if self.until < inf else 0.0
+            self._next_look = max(self.left - _LOOK_EVERY, 0.0)
             self.require_time()
 
     def require_time(self) -> None:
-        """Go on only if there is work left, and time: for steps that cost time and no work.
+        """Go on only if there is work left, and time: for steps that cost time and no work. Others may run first.
 
         Raises:
             WorkSpent: there is not.
         """
+        self.give_way()  # before the look at the clock: it may take until after the end of the time
         if self.left < 0 or (self.until < inf and time.monotonic() > self.until):
             self.is_cut = True
             raise WorkSpent

@@ -9,6 +9,7 @@ from stead.candidates.explain import explain
 from stead.candidates.phases import UNTIMED
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
+from stead.process import slices
 from stead.process.background import Background
 from stead.service.claims import Claiming
 from stead.store import aggregates, allocations, names, reshape
@@ -148,7 +149,7 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot = self.snapshot()
-        return snapshot, explain(snapshot, request, self._enumeration.work)
+        return snapshot, explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Read what only SQL knows, from one fresh snapshot of the database.

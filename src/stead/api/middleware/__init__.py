@@ -1,4 +1,4 @@
-"""WSGI layers around the API and its authentication, outermost first: drain, prefix, proxy headers, health,
+"""WSGI layers around the API and its authentication, outermost first: drain, slices, prefix, proxy headers, health,
 request log, header sizes, compression, CORS, concurrency.
 """
 
@@ -11,6 +11,7 @@ from stead.api.middleware.health import Health
 from stead.api.middleware.prefix import Prefix
 from stead.api.middleware.proxy import ProxyHeaders
 from stead.api.middleware.request_log import RequestLog
+from stead.api.middleware.slices import Slices
 
 __all__ = [
     "Compression",
@@ -22,4 +23,5 @@ __all__ = [
     "Prefix",
     "ProxyHeaders",
     "RequestLog",
+    "Slices",
 ]
