@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stead.api.middleware import Slices as SlicesLayer
 from stead.candidates.engine import Enumeration, answer, found_within
-from stead.candidates.explain import explain
+from stead.candidates.explain.explain import explain
 from stead.candidates.render import PORTION, Form, render
 from stead.candidates.work import Work
 from stead.domain.request import RequestGroup

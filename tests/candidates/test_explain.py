@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given, note, settings
 
-from stead.candidates.explain import MOST_COUNTED, MOST_TRIED, explain
-from stead.candidates.funnel import ROOM, funnels
+from stead.candidates.explain.explain import MOST_COUNTED, MOST_TRIED, explain
+from stead.candidates.explain.funnel import ROOM, funnels
+from stead.candidates.explain.relaxations import relaxations
 from stead.candidates.match import match
-from stead.candidates.relaxations import relaxations
 from stead.candidates.resolve import in_ids
 from stead.candidates.work import WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
@@ -37,8 +37,8 @@ from tests.candidates.test_work import packing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stead.candidates.explain import Explanation
-    from stead.candidates.funnel import Choice, Step
+    from stead.candidates.explain.explain import Explanation
+    from stead.candidates.explain.funnel import Choice, Step
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 

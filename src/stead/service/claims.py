@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from stead.candidates.engine import find
-from stead.candidates.explain import explain
+from stead.candidates.explain.explain import explain
 from stead.candidates.placing import NoPlace, place, summed
 from stead.candidates.work import WorkSpent
 from stead.domain.claim import Claim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from stead.candidates import engine
-from stead.candidates.explain import explain
+from stead.candidates.explain.explain import explain
 from stead.candidates.phases import UNTIMED
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.candidates.engine import Answer, Enumeration
-    from stead.candidates.explain import Explanation
+    from stead.candidates.explain.explain import Explanation
     from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot

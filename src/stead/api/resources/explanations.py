@@ -13,15 +13,15 @@ from stead.api.representations import answer
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
 from stead.api.shapes import UUID
 from stead.api.versions import S
-from stead.candidates.funnel import Constraint
+from stead.candidates.explain.funnel import Constraint
 
 if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
-    from stead.candidates.explain import Count, Explanation
-    from stead.candidates.funnel import Choice, Miss, Step
-    from stead.candidates.relaxations import Relaxation
-    from stead.candidates.verdicts import Lost
+    from stead.candidates.explain.explain import Count, Explanation
+    from stead.candidates.explain.funnel import Choice, Miss, Step
+    from stead.candidates.explain.relaxations import Relaxation
+    from stead.candidates.explain.verdicts import Lost
     from stead.catalog.snapshot import Snapshot
     from stead.service.service import Service
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stead.candidates.funnel import ROOM, Constraint, spelled
-from stead.candidates.verdicts import isolation, subtree_values
+from stead.candidates.explain.funnel import ROOM, Constraint, spelled
+from stead.candidates.explain.verdicts import isolation, subtree_values
 from stead.domain.request import UNSUFFIXED, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stead.candidates.funnel import Choice
+    from stead.candidates.explain.funnel import Choice
     from stead.domain.request import CandidateRequest, RequestGroup
 
 

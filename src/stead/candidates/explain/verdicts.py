@@ -16,7 +16,7 @@ import numpy as np
 
 from stead.candidates.combine import ways
 from stead.candidates.divide import divided
-from stead.candidates.funnel import SUM, Constraint, spelled
+from stead.candidates.explain.funnel import SUM, Constraint, spelled
 from stead.candidates.kinds import Demanded
 from stead.candidates.trees import served
 from stead.candidates.work import WorkSpent

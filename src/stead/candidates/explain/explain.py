@@ -11,18 +11,18 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.candidates.engine import Enumeration, found_within
-from stead.candidates.funnel import Choice, Step, funnels, root_steps
+from stead.candidates.explain.funnel import Choice, Step, funnels, root_steps
+from stead.candidates.explain.relaxations import relaxations
+from stead.candidates.explain.verdicts import Verdicts, verdicts
 from stead.candidates.match import eligible_anchors, match
-from stead.candidates.relaxations import relaxations
 from stead.candidates.resolve import in_ids, resolve_aggregates, resolve_traits
-from stead.candidates.verdicts import Verdicts, verdicts
 from stead.candidates.work import Work, keep_on
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.candidates.relaxations import Relaxation
+    from stead.candidates.explain.relaxations import Relaxation
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 
