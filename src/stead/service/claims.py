@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -33,6 +32,7 @@ from stead.domain.errors import (
     UnknownProvider,
 )
 from stead.domain.placing import Granted, Outcome
+from stead.service.underway import Underway
 from stead.store import consumer_listing
 from stead.store.allocations import ProvidersChanged
 from stead.store.feed.changes import logged_between
@@ -40,7 +40,7 @@ from stead.store.feed.refresh_source import clock_of
 from stead.store.protocol.clock import Kind, read_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -50,20 +50,17 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
     from stead.domain.placing import Wish
+    from stead.service.underway import Grants
     from stead.store.allocations import HeldAllocations
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.transaction import Store
 
     Held = Mapping[str, HeldAllocations]
-    _Grants = dict[int, Sequence[Granted]]
 
 
 MOST_DRAWN = 64
 """Who was refused a place draws from twice as many of the best as before, so that clients who all want the best do not
 meet again and again; from so many at most."""
-
-LONGEST_TURN_SECONDS = 0.1
-"""So long others wait for who looks for a place: most need a few milliseconds, a large gang may need seconds."""
 
 
 class View(Protocol):
@@ -82,63 +79,33 @@ class Writer(Protocol):
         ...
 
 
-class _Underway:
-    """What claims of this process are about to take: a hint where others had better not look, and no more than that."""
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What one search found.
 
-    def __init__(self) -> None:
-        self._granted: _Grants = {}
-        self._seen: dict[int, _Grants] = {}
-        self._changing = Lock()
-        self._turn = Lock()
-        self._began = 0.0
+    Attributes:
+        held: what the consumers of the wishes held before it.
+        clock: of the moment at which ``placed`` was true; None if that has none.
+        placed: a place for each wish.
+        granted: the same by uuid and class name; empty without places.
+    """
 
-    @contextmanager
-    def looking(self) -> Iterator[_Grants]:
-        """Until this ends, all that others are about to take; also what they took since it began."""
-        with self._changing:
-            seen = dict(self._granted)
-            self._seen[id(seen)] = seen
-        try:
-            yield seen
-        finally:
-            with self._changing:
-                del self._seen[id(seen)]
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """One claim finds its place after the other, so that each knows of those before; but none waits for long."""
-        left = self._began + LONGEST_TURN_SECONDS - time.monotonic()
-        is_alone = self._turn.acquire(timeout=max(left, 0.0))
-        try:
-            if is_alone:
-                self._began = time.monotonic()
-            yield
-        finally:
-            if is_alone:
-                self._turn.release()
-
-    def add(self, granted: Sequence[Granted]) -> None:
-        """They are going to be written."""
-        with self._changing:
-            for grants in (self._granted, *self._seen.values()):
-                grants[id(granted)] = granted
-
-    def remove(self, granted: Sequence[Granted]) -> None:
-        """They were written, or refused, or never added."""
-        with self._changing:
-            self._granted.pop(id(granted), None)
+    held: Held
+    clock: Clock | None
+    placed: list[Candidate] | NoPlace
+    granted: Sequence[Granted]
 
 
 class Claiming:
     """Claims by query, on one database."""
 
-    def __init__(self, store: Store, known: View, write: Writer, enumeration: Enumeration) -> None:
+    def __init__(self, store: Store, catalog: View, write: Writer, enumeration: Enumeration) -> None:
         """Nothing is read yet."""
         self._store = store
-        self._known = known
+        self._catalog = catalog
         self._write = write
         self._enumeration = enumeration
-        self._underway = _Underway()
+        self._underway = Underway()
 
     def claim(
         self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
@@ -155,51 +122,70 @@ class Claiming:
         """
         if until is None:
             until = time.monotonic() + self._store.claim_timeout
-        tries = 0
+        writes = 0
         while True:
-            known = [wish.consumer for wish in wishes if wish.expected is not None]
-            held = self._store.read(consumer_listing.named, known) if known else {}
-            granted: list[Granted] = []
-            with self._underway.looking() as others:
-                snapshot, moment = self._known.view()
-                clock = clock_of(moment)
-                freed = snapshot.with_taken(_given_back(snapshot, held))
-                with self._underway.turn():
-                    how = partial(
-                        place, distinct_roots=distinct_roots, among_best=min(2**tries, MOST_DRAWN), until=until
-                    )
-                    placed = self._placed(freed, wishes, others, how)
-                    if not isinstance(placed, NoPlace):
-                        granted = [_granted(snapshot, candidate) for candidate in placed]
-                        self._underway.add(granted)
+            # After each lost race the claim draws from twice as many places, so that those who all want the best part.
+            attempt = self._look(wishes, distinct_roots, min(2**writes, MOST_DRAWN), until)
             try:
-                if not isinstance(placed, NoPlace):
-                    tries += 1
-                    self._write([_claim(wish, one) for wish, one in zip(wishes, granted, strict=True)], clock)
-                    return Outcome(granted, tries)
-                is_late = tries > 0 and time.monotonic() > until  # so it may not have been looked for to the end
-                if not is_late and self._is_as_known(wishes, held, clock):
-                    raise self._refusal(wishes, placed, until if explained else -inf)
+                if not isinstance(attempt.placed, NoPlace):
+                    writes += 1
+                    self._write_all(wishes, attempt)
+                    return Outcome(attempt.granted, writes)
+                # A search that began after a lost race may have ended with the time, and then proves nothing.
+                was_searched_whole = writes == 0 or time.monotonic() <= until
+                if was_searched_whole and self._is_as_known(wishes, attempt.held, attempt.clock):
+                    raise self._refusal(wishes, attempt.placed, until if explained else -inf)
             except (AllocationRefused, UnknownProvider, ProvidersChanged):
-                pass  # whoever was faster changed what the next view shows
+                pass  # another client changed it first, and the next snapshot shows what
             except ConsumerConflict:
+                # The client may repeat a claim whose answer it lost. Then its wish is fulfilled already.
                 before = self._granted_before(wishes)
                 if before is None:
                     raise
                 return Outcome(before, 0)
             finally:
-                self._underway.remove(granted)
+                # Not before the write has ended: until then, no snapshot shows what it takes.
+                self._underway.remove(attempt.granted)
             if time.monotonic() > until:
                 raise ConcurrentUpdate("Others were faster every time.")
+
+    def _look(self, wishes: Sequence[Wish], distinct_roots: bool, among_best: int, until: float) -> _Attempt:
+        """Find a place for each wish, and announce it to the other claims of this process.
+
+        The other claims underway are listed before the snapshot is read, see :meth:`Underway.looking`. The allocations
+        that the wishes replace are read in a transaction of their own. If they change before the snapshot, too much or
+        too little is given back; the generations of the consumers tell that, under the locks or in `_is_as_known`.
+        """
+        replaced = [wish.consumer for wish in wishes if wish.expected is not None]
+        held = self._store.read(consumer_listing.named, replaced) if replaced else {}
+        granted: list[Granted] = []
+        with self._underway.looking() as others:
+            snapshot, moment = self._catalog.view()
+            freed = snapshot.with_taken(_given_back(snapshot, held))
+            with self._underway.turn():
+                how = partial(place, distinct_roots=distinct_roots, among_best=among_best, until=until)
+                placed = self._placed(freed, wishes, others, how)
+                if not isinstance(placed, NoPlace):
+                    granted = [_granted(snapshot, candidate) for candidate in placed]
+                    self._underway.add(granted)
+        return _Attempt(held, clock_of(moment), placed, granted)
+
+    def _write_all(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
+        claims = [_claim(wish, granted) for wish, granted in zip(wishes, attempt.granted, strict=True)]
+        self._write(claims, attempt.clock)
 
     def _placed(
         self,
         snapshot: Snapshot,
         wishes: Sequence[Wish],
-        others: _Grants,
+        others: Grants,
         place: Callable[..., list[Candidate] | NoPlace],
     ) -> list[Candidate] | NoPlace:
-        """Where none of *others* is about to claim, if there is such a place."""
+        """Places that none of *others* is about to take, if there are such; else any.
+
+        The second search is needed, since the others may be refused and since their places may be taken twice: once in
+        the hint and once in the snapshot. A refusal must rest on the snapshot alone.
+        """
         requests = [wish.request for wish in wishes]
         if others:
             taken = summed(_slots(snapshot, one.allocations) for granted in list(others.values()) for one in granted)
@@ -236,7 +222,7 @@ class Claiming:
         held = self._store.read(consumer_listing.named, [wish.consumer for wish in wishes])
         if not all(_is_next(wish, held.get(wish.consumer)) for wish in wishes):
             return None
-        snapshot, _ = self._known.view()
+        snapshot, _ = self._catalog.view()
         candidates = [self._candidate_of(snapshot, wish, held[wish.consumer]) for wish in wishes]
         return [_granted(snapshot, one) for one in candidates if one] if all(candidates) else None
 
