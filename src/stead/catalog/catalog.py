@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stead.catalog.comparison import differing
 from stead.catalog.refresh import refreshed
@@ -33,6 +33,9 @@ SECONDS_BETWEEN_LINES = 1.0
 
 IDLE_SECONDS = 1.0
 """So long after the last refresh a process looks by itself."""
+
+UNCHANGED, CHANGES, EVERYTHING, FAILED = "unchanged", "changes", "everything", "failed"
+"""What a refresh loaded."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,9 +77,11 @@ class Catalog:
         Raises:
             Unavailable
         """
+        # One counter numbers arrivals and refreshes. It needs no lock: the lock below orders the refreshes, and an
+        # arrival that gets its number too early only causes a refresh that was not needed.
         arrived = next(self._order)
         with self._refreshing:
-            if self._began < arrived:
+            if self._began < arrived:  # the last refresh may have asked the source before this request arrived
                 began = next(self._order)
                 try:
                     self._refresh()
@@ -113,14 +118,14 @@ class Catalog:
     def ids_between(self, after: int, last: int) -> list[int]:
         """Ids of the known providers, from the one next to *after* to *last*."""
         ids = self.fresh().identities.ids.whole
-        found: list[int] = ids[(ids > after) & (ids <= last)].tolist()
-        return found
+        between: list[int] = ids[(ids > after) & (ids <= last)].tolist()
+        return between
 
     def uuids(self, ids: Iterable[int]) -> dict[int, str]:
         """The uuids of those of these providers that are known, by id."""
-        known = self.fresh()
-        slots = {id_: slot for id_ in ids if (slot := known.identities.slot_of_id.get(id_)) is not None}
-        return {id_: known.uuid(slot) for id_, slot in slots.items()}
+        snapshot = self.fresh()
+        slots = {id_: slot for id_ in ids if (slot := snapshot.identities.slot_of_id.get(id_)) is not None}
+        return {id_: snapshot.uuid(slot) for id_, slot in slots.items()}
 
     def differing(self, state: Changes) -> Differences:
         """Of what *state* tells all of, that which is known otherwise, even after a refresh.
@@ -133,44 +138,55 @@ class Catalog:
             return differing(self._snapshot, state)
 
     def _refresh(self) -> None:
-        found, began = "failed", time.perf_counter()
+        kind, began = FAILED, time.perf_counter()
         try:
-            found = self._load()
+            kind = self._load()
         finally:
             if self._on_refresh is not None:
-                self._on_refresh(found, time.perf_counter() - began)
+                self._on_refresh(kind, time.perf_counter() - began)
 
     def _load(self) -> str:
-        since, self._moment = self._moment, None  # if this fails, the next refresh trusts nothing
-        began = time.monotonic()
-        with turns.short(), collector_paused():  # until what was read is gone again: it would look at each row
-            snapshot, self._moment, found = _followed(self._snapshot, since, self._source.changes(since))
-            before, self._snapshot = [self._snapshot], snapshot
-            if found == "everything":
-                let_go(before)
-        self._looked, self._true_at = time.monotonic(), began
-        return found
+        # Taken away before the source is asked: if the refresh fails, the next one trusts nothing and loads everything.
+        since, self._moment = self._moment, None
+        # The age of what is known counts from before the question, since the answer may be as old as that.
+        asked_at = time.monotonic()
+        # The collector would look at every row that is read, and it runs again only when the rows are freed.
+        with turns.short(), collector_paused():
+            refresh = _followed(self._snapshot, since, self._source.changes(since))
+            replaced, self._snapshot, self._moment = [self._snapshot], refresh.snapshot, refresh.moment
+            if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all they hold
+                let_go(replaced)
+        self._looked, self._true_at = time.monotonic(), asked_at
+        return refresh.kind
 
 
-def _followed(
-    snapshot: Snapshot, moment: Moment | None, portions: Iterator[Changes]
-) -> tuple[Snapshot, Moment | None, str]:
-    """The snapshot after *portions*, its moment, and what they were, as `Catalog` tells it."""
-    found = "unchanged"
+class _Refresh(NamedTuple):
+    """The snapshot after a refresh, its moment, and how much the refresh loaded."""
+
+    snapshot: Snapshot
+    moment: Moment | None
+    kind: str
+
+
+def _followed(snapshot: Snapshot, moment: Moment | None, portions: Iterator[Changes]) -> _Refresh:
+    """*snapshot*, which is of *moment*, after *portions*."""
+    refresh = _Refresh(snapshot, moment, UNCHANGED)
     for changes in portions:
-        snapshot, moment, found = refreshed(snapshot, changes), changes.moment, "changes"
+        refresh = _Refresh(refreshed(refresh.snapshot, changes), changes.moment, CHANGES)
         if changes.everything:
-            snapshot, found = _loaded(snapshot, portions, changes.providers_in_all), "everything"
-    return snapshot, moment, found
+            # The portions that follow belong to the same load: the loop here ends with them.
+            whole = _loaded(refresh.snapshot, portions, changes.providers_in_all)
+            refresh = _Refresh(whole, changes.moment, EVERYTHING)
+    return refresh
 
 
 def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Snapshot:
     """*snapshot* with all *portions* added, *number* providers together."""
     progress = _Progress(number)
     for changes in portions:
-        before = [snapshot]
+        replaced = [snapshot]
         snapshot = refreshed(snapshot, changes)
-        let_go(before)
+        let_go(replaced)  # portion by portion: freeing a large site at once keeps all other threads waiting
         progress.add(len(changes.providers))
     if number >= MANY:
         keep_for_good()
