@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.differs("it has nothing of Stead's own")
 
-OWN = f"{NEWEST}, stead 1.0"
+OWN = f"{NEWEST}, stead 1.1"
 # The texts of four forms are kept beside each other: two of these and two of the list of providers. With more of them,
 # none would be kept until the next question.
 CANDIDATE_VERSIONS = ("1.10", "1.27", NEWEST)
 PROVIDER_VERSIONS = ("1.0", NEWEST)
+TREE_QUERIES = ("totals=true", "depth=0&fields=name,generation", "resources=VCPU:4&limit=1")
 CLASS, TRAIT = "CUSTOM_LAMP", "CUSTOM_MAGIC"
 
 
@@ -174,6 +175,8 @@ def answers(api: Api) -> dict[str, Any]:
         ask(path, NEWEST)
     for version in PROVIDER_VERSIONS:
         ask("/resource_providers", version)
+    for query in TREE_QUERIES:
+        seen[f"{query} byte by byte"] = api.at(OWN).get(f"/provider_trees?{query}").expect(200).body
     for provider in api.get("/resource_providers").resource_providers:
         for link in provider["links"]:
             ask(link["href"], NEWEST)
@@ -220,3 +223,26 @@ def test_after_all_writes_one_after_the_other_it_answers_what_a_fresh_service_an
         answers(empty_api)
         getattr(site, write)()
     assert answers(empty_api) == fresh()
+
+
+CONDITIONAL = ("/resource_providers", *(f"/provider_trees?{query}" for query in TREE_QUERIES))
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_after_a_write_only_an_answer_with_the_same_bytes_is_not_modified(
+    empty_api: Api, write: str, database_url: str, tmp_path: Path
+) -> None:
+    own, site = empty_api.at(OWN), Site(empty_api)
+    before = {path: own.get(path).expect(200) for path in CONDITIONAL}
+    for path, answer in before.items():
+        assert own.get(path, headers={"If-None-Match": answer.header("etag")}).status == 304
+    getattr(site, write)()
+    for path, answer in before.items():
+        after = own.get(path, headers={"If-None-Match": answer.header("etag")})
+        if after.status == 304:
+            assert own.get(path).expect(200).body == answer.body
+        else:
+            assert after.expect(200).header("etag") != answer.header("etag")
+    with open_door(tmp_path, database_url) as door:
+        for path in CONDITIONAL:
+            assert Api(door).at(OWN).get(path).header("etag") == own.get(path).header("etag")

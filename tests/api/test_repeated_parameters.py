@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.client import NEWEST, Api, fresh_name
 
-OWN = f"{NEWEST}, stead 1.0"
+OWN = f"{NEWEST}, stead 1.1"
 DUPLICATE_KEY = "placement.query.duplicate_key"
 SOME, OTHER = "5a000000-0000-4000-8000-000000000001", "5a000000-0000-4000-8000-000000000002"
 
@@ -64,6 +64,15 @@ class TestOfThePolicy:
         ("/consumers", "marker", (SOME, OTHER)),
         ("/resource_providers", "limit", ("1", "2")),
         ("/resource_providers", "marker", (SOME, OTHER)),
+        ("/provider_trees", "in_tree", (SOME, OTHER)),
+        ("/provider_trees", "name", ("a*", "b*")),
+        ("/provider_trees", "resources", ("VCPU:1", "DISK_GB:1")),
+        ("/provider_trees", "root_required", ("HW_CPU_X86_SHA", "HW_CPU_X86_AVX")),
+        ("/provider_trees", "fields", ("name", "traits")),
+        ("/provider_trees", "depth", ("0", "1")),
+        ("/provider_trees", "totals", ("true", "false")),
+        ("/provider_trees", "limit", ("1", "2")),
+        ("/provider_trees", "marker", (SOME, OTHER)),
         ("/changes", "since", ("a", "b")),
         ("/changes", "timeout", ("1", "2")),
         ("/allocation_candidates", "can_split", ("VCPU", "DISK_GB")),

@@ -54,6 +54,7 @@ ROUTES = [
     ("/reshaper", "POST", "ver ctype policy", (30, 404)),
     ("/allocation_candidates/explain", "GET", "accept policy", None),
     ("/consumers", "GET", "accept policy", None),
+    ("/provider_trees", "GET", "accept policy", None),
     ("/claims", "POST", "ctype policy", None),
     ("/changes", "GET", "accept policy", None),
     ("/openapi.json", "GET", "accept", None),

@@ -73,6 +73,11 @@ def tree(rng: Random) -> str:
     return mostly(rng, [spelled(rng, rng.choice(PROVIDERS))], TEXTS, 15)
 
 
+def reference(rng: Random) -> str:
+    """A provider by its uuid or by its name."""
+    return f"name:{mostly(rng, NAMES, TEXTS, 15)}" if one_in(rng, 3) else tree(rng)
+
+
 def subtree(rng: Random) -> str:
     return ",".join(mostly(rng, SUFFIXES, TEXTS, 30) for _ in range(rng.randint(1, 4)))
 
@@ -85,8 +90,8 @@ OF_GROUP: dict[str, Callable[[Random], str]] = {
     "resources": amounts,
     "required": names,
     "member_of": groups,
-    "in_tree": tree,
-    "in_subtree": tree,
+    "in_tree": reference,
+    "in_subtree": reference,
 }
 
 
@@ -106,8 +111,8 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
         "uuid": tree,
         "member_of": groups,
         "resources": amounts,
-        "in_tree": tree,
-        "in_subtree": tree,
+        "in_tree": reference,
+        "in_subtree": reference,
         "required": names,
         "limit": PAGE,
         "marker": tree,
@@ -136,6 +141,20 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
         "project_id": one_of(*OWNERS),
         "user_id": one_of(*OWNERS),
         "consumer_type": one_of(*TYPES, "unknown", "all"),
+        "limit": PAGE,
+        "marker": tree,
+    },
+    "/provider_trees": {
+        "in_tree": reference,
+        "name": one_of(*NAMES, "*", "*a*", "a**b*", "**", "*" * 500),
+        "required": names,
+        "member_of": groups,
+        "resources": amounts,
+        "root_required": names,
+        "root_member_of": groups,
+        "fields": one_of("uuid", "name,usages", "inventories,traits,aggregates", "uuid,uuid", "name,", ""),
+        "depth": one_of("0", "1", "9" * 5000, "01", "-1", "1\n"),
+        "totals": one_of("true", "false", "TRUE", ""),
         "limit": PAGE,
         "marker": tree,
     },

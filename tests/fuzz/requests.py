@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.api.client import Headers
 
 NEWEST = 39
-OWN = f"placement 1.{NEWEST}, stead 1.0"
+OWN = f"placement 1.{NEWEST}, stead 1.1"
 ODD_VERSIONS = [
     "placement 1.40", "placement 2.0", "placement 0.9", "placement 1", "placement 1.2.3", "placement LATEST",
     "placement",
@@ -72,7 +72,7 @@ PATHS = [
     "/resource_providers/{p}/allocations", "/resource_providers/{p}/traits", "/resource_classes",
     "/resource_classes/{c}",
     "/traits", "/traits/{t}", "/allocations", "/allocations/{k}", "/allocation_candidates", "/usages", "/reshaper",
-    "/openapi.json", "/allocation_candidates/explain", "/consumers", "/claims", "/changes",
+    "/openapi.json", "/allocation_candidates/explain", "/consumers", "/provider_trees", "/claims", "/changes",
 ]  # fmt: skip
 ODD_PATHS = [
     "//", "/%2e%2e/", "/traits/", "/traits//x", "/resource_providers/%00", "/resource_providers%2F", "/%FF",

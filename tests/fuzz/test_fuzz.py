@@ -39,7 +39,7 @@ ROUTES = [
     "PUT /resource_providers/*/traits",
     "PUT /resource_providers/*/aggregates", "POST /resource_classes", "PUT /allocations/*", "POST /allocations",
     "POST /reshaper", "GET /allocation_candidates", "GET /resource_providers", "GET /traits", "GET /usages",
-    "GET /consumers", "GET /changes", "POST /claims",
+    "GET /consumers", "GET /provider_trees", "GET /changes", "POST /claims",
 ]  # fmt: skip
 
 

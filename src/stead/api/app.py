@@ -19,6 +19,7 @@ from stead.api.resources.consumers import Consumers
 from stead.api.resources.explanations import Explanations
 from stead.api.resources.inventories import Inventories, OneClass
 from stead.api.resources.openapi import OpenApi
+from stead.api.resources.provider_trees import ProviderTrees
 from stead.api.resources.reshaper import Reshaper
 from stead.api.resources.resource_classes import OneResourceClass, ResourceClasses
 from stead.api.resources.resource_providers import OneProvider, Providers
@@ -102,6 +103,7 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/usages": Usages(service),
         "/reshaper": Reshaper(service, incomplete, limits),
         "/consumers": Consumers(service),
+        "/provider_trees": ProviderTrees(service),
         "/claims": Claims(service, limits),
         "/changes": Changes(service),
     }

@@ -41,6 +41,7 @@ GROUPS = (
 HEADERS: Json = {
     "OpenStack-API-Version": {"description": "The microversion that was used.", "schema": {"type": "string"}},
     "X-OpenStack-Request-Id": {"description": "What the request is called in logs.", "schema": {"type": "string"}},
+    "ETag": {"description": "Changes whenever the answer may have changed.", "schema": {"type": "string"}},
     "Location": {"description": "The absolute URL of what was made.", "schema": {"type": "string"}},
 }
 ASKED_VERSION: Json = {
@@ -138,6 +139,8 @@ def _query(of: Operation) -> list[Json]:
 
 def _successes(of: Operation) -> Json:
     headers = ["OpenStack-API-Version", "X-OpenStack-Request-Id", *(["Location"] if of.located else [])]
+    if 304 in of.answers:
+        headers.append("ETag")
     told = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
     responses: Json = {}
     for status, schema in of.answers.items():

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.api import provider_text
+from stead.api import provider_text, tree_text
 from stead.api.bodies import Schema, mapping, strict_object
-from stead.api.query import candidates, providers
+from stead.api.query import candidates, provider_trees, providers
 from stead.api.query.groups import MISSING_VALUE
 from stead.api.query.pairs import DUPLICATE_KEY
 from stead.api.query.values import BAD_VALUE
@@ -167,6 +167,32 @@ CANDIDATES = shown(
     allocation_requests=array(ALLOCATION_REQUEST),
     provider_summaries=by_uuid(SUMMARY),
 )
+SUMS = mapping(RESOURCE_CLASS_NAME, strict_object({name: {"type": "integer"} for name in tree_text.TOTALS}))
+PROVIDER_IN_TREE = strict_object(
+    {"uuid": UUID},
+    {
+        "name": TEXT,
+        "parent_provider_uuid": PARENT,
+        "generation": GENERATION,
+        "inventories": mapping(RESOURCE_CLASS_NAME, SHOWN_INVENTORY),
+        "usages": AMOUNTS,
+        "traits": array(TEXT),
+        "aggregates": array(UUID),
+    },
+)
+PROVIDER_TREE = strict_object(
+    {"root_provider_uuid": UUID, "provider_count": {"type": "integer"}, "providers": array(PROVIDER_IN_TREE)},
+    {"totals": SUMS},
+)
+PROVIDER_TREES = strict_object(
+    {
+        "tree_count": {"type": "integer"},
+        "provider_count": {"type": "integer"},
+        "provider_trees": array(PROVIDER_TREE),
+        "links": LINKS,
+    },
+    {"totals": SUMS},
+)
 ERRORS = strict_object(
     {
         "errors": array(
@@ -202,6 +228,9 @@ SCHEMAS: dict[str, Schema] = {
     "AllocationRequest": ALLOCATION_REQUEST,
     "Summary": SUMMARY,
     "Amounts": AMOUNTS,
+    "Totals": SUMS,
+    "ProviderInTree": PROVIDER_IN_TREE,
+    "ProviderTree": PROVIDER_TREE,
 }
 """Those that have a name in the document; wherever else one appears there is a reference to it."""
 
@@ -252,7 +281,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/"): Operation({200: VERSIONS}),
     ("GET", "/openapi.json"): Operation({200: {"type": "object"}}),
     ("GET", "/resource_providers"): Operation(
-        {200: strict_object({"resource_providers": array(PROVIDER)}, {"links": LINKS})},
+        {200: strict_object({"resource_providers": array(PROVIDER)}, {"links": LINKS}), 304: None},
         query=providers.validator(NEWEST, NEWEST_STEAD).schema,
         since=_since(providers.KEYS),
         repeated=frozenset({"member_of", "required"}),
@@ -377,6 +406,19 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         {200: shown(["consumers", "links"], consumers=array(HOLDER), links=LINKS)},
         query=consumers.QUERY.schema,
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_PROJECT),
+    ),
+    ("GET", "/provider_trees"): Operation(
+        {200: PROVIDER_TREES, 304: None},
+        query=provider_trees.QUERY.schema,
+        since=_since(provider_trees.KEYS),
+        repeated=provider_trees.REPEATED,
+        errors=(
+            domain.InvalidQuery("Invalid query string parameters: …"),
+            domain.InvalidQuery("Invalid query string parameters: Unknown field 'color' in 'fields'. …", BAD_VALUE),
+            REPEATED_LIMIT,
+            NO_CLASS,
+            NO_TRAITS,
+        ),
     ),
     ("POST", "/claims"): Operation(
         {200: shown(["claims", "tries"], claims=array(GRANTED), tries={"type": "integer"})},

@@ -77,6 +77,11 @@ class SteadVersion(Step):
         "and `marker` when listing providers; `root_member_of`, `isolate`, `!` in `same_subtree`, `can_split`, "
         "`in_subtree` and `order_by` of candidates",
     )
+    PROVIDER_TREES = (
+        1,
+        "`/provider_trees`; `ETag` and `If-None-Match` there and when listing providers; `name:` in `in_tree` and "
+        "`in_subtree`",
+    )
 
 
 V = Microversion

@@ -106,6 +106,11 @@ _ROUTE_RULES: list[tuple[str, str, list[str]]] = [
 _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     ("allocation_candidates:explain", "Explain where a request fits.", ["GET /allocation_candidates/explain"]),
     ("consumers:list", "List consumers with what they hold.", ["GET /consumers"]),
+    (
+        "provider_trees:list",
+        "List provider trees with inventories, usages, traits and aggregates.",
+        ["GET /provider_trees"],
+    ),
     ("claims:create", "Find places for requests, and claim them.", ["POST /claims"]),
     ("changes:list", "Be told which providers and consumers change.", ["GET /changes"]),
 ]

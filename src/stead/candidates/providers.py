@@ -41,13 +41,13 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
     """
     kept = snapshot.live
     if query.in_tree is not None:
-        slot = snapshot.find(query.in_tree)
+        slot = snapshot.find_referenced(query.in_tree)
         if slot is None:
             return []
         root = snapshot.forest.root[slot]
         kept = kept & _only(snapshot, snapshot.forest.members(root))
     if query.in_subtree is not None:
-        top = snapshot.find(query.in_subtree)
+        top = snapshot.find_referenced(query.in_subtree)
         if top is None:
             return []
         kept = kept & _only(snapshot, snapshot.forest.subtree(top))

@@ -67,13 +67,13 @@ def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
     traits = resolve_traits(snapshot, group.traits)
     tree = None
     if group.in_tree is not None:
-        named = snapshot.find(group.in_tree)
+        named = snapshot.find_referenced(group.in_tree)
         if named is None:
             return None
         tree = int(snapshot.forest.root[named])
     top = None
     if group.in_subtree is not None:
-        top = snapshot.find(group.in_subtree)
+        top = snapshot.find_referenced(group.in_subtree)
         if top is None:
             return None
     can_split = frozenset(resolve_classes(snapshot, dict.fromkeys(group.can_split, 0)))
@@ -101,10 +101,10 @@ def _known(classes: Mapping[str, NameRow], name: str, place: int) -> int:
     return classes[name].id if name in classes else NOWHERE - place
 
 
-def _place(snapshot: Snapshot, uuid: str | None) -> int | None:
-    if uuid is None:
+def _place(snapshot: Snapshot, reference: str | None) -> int | None:
+    if reference is None:
         return None
-    slot = snapshot.find(uuid)
+    slot = snapshot.find_referenced(reference)
     return NOWHERE if slot is None else slot
 
 

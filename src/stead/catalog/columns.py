@@ -185,8 +185,12 @@ class InventoryColumns:
         """Capacity as it is shown and what is used of it, of providers that have inventory of the class."""
         kind = self.kind.at(slots)
         shown = {number: self.kinds.shown(number) for number in np.unique(kind).tolist()}
-        used = self.kinds.capacities()[kind] - self.room.at(slots)
-        return [shown[number] for number in kind.tolist()], used.tolist()
+        return [shown[number] for number in kind.tolist()], self.used(slots).tolist()
+
+    def used(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sums of allocations of providers that have inventory of the class."""
+        used: NDArray[np.int64] = self.kinds.capacities()[self.kind.at(slots)] - self.room.at(slots)
+        return used
 
     def at(self, slot: int) -> HeldInventory | None:
         """The inventory at a slot, if it has one."""

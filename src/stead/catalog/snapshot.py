@@ -19,7 +19,7 @@ from stead.catalog.names import Names
 from stead.catalog.sharing import Sharing
 from stead.domain.inventory import MAX_INT
 from stead.domain.names import SHARES_VIA_AGGREGATE
-from stead.domain.provider import HeldInventory, Provider, Slot
+from stead.domain.provider import BY_NAME, HeldInventory, Provider, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -105,6 +105,11 @@ class Snapshot:
     def find_named(self, name: str) -> Slot | None:
         """Where the provider with this name stands, spelled exactly so."""
         return self.identities.slot_of_name.get(name)
+
+    def find_referenced(self, reference: str) -> Slot | None:
+        """The slot of the provider with this uuid, or with the name that follows ``name:``."""
+        name = reference.removeprefix(BY_NAME)
+        return self.find(reference) if name == reference else self.find_named(name)
 
     @property
     def size(self) -> int:

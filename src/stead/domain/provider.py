@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from stead.domain.inventory import Inventory
 
 
+BY_NAME = "name:"
+"""Begins a reference to a provider by its name; every other reference is a uuid."""
+
 Slot = NewType("Slot", int)
 """A provider's place in the arrays of one snapshot."""
 

@@ -1,16 +1,17 @@
-"""The question "where does this fit?": a candidate request, made of request groups.
+"""What clients ask about providers: candidate requests, made of request groups, and filters of lists and trees.
 
-Source: the semantics of allocation candidates, docs/api.md.
+Source: the semantics of allocation candidates, GET /resource_providers and GET /provider_trees, docs/api.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stead.domain.name_pattern import NamePattern
     from stead.domain.order import Order
 
 UNSUFFIXED = ""
@@ -96,3 +97,25 @@ class ProviderQuery:
     traits: Terms = Terms()
     aggregates: Terms = Terms()
     resources: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuery:
+    """Filters of provider trees.
+
+    A tree matches if one of its providers passes ``name``, ``traits``, ``aggregates`` and ``resources`` by itself, and
+    its root passes ``root_traits`` and ``root_aggregates``. ``in_tree`` refers to any provider of the only tree.
+    """
+
+    in_tree: str | None = None
+    name: NamePattern | None = None
+    traits: Terms = Terms()
+    aggregates: Terms = Terms()
+    resources: Mapping[str, int] = field(default_factory=dict)
+    root_traits: Terms = Terms()
+    root_aggregates: Terms = Terms()
+
+    @property
+    def filters_providers(self) -> bool:
+        """Whether a tree must have a provider of some kind."""
+        return bool(self.name or self.traits or self.aggregates or self.resources)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from stead.api.body_limits import longest_body
 from stead.httpd.requests import Lane
 
-_BULK_PATHS = frozenset({"/allocation_candidates", "/allocation_candidates/explain", "/resource_providers", "/changes"})
+_BULK_PATHS = frozenset(
+    {"/allocation_candidates", "/allocation_candidates/explain", "/resource_providers", "/provider_trees", "/changes"}
+)
 SMALL_LIMIT = 100
 """A read that asks for at most so many has a small answer."""
 

@@ -17,7 +17,7 @@ from stead.store.consumers import OwnersUnknown, make_owners
 from stead.store.feed import pruning
 from stead.store.feed.pruning import Pruning
 from stead.store.feed.reconcile import Reconciling
-from stead.store.feed.refresh_source import ChangeSource
+from stead.store.feed.refresh_source import ChangeSource, digest_of
 from stead.store.feed.watching import Watchers
 
 if TYPE_CHECKING:
@@ -116,6 +116,15 @@ class Service:
             Unavailable: the database does not answer.
         """
         return self._catalog.fresh()
+
+    def view(self) -> tuple[Snapshot, str]:
+        """`snapshot`, and a text that is the same in every process for the same state, and for no other.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        snapshot, moment = self._catalog.view()
+        return snapshot, digest_of(moment)
 
     @property
     def lag(self) -> float:

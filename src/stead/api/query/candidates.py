@@ -13,10 +13,10 @@ from stead.api.bodies import Validator
 from stead.api.query.groups import parse_groups, require_sound_groups, with_own_meaning
 from stead.api.query.order import parse_order
 from stead.api.query.pairs import INVALID
-from stead.api.query.values import BAD_VALUE, parse_names, parse_root_aggregates, whole_number
+from stead.api.query.values import BAD_VALUE, parse_root_aggregates, parse_root_traits, whole_number
 from stead.api.versions import Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery
-from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest, Terms
+from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
 
 if TYPE_CHECKING:
     from stead.api.query.pairs import Pairs
@@ -86,7 +86,7 @@ def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVer
     pairs.require(validator(version, stead))
     limit = _limit(pairs.first("limit"))
     pairs.require_single(["root_required"])
-    root_traits = _root_traits(pairs.last("root_required"), version)
+    root_traits = parse_root_traits(pairs.last("root_required"), version)
     is_own = Agreed(version, stead).knows(S.OWN_FEATURES)
     subtrees = [_subtree(value, may_keep_apart=is_own) for value in pairs.all("same_subtree")]
     policy = pairs.first("group_policy")
@@ -95,7 +95,8 @@ def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVer
     pairs.require_single(["can_split", "order_by"])
     can_split = _can_split(pairs.last("can_split"))
     order = parse_order(pairs.last("order_by"))
-    groups = parse_groups(pairs, version, group_key(version, stead))
+    may_name = Agreed(version, stead).knows(S.PROVIDER_TREES)
+    groups = parse_groups(pairs, version, group_key(version, stead), may_name=may_name)
     require_sound_groups(groups, version, [together | others for together, others in subtrees], isolated)
     if policy is None and not is_own and sum(group.suffix != UNSUFFIXED for group in groups) > 1:
         raise InvalidQuery(
@@ -121,18 +122,6 @@ def _limit(value: str | None) -> int | None:
     if value is not None and not re.search(_LIMIT, value):
         raise InvalidQuery(f"{INVALID} {value!r} does not match {_LIMIT!r} Failed validating 'pattern'")
     return whole_number(value) if value else None
-
-
-def _root_traits(value: str | None, version: Microversion) -> Terms:
-    if value is None:
-        return Terms()
-    wanted, unwanted = parse_names(value, version)
-    conflicts = sorted(unwanted.intersection(wanted))
-    if conflicts:
-        raise InvalidQuery(
-            f"Conflicting required and forbidden traits found in root_required: {', '.join(conflicts)}", BAD_VALUE
-        )
-    return Terms(tuple(dict.fromkeys(frozenset([name]) for name in wanted)), frozenset(unwanted))
 
 
 def _subtree(value: str, *, may_keep_apart: bool) -> tuple[frozenset[str], frozenset[str]]:

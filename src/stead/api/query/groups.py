@@ -44,11 +44,16 @@ class _Draft:
     in_subtree: str | None = None
 
 
-def parse_groups(pairs: Pairs, version: Microversion, group_key: re.Pattern[str]) -> tuple[RequestGroup, ...]:
+def parse_groups(
+    pairs: Pairs, version: Microversion, group_key: re.Pattern[str], *, may_name: bool = False
+) -> tuple[RequestGroup, ...]:
     """The groups, in the order in which *pairs* name them first.
 
     A pair is parsed where it stands, so that the first faulty one decides the error; what several values of one key
     make together is parsed at the first of them.
+
+    Args:
+        may_name: `in_tree` and `in_subtree` may refer to a provider by its name.
 
     Raises:
         InvalidQuery: a malformed value.
@@ -64,9 +69,9 @@ def parse_groups(pairs: Pairs, version: Microversion, group_key: re.Pattern[str]
         if word == "resources":
             draft.resources = parse_resources(value)
         elif word == "in_tree":
-            draft.in_tree = parse_tree(value)
+            draft.in_tree = parse_tree(value, may_name=may_name)
         elif word == "in_subtree":
-            draft.in_subtree = parse_subtree(value)
+            draft.in_subtree = parse_subtree(value, may_name=may_name)
         elif key not in seen:
             _parse_terms(draft, word, suffix, pairs.all(key), version)
         seen.add(key)

@@ -6,11 +6,18 @@ Source: "GET /resource_providers", docs/api.md.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import STRICT_UUIDS, Validator
 from stead.api.query import pages
-from stead.api.query.values import parse_aggregates, parse_resources, parse_subtree, parse_traits, require_no_conflict
+from stead.api.query.values import (
+    PROVIDER_REFERENCE,
+    parse_aggregates,
+    parse_resources,
+    parse_subtree,
+    parse_traits,
+    require_no_conflict,
+)
 from stead.api.versions import Agreed, S, V
 from stead.domain.request import ProviderQuery, Terms
 
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
 _UUID = {"type": "string", "format": "uuid"}
 
-KEYS: dict[str, tuple[Step, dict[str, str]]] = {
+KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "name": (V.INITIAL, {"type": "string"}),
     "uuid": (V.INITIAL, _UUID),
     "member_of": (V.LIST_MEMBER_OF, {"type": "string"}),
@@ -32,12 +39,17 @@ KEYS: dict[str, tuple[Step, dict[str, str]]] = {
 }
 """Each key with its first version and what its last value must look like."""
 
+NAMED = {"in_tree": PROVIDER_REFERENCE}
+"""What their values must look like since providers can be referred to by name."""
+
 
 @cache
 def validator(version: Microversion, stead: SteadVersion | None = None) -> Validator:
     """The keys these versions know, and no others."""
     agreed = Agreed(version, stead)
     known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    if agreed.knows(S.PROVIDER_TREES):
+        known |= NAMED
     return Validator({"type": "object", "additionalProperties": False, "properties": known}, formats=STRICT_UUIDS)
 
 
@@ -50,7 +62,8 @@ def parse_provider_query(pairs: Pairs, version: Microversion, stead: SteadVersio
     pairs.require(validator(version, stead))
     aggregates = parse_aggregates(pairs.all("member_of"), version)
     traits = parse_traits(required, version) if (required := pairs.all("required")) else Terms()
-    in_subtree = [parse_subtree(value) for value in pairs.all("in_subtree")]
+    may_name = Agreed(version, stead).knows(S.PROVIDER_TREES)
+    in_subtree = [parse_subtree(value, may_name=may_name) for value in pairs.all("in_subtree")]
     resources = pairs.last("resources")
     amounts = None if resources is None else parse_resources(resources)
     require_no_conflict({"required": traits})

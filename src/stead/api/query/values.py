@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stead.api import uuids
 from stead.api.query.pairs import INVALID
 from stead.api.versions import V
 from stead.domain.errors import InvalidQuery
+from stead.domain.provider import BY_NAME
 from stead.domain.request import Terms
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ BEYOND = 10**40
 """Stands for every amount too long for Python to read: nothing can hold it either."""
 
 _MANY_DIGITS = re.compile(r"\s*\+?\d{1000,}\s*")
+
+PROVIDER_REFERENCE: dict[str, Any] = {
+    "anyOf": [{"type": "string", "format": "uuid"}, {"type": "string", "pattern": f"^{BY_NAME}."}]
+}
+"""A provider by its uuid or, after ``name:``, by its name."""
 
 ANY_FORM = "in:HW_CPU_X86_VMX,CUSTOM_MAGIC"
 
@@ -173,28 +179,48 @@ def _uuids(
     return frozenset(names)
 
 
-def parse_tree(value: str) -> str:
-    """The uuid of some provider of a tree, as given.
+def parse_tree(value: str, *, may_name: bool = False) -> str:
+    """The reference to some provider of a tree, as given: a uuid, or ``name:`` and a name if that is allowed.
 
     Raises:
-        InvalidQuery: it is no uuid.
+        InvalidQuery: it is neither.
     """
+    return _reference(value, "in_tree", may_name=may_name)
+
+
+def parse_subtree(value: str, *, may_name: bool = False) -> str:
+    """The reference to the top of a subtree, as given: a uuid, or ``name:`` and a name if that is allowed.
+
+    Raises:
+        InvalidQuery: it is neither.
+    """
+    return _reference(value, "in_subtree", BAD_VALUE, may_name=may_name)
+
+
+def _reference(value: str, parameter: str, code: str | None = None, *, may_name: bool) -> str:
+    if may_name and value.startswith(BY_NAME) and value != BY_NAME:
+        return value
     uuid = value.strip()
     if not uuids.is_like(uuid):
-        raise InvalidQuery(f"{INVALID} Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+        raise InvalidQuery(f"{INVALID} Expected '{parameter}' parameter to be a format of uuid. Got: {value}", code)
     return uuid
 
 
-def parse_subtree(value: str) -> str:
-    """The uuid of the top of a subtree, as given.
+def parse_root_traits(value: str | None, version: Microversion) -> Terms:
+    """The value of ``root_required``: names and ``!names``.
 
     Raises:
-        InvalidQuery: it is no uuid.
+        InvalidQuery: malformed, or a trait that is both required and forbidden.
     """
-    uuid = value.strip()
-    if not uuids.is_like(uuid):
-        raise InvalidQuery(f"{INVALID} Expected 'in_subtree' parameter to be a format of uuid. Got: {value}", BAD_VALUE)
-    return uuid
+    if value is None:
+        return Terms()
+    wanted, unwanted = parse_names(value, version)
+    conflicts = sorted(unwanted.intersection(wanted))
+    if conflicts:
+        raise InvalidQuery(
+            f"Conflicting required and forbidden traits found in root_required: {', '.join(conflicts)}", BAD_VALUE
+        )
+    return Terms(tuple(dict.fromkeys(frozenset([name]) for name in wanted)), frozenset(unwanted))
 
 
 def require_no_conflict(traits: dict[str, Terms]) -> None:

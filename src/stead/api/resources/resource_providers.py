@@ -11,6 +11,7 @@ from orjson import dumps
 
 from stead.api import uuids
 from stead.api.bodies import STORABLE, Body, Schema, read_body, strict_object
+from stead.api.conditional import is_current
 from stead.api.errors import Answer, answering
 from stead.api.gates import allowed, json_answer, json_body
 from stead.api.lookup import find_provider
@@ -20,7 +21,7 @@ from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.representations import NOW, answer, answer_nothing, locate
 from stead.api.shapes import UUID
-from stead.api.versions import V, Versioned
+from stead.api.versions import S, V, Versioned
 from stead.candidates.providers import matching_providers, page_of
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.store import providers
@@ -101,7 +102,9 @@ class Providers:
         pairs = Pairs.of(req)
         query = parse_provider_query(pairs, *req.agreed)
         page = parse_page(pairs)
-        snapshot = self._service.snapshot()
+        snapshot, moment = self._service.view()
+        if req.agreed.knows(S.PROVIDER_TREES) and is_current(req, resp, moment):
+            return
         slots = matching_providers(snapshot, query)
         more = ""
         if page:

@@ -199,13 +199,13 @@ def _unsuffixed(snapshot: Snapshot, group: RequestGroup) -> Iterator[Tested]:
 
 def _places(snapshot: Snapshot, group: RequestGroup) -> Iterator[tuple[Constraint, Mask]]:
     forest = snapshot.forest
-    for word, uuid in (("in_tree", group.in_tree), ("in_subtree", group.in_subtree)):
-        if uuid is None:
+    for word, reference in (("in_tree", group.in_tree), ("in_subtree", group.in_subtree)):
+        if reference is None:
             continue
-        passing, slot = np.zeros(snapshot.size, np.bool_), snapshot.find(uuid)
+        passing, slot = np.zeros(snapshot.size, np.bool_), snapshot.find_referenced(reference)
         if slot is not None:
             passing[list(forest.members(forest.root[slot]) if word == "in_tree" else forest.subtree(slot))] = True
-        yield Constraint(f"{word}{group.suffix}", uuid), passing
+        yield Constraint(f"{word}{group.suffix}", reference), passing
 
 
 def spelled(clause: frozenset[str]) -> str:

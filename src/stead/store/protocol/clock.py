@@ -8,6 +8,7 @@ Source: "The write and refresh protocol", docs/protocol.md (rules 1, 5, 6, 8, 9 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import secrets
 import threading
@@ -194,6 +195,10 @@ class Clock:
     ticks: tuple[int, ...]
     stamps: tuple[int, ...]
     floors: tuple[int, ...]
+
+    def digest(self) -> str:
+        """A text that tells this moment from every other: stamps differ where a restored database ticks again."""
+        return hashlib.sha256(repr((self.epoch, self.ticks, self.stamps)).encode()).hexdigest()
 
     def can_follow(self, earlier: Clock) -> bool:
         """Whether what happened since *earlier* can be told by the change rows.

@@ -1,0 +1,89 @@
+"""Sums per resource class over provider trees, as vector operations on whole columns.
+
+Source: "GET /provider_trees", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stead.process import slices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from stead.catalog.columns import InventoryColumns
+    from stead.catalog.snapshot import Snapshot
+
+_EXACT = 2**53
+"""A float holds every integer up to this, and the fast way to add up works with floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTotals:
+    """Sums of one resource class, one for each tree; ``having`` counts the providers with inventory of it."""
+
+    name: str
+    having: Sequence[int]
+    total: Sequence[int]
+    reserved: Sequence[int]
+    capacity: Sequence[int]
+    used: Sequence[int]
+
+
+def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotals]:
+    """The sums over the whole trees of *roots*, in their order, for each class of which any of them has inventory."""
+    tree_of_root = np.full(snapshot.size, -1, np.int64)
+    tree_of_root[roots] = np.arange(len(roots))
+    found = []
+    for class_id in sorted(snapshot.inventory):
+        slices.give_way()
+        columns = snapshot.inventory[class_id]
+        slots = np.flatnonzero(columns.kind.whole)
+        tree = tree_of_root[snapshot.forest.root.at(slots)]
+        matching = tree >= 0
+        if matching.any():
+            name = snapshot.class_names.by_id[class_id].name
+            found.append(_class_totals(name, columns, slots[matching], tree[matching], len(roots)))
+    return found
+
+
+def _class_totals(
+    name: str, columns: InventoryColumns, slots: NDArray[np.int64], tree: NDArray[np.int64], trees: int
+) -> ClassTotals:
+    kinds, kind = np.unique(columns.kind.at(slots), return_inverse=True)
+    inventories = [columns.kinds.values[number] for number in kinds.tolist()]
+
+    def summed(values: list[int]) -> list[int]:
+        """The sums of a number that is the same in all inventories of one kind."""
+        return _summed(np.array(values, _dtype(values, len(slots)))[kind], tree, trees)
+
+    used = columns.used(slots)
+    largest = max(abs(int(used.min())), abs(int(used.max())))
+    return ClassTotals(
+        name,
+        np.bincount(tree, minlength=trees).tolist(),
+        summed([inventory[0] for inventory in inventories]),
+        summed([inventory[1] for inventory in inventories]),
+        summed([columns.kinds.shown(number) for number in kinds.tolist()]),
+        _summed(used.astype(_dtype([largest], len(slots))), tree, trees),
+    )
+
+
+def _dtype(values: Sequence[int], number: int) -> type[np.float64 | object]:
+    """Of numbers whose sums must be exact: floats if *number* of the largest fit, else Python's own integers."""
+    return np.float64 if max(map(abs, values)) * number < _EXACT else object
+
+
+def _summed(values: NDArray[np.float64] | NDArray[np.object_], tree: NDArray[np.int64], trees: int) -> list[int]:
+    if values.dtype == np.float64:
+        sums: list[int] = np.bincount(tree, weights=values, minlength=trees).astype(np.int64).tolist()
+        return sums
+    exact = np.zeros(trees, object)
+    np.add.at(exact, tree, values)
+    return exact.tolist()
