@@ -52,6 +52,9 @@ MEMBERS: dict[str, Callable[[int], str]] = {
     "consumer_type": lambda number: f"TYPE_{number}",
     "since": _uuid,
     "timeout": lambda number: "0",
+    "fields": lambda number: ("name", "inventories", "usages")[number % 3],
+    "depth": str,
+    "totals": lambda number: ("true", "false")[number % 2],
 }
 """Values of each parameter, as many as one wants."""
 
@@ -111,6 +114,9 @@ def queries(path: str) -> Iterator[Query]:
         yield Query(path, f"{name}, repeated", key + filled("&", (f"{name}={member(n)}" for n in count()), room))
         if base and name in WITH_SUFFIXES:
             yield Query(path, f"{name}, many suffixes", base + _groups(name, room))
+        if path == "/provider_trees" and name == "name":
+            yield Query(path, "name of stars", f"name={'*' * (room - 5)}")
+            yield Query(path, "name of stars and letters", f"name={'*a' * (room // 2 - 5)}*")
         if name in ("same_subtree", "isolate"):
             yield Query(path, f"{name} of all groups", base + _related(name, room))
     if base:

@@ -55,7 +55,7 @@ def ask(door: Door, method: str, target: str, body: bytes | None = None) -> tupl
     """The status of the answer, and seconds of CPU time until it was complete."""
     headers = [
         ("X-Auth-Token", "admin"),
-        ("OpenStack-API-Version", f"placement {NEWEST}, stead 1.0"),
+        ("OpenStack-API-Version", f"placement {NEWEST}, stead 1.1"),
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body or b""))),
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 ANY = "*"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NamePattern:
     """``compute*`` is a prefix; a pattern without ``*`` is one name. No other character is special."""
 
@@ -19,15 +20,15 @@ class NamePattern:
         return ANY not in self.text
 
     def matches(self, name: str) -> bool:
-        """Whether *name* matches, in time that grows with the lengths of both and not with the number of ``*``."""
-        first, *middle = self.text.split(ANY)
-        if not middle:
-            return name == first
-        last = middle.pop()
-        end = len(name) - len(last)
-        position = len(first)
-        if position > end or not (name.startswith(first) and name.endswith(last)):
+        """Whether *name* matches, in time that grows with its length and not with that of the pattern."""
+        if self.is_exact:
+            return name == self.text
+        if len(name) < self._shortest:
             return False
+        first, *middle, last = self._parts
+        if not (name.startswith(first) and name.endswith(last)):
+            return False
+        position, end = len(first), len(name) - len(last)
         # The earliest place for each part leaves the most room for the parts after it.
         for part in middle:
             found = name.find(part, position, end)
@@ -35,3 +36,14 @@ class NamePattern:
                 return False
             position = found + len(part)
         return True
+
+    @cached_property
+    def _parts(self) -> list[str]:
+        """The texts between the ``*``; empty ones only at the beginning and the end."""
+        first, *middle, last = self.text.split(ANY)
+        return [first, *filter(None, middle), last]
+
+    @cached_property
+    def _shortest(self) -> int:
+        """The length of the shortest name that matches."""
+        return sum(map(len, self._parts))
