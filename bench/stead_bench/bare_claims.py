@@ -59,7 +59,7 @@ class BareClient:
         self._error = dialect.loaded_dbapi.Error
         self._owner, self._slot = owner, slot
         self._is_file = not store.dialect.locks_rows
-        self._one = "?" if dialect.paramstyle == "qmark" else "%s"
+        self._one = store.dialect.marker
         self.retries = 0
 
     def close(self) -> None:

@@ -22,8 +22,8 @@ from stead.store.protocol import durability
 from stead.store.protocol.clock import EVERYTHING, SLOTS
 from stead.store.protocol.transaction import Store
 from stead.store.schema import schema
-from stead.store.sql.bulk import Insert
 from stead.store.sql.dialects import Database
+from stead.store.sql.statements import Insert
 from stead.store.tables import (
     allocations,
     consumers,
@@ -365,10 +365,10 @@ def _hold(tx: Transaction, provider: str, class_name: str, uuids: Sequence[str],
     class_id = resource_classes.resolve(tx.connection, [class_name])[class_name]
     about = {"project_id": owner[0], "user_id": owner[1], "consumer_type_id": owner[2], "generation": 1}
     made = Insert(consumers, "uuid", *about, "created_at")
-    made.run(tx.connection, tx.dialect, [{"uuid": uuid, **about, "created_at": now} for uuid in uuids])
+    made.run(tx.connection, [{"uuid": uuid, **about, "created_at": now} for uuid in uuids])
     held = {"resource_provider_id": provider_id, "resource_class_id": class_id, "used": 1, "created_at": now}
     taken = Insert(allocations, "consumer_id", *held)
-    taken.run(tx.connection, tx.dialect, [{"consumer_id": uuid, **held} for uuid in uuids])
+    taken.run(tx.connection, [{"consumer_id": uuid, **held} for uuid in uuids])
 
 
 def keep_sums(store: Store, described: Sequence[Description], used: Mapping[str, int]) -> None:
@@ -396,9 +396,9 @@ def _keep_sums(tx: Transaction, described: Sequence[Description], used: Mapping[
         for name in one.inventories
     ]
     kept = Insert(stead_usage, "provider_id", "class_id", "used", "generation", changing=("used", "generation"))
-    kept.run(tx.connection, tx.dialect, sums)
+    kept.run(tx.connection, sums)
     noted = Insert(stead_usage_change, "provider_id", "slot", "tick", changing=("slot",))
-    noted.run(tx.connection, tx.dialect, [{"provider_id": id_, "slot": 0, "tick": 0} for id_ in sorted(rows)])
+    noted.run(tx.connection, [{"provider_id": id_, "slot": 0, "tick": 0} for id_ in sorted(rows)])
 
 
 def providers_with_inventory(connection: sa.Connection) -> list[int]:

@@ -168,7 +168,7 @@ class Watching(RuleBasedStateMachine):
         match seldom:
             case "a commit in doubt is settled":
                 with store.writer.begin() as connection:
-                    clock.tick(connection, store.dialect, SLOTS[choice % len(SLOTS)], (), ())
+                    clock.tick(connection, SLOTS[choice % len(SLOTS)], (), ())
             case "the epoch changes":
                 store.write(epoch.renew)
                 self.refusable()

@@ -72,7 +72,7 @@ def elsewhere(books: Books, *, times: int) -> Callable[[], None]:
         store, slot = Store(Database(books.url)), slot_of(books)
         for _ in range(times):
             with store.writer.begin() as connection:
-                clock.tick(connection, store.dialect, slot, (), ())
+                clock.tick(connection, slot, (), ())
         store.close()
 
     return tick

@@ -254,7 +254,7 @@ class TestACommitThatIsNotAnswered:
     def test_by_the_last_stamp_alone_it_is_not_found(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         """Others tick the same slot."""
 
-        def by_the_last(writer: sa.Engine, dialect: Any, ticked: clock.Ticked, until: float) -> bool:
+        def by_the_last(writer: sa.Engine, ticked: clock.Ticked, until: float) -> bool:
             with writer.begin() as connection:
                 query = sa.text("SELECT stamp FROM stead_clock WHERE slot = :slot")
                 return bool(connection.scalar(query, {"slot": ticked.slot}) == ticked.stamp)
@@ -287,8 +287,8 @@ def zombie_found(books: Books, has_happened: Callable[..., bool]) -> bool:
     """Whether a transaction that commits while somebody finds out about it is found."""
     with ThreadPoolExecutor(1) as pool, books.store.writer.connect() as connection:
         ending = connection.begin()
-        ticked = clock.tick(connection, books.store.dialect, 5, (), ())
-        answer = pool.submit(has_happened, books.store.writer, books.store.dialect, ticked, time.monotonic() + 60)
+        ticked = clock.tick(connection, 5, (), ())
+        answer = pool.submit(has_happened, books.store.writer, ticked, time.monotonic() + 60)
         with suppress(TimeoutError):
             answer.result(0.5)
         ending.commit()

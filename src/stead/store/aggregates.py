@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import ProviderNotFound
 from stead.store import providers
-from stead.store.protocol.transaction import in_portions
+from stead.store.sql.statements import in_portions
 from stead.store.tables import resource_provider_aggregates
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from stead.domain.errors import AllocationRefused, AllocationsNotFound, Provider
 from stead.store import consumers, inventories, providers, resource_classes, usages
 from stead.store.consumers import Owners
 from stead.store.protocol.clock import EVERYTHING
-from stead.store.protocol.transaction import in_portions
-from stead.store.sql.bulk import LISTED, Insert, Query
+from stead.store.sql.statements import LISTED, Insert, Query, in_portions
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -178,7 +177,7 @@ def settle(
         for provider, resources in claim.allocations.items()
         for name, amount in resources.items()
     ]
-    _TAKE.run(tx.connection, tx.dialect, rows)
+    _TAKE.run(tx.connection, rows)
     for claim in claims:
         for provider, resources in claim.allocations.items():
             for name, amount in resources.items():

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.inventory import MAX_INT
-from stead.store.protocol.transaction import in_portions
-from stead.store.sql.prepared import IDS, Prepared
+from stead.store.sql.statements import IDS, BulkQuery, value
 from stead.store.tables import resource_providers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from sqlalchemy.engine import Connection
 
@@ -30,7 +29,7 @@ class By(Enum):
         """The condition."""
         if self is By.IDS:
             return resource_providers.c.id.in_([IDS])
-        return resource_providers.c.root_provider_id.between(sa.bindparam("first", 0), sa.bindparam("last", 0))
+        return resource_providers.c.root_provider_id.between(value("first"), value("last"))
 
     def narrowed(self, query: sa.Select[*tuple[Any, ...]], provider_id: sa.Column[int]) -> sa.Select[*tuple[Any, ...]]:
         """*query*, about those rows only whose *provider_id* is one of the providers.
@@ -45,28 +44,25 @@ class By(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Some providers: a condition, and portions of ids or of other values for it, each to be asked by itself."""
+    """Some providers: a condition, and the ids or the other values for it."""
 
     by: By
-    portions: Sequence[tuple[Collection[int], Mapping[str, int]]]
+    ids: Collection[int]
+    values: Mapping[str, int]
 
-    def rows(self, connection: Connection, query: Prepared) -> list[Any]:
+    def rows(self, connection: Connection, query: BulkQuery) -> list[Any]:
         """All rows of *query*, which has the condition."""
-        return [row for ids, values in self.portions for row in query.rows(connection, ids, values)]
+        return query.rows(connection, self.ids, **self.values)
 
 
 def with_ids(ids: Collection[int]) -> Among:
     """The providers with these ids."""
-    return Among(By.IDS, [(some, {}) for some in in_portions(sorted(ids))])
+    return Among(By.IDS, sorted(ids), {})
 
 
 _root = resource_providers.c.root_provider_id
-_ROOT_AHEAD = Prepared(
-    sa.select(_root)
-    .where(_root >= sa.bindparam("first", 0))
-    .order_by(_root)
-    .limit(1)
-    .offset(sa.bindparam("skipped", 0))
+_ROOT_AHEAD = BulkQuery(
+    sa.select(_root).where(_root >= value("first")).order_by(_root).limit(1).offset(value("skipped"))
 )
 
 
@@ -74,7 +70,7 @@ def trees_in_portions(connection: Connection, size: int) -> Iterator[Among]:
     """All providers in portions of whole trees, of *size* providers and the rest of the last tree."""
     first, last = 0, 0
     while last < MAX_INT:
-        found = _ROOT_AHEAD.rows(connection, values={"first": first, "skipped": size - 1})
+        found = _ROOT_AHEAD.rows(connection, first=first, skipped=size - 1)
         last = found[0][0] if found else MAX_INT
-        yield Among(By.ROOTS, [((), {"first": first, "last": last})])
+        yield Among(By.ROOTS, (), {"first": first, "last": last})
         first = last + 1

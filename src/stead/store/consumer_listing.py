@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from stead.store import names
 from stead.store.allocations import HeldAllocations
-from stead.store.protocol.transaction import in_portions
+from stead.store.sql.statements import in_portions
 from stead.store.tables import (
     allocations,
     consumer_types,

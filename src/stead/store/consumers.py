@@ -11,7 +11,7 @@ from stead.domain.claim import UNCHECKED
 from stead.domain.errors import ConsumerConflict
 from stead.store import names
 from stead.store.protocol.transaction import RaceLost
-from stead.store.sql.bulk import LISTED, Insert, Query, Swap, value
+from stead.store.sql.statements import LISTED, Insert, Query, Swap, value
 from stead.store.tables import consumers
 
 if TYPE_CHECKING:
@@ -199,9 +199,9 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
         elif row is not None:
             gone.append(row)
     # In one order for all writers: whoever makes the same ones waits for the first of them.
-    _MAKE.run(tx.connection, tx.dialect, sorted(new, key=lambda values: str(values["uuid"])))
+    _MAKE.run(tx.connection, sorted(new, key=lambda values: str(values["uuid"])))
     tx.swap(_RAISE, kept, updated_at=tx.now)
-    _MOVE.run(tx.connection, tx.dialect, moved)  # which are there, and ours: their generations were just raised
+    _MOVE.run(tx.connection, moved)  # which are there, and ours: their generations were just raised
     remove(tx, gone)
 
 

@@ -17,8 +17,7 @@ from stead.domain.errors import (
 )
 from stead.domain.inventory import Inventory, require_sane_reserve
 from stead.store import providers, resource_classes
-from stead.store.protocol.transaction import in_portions
-from stead.store.sql.bulk import LISTED, Insert, Query
+from stead.store.sql.statements import LISTED, Insert, Query, in_portions
 from stead.store.tables import allocations, inventories
 from stead.store.tables import resource_classes as class_table
 
@@ -211,7 +210,7 @@ def _record(provider_id: int, class_id: int, inventory: Inventory) -> dict[str, 
 
 
 def _insert(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
-    _INSERT.run(tx.connection, tx.dialect, [{**record, "created_at": tx.now} for record in records])
+    _INSERT.run(tx.connection, [{**record, "created_at": tx.now} for record in records])
 
 
 def _overwrite(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
@@ -224,7 +223,7 @@ def _overwrite(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
         # First all of them are counted, and ours from then on; so what the upsert meets is there.
         found = sa.update(inventories).where(_columns.id.in_([record["id"] for record in some]))
         tx.require_count(tx.connection.execute(found.values(updated_at=tx.now)), len(some))
-    _OVERWRITE.run(tx.connection, tx.dialect, records)
+    _OVERWRITE.run(tx.connection, records)
 
 
 _AMOUNTS = tuple(field.name for field in fields(Inventory))

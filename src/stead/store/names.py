@@ -13,9 +13,7 @@ import sqlalchemy as sa
 from stead.domain.errors import IndistinctName
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
 from stead.store.protocol.clock import class_change, trait_change
-from stead.store.protocol.transaction import in_portions
-from stead.store.sql import direct
-from stead.store.sql.bulk import Insert, Piece, value
+from stead.store.sql.statements import Insert, Scalars, in_portions, value
 from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
 
 if TYPE_CHECKING:
@@ -58,12 +56,8 @@ Wanted = tuple["sa.Column[Any]", str]
 
 def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None]:
     """The ids of names, in the order of *wanted*; None for one that is not stored in exactly this spelling."""
-    found: list[int | None] = []
-    for some in in_portions(wanted):
-        columns = ", ".join([_ROW_OF[column].text(connection) for column, _ in some])
-        stored = direct.rows(connection, f"SELECT {columns}", tuple([name for _, name in some]))[0]
-        found += [_id_if_exact(row, name) for row, (_, name) in zip(stored, some, strict=True)]
-    return found
+    stored = _STORED.of(connection, wanted)
+    return [_id_if_exact(row, name) for row, (_, name) in zip(stored, wanted, strict=True)]
 
 
 def ids_of_owners(
@@ -91,15 +85,15 @@ def _id_if_exact(row: str | None, name: str) -> int | None:
     return int(id_) if row is not None and stored == name else None
 
 
-_ROW_OF = {
-    column: Piece(
+_STORED = Scalars(
+    {
         # By the plain comparison, which uses the index; the spelling is compared by the caller.
-        sa.select(sa.cast(column.table.c.id, sa.String(20)) + sa.literal_column("':'", sa.String) + column)
+        column: sa.select(sa.cast(column.table.c.id, sa.String(20)) + sa.literal_column("':'", sa.String) + column)
         .where(column == value("name"))
         .scalar_subquery()
-    )
-    for column in (PROJECT, USER, CONSUMER_TYPE)
-}
+        for column in (PROJECT, USER, CONSUMER_TYPE)
+    }
+)
 
 
 def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
@@ -132,7 +126,7 @@ def _stored_as(connection: sa.Connection, column: sa.Column[Any], name: str) -> 
 def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     present = _find(tx.connection, column, names)
     rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
-    _MAKE[column].run(tx.connection, tx.dialect, rows)
+    _MAKE[column].run(tx.connection, rows)
     found = _find(tx.connection, column, names)
     for name in sorted(set(names) - set(found)):
         same = _stored_as(tx.connection, column, name)

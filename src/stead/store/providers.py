@@ -19,8 +19,8 @@ from stead.domain.errors import (
 )
 from stead.domain.provider import Provider
 from stead.store import usages
-from stead.store.protocol.transaction import RaceLost, in_portions
-from stead.store.sql.bulk import LISTED, Query
+from stead.store.protocol.transaction import RaceLost
+from stead.store.sql.statements import LISTED, Query, in_portions
 from stead.store.tables import (
     allocations,
     inventories,

@@ -15,7 +15,8 @@ from stead.domain.errors import (
 )
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, is_standard_class
 from stead.store.protocol.clock import class_change
-from stead.store.protocol.transaction import RaceLost, in_portions
+from stead.store.protocol.transaction import RaceLost
+from stead.store.sql.statements import in_portions
 from stead.store.tables import inventories, resource_classes, stead_counter
 
 if TYPE_CHECKING:

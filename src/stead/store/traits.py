@@ -10,7 +10,8 @@ from stead.domain.errors import StandardTrait, TraitInUse, TraitNotFound, Unknow
 from stead.domain.names import STANDARD_TRAITS, require_custom_trait
 from stead.store import providers
 from stead.store.protocol.clock import trait_change
-from stead.store.protocol.transaction import RaceLost, in_portions
+from stead.store.protocol.transaction import RaceLost
+from stead.store.sql.statements import in_portions
 from stead.store.tables import resource_provider_traits, traits
 
 if TYPE_CHECKING:

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.store import names
-from stead.store.protocol.transaction import in_portions
-from stead.store.sql.bulk import LISTED, Insert, Query
-from stead.store.sql.prepared import IDS, Prepared
+from stead.store.sql.statements import IDS, LISTED, BulkQuery, Insert, Query
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -80,20 +78,19 @@ def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]
 
 
 @cache
-def _standing(by: By) -> Prepared:
-    return Prepared(with_standing(resource_providers.c.id).where(by.condition))
+def _standing(by: By) -> BulkQuery:
+    return BulkQuery(with_standing(resource_providers.c.id).where(by.condition))
 
 
 def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
     """What is taken of some providers, by (provider id, class id), from the allocations themselves."""
     return {
         (provider_id, class_id): int(used)
-        for some in in_portions(sorted(provider_ids))
-        for provider_id, class_id, used in _ADDED_UP.rows(connection, some)
+        for provider_id, class_id, used in _ADDED_UP.rows(connection, sorted(provider_ids))
     }
 
 
-_ADDED_UP = Prepared(
+_ADDED_UP = BulkQuery(
     sa.select(allocations.c.resource_provider_id, allocations.c.resource_class_id, sa.func.sum(allocations.c.used))
     .where(allocations.c.resource_provider_id.in_([IDS]))
     .group_by(allocations.c.resource_provider_id, allocations.c.resource_class_id)
@@ -133,7 +130,7 @@ def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
         for provider_id, by_class in sorted(sums.items())
         for class_id, used in sorted(by_class.items())
     ]
-    _KEEP.run(tx.connection, tx.dialect, rows)
+    _KEEP.run(tx.connection, rows)
 
 
 _KEPT = Query(

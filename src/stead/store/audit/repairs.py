@@ -19,7 +19,7 @@ from stead.store.audit.findings import Fault
 from stead.store.audit.trees import roots_of
 from stead.store.protocol import epoch
 from stead.store.protocol.clock import SLOTS
-from stead.store.protocol.transaction import in_portions
+from stead.store.sql.statements import in_portions
 from stead.store.tables import allocations as allocation_table
 from stead.store.tables import consumers as consumer_table
 from stead.store.tables import (

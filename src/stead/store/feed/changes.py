@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from stead.domain.errors import InvalidQuery, StartOver
 from stead.store.feed.tokens import NotAToken, Token
 from stead.store.protocol.clock import EVERYTHING, Clock, Kind, changed_between, read_clock
-from stead.store.protocol.transaction import in_portions
-from stead.store.sql.prepared import Prepared
+from stead.store.sql.statements import BulkQuery, in_portions, value
 from stead.store.tables import consumers, resource_providers, stead_change_floor, stead_change_log
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def logged_between(connection: Connection, then: Sequence[int], now: Sequence[in
         return logged
     values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
     values |= {f"tick{place}": tick for place, (_, tick) in enumerate(moved)}
-    rows = _logged_after(len(moved), MOST + 1).rows(connection, values=values)
+    rows = _logged_after(len(moved), MOST + 1).rows(connection, **values)
     if len(rows) > MOST:  # the limit of the query: there may be more, whatever uuids these rows name
         return None
     for uuid, kind in rows:
@@ -123,20 +122,17 @@ def logged_between(connection: Connection, then: Sequence[int], now: Sequence[in
     return None if logged[Kind.EVERYTHING] else logged
 
 
-_FLOORS = Prepared(sa.select(stead_change_floor.c.slot, stead_change_floor.c.floor))
+_FLOORS = BulkQuery(sa.select(stead_change_floor.c.slot, stead_change_floor.c.floor))
 
 
 @cache
-def _logged_after(number: int, limit: int) -> Prepared:
+def _logged_after(number: int, limit: int) -> BulkQuery:
     """At most *limit* rows of the change log newer than the ticks of so many slots."""
     log = stead_change_log.c
     newer = sa.or_(
-        *(
-            sa.and_(log.slot == sa.bindparam(f"slot{place}", 0), log.tick > sa.bindparam(f"tick{place}", 0))
-            for place in range(number)
-        )
+        *(sa.and_(log.slot == value(f"slot{place}"), log.tick > value(f"tick{place}")) for place in range(number))
     )
-    return Prepared(sa.select(log.uuid, log.kind).where(newer).limit(limit))
+    return BulkQuery(sa.select(log.uuid, log.kind).where(newer).limit(limit))
 
 
 def _providers(connection: Connection, ids: Collection[int], gone: Iterable[str]) -> Generations:

@@ -17,8 +17,8 @@ from stead.store import usages
 from stead.store.among import trees_in_portions, with_ids
 from stead.store.protocol.clock import EVERYTHING, Changed, Clock, LostTick, changed_between, read_clock
 from stead.store.protocol.kept_connection import KeptConnection
-from stead.store.protocol.transaction import in_portions, meaning
-from stead.store.sql.prepared import IDS, Prepared
+from stead.store.protocol.transaction import meaning
+from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
     inventories,
     placement_aggregates,
@@ -194,13 +194,12 @@ class _Reading:
                 aggregates_of=self._grouped(state.aggregates, some),
             )
 
-    def _grouped(self, query: Prepared, among: Among) -> dict[int, tuple[int, ...]]:
+    def _grouped(self, query: BulkQuery, among: Among) -> dict[int, tuple[int, ...]]:
         """By provider its members, ascending. They come as one text; equal texts are read once."""
         return {id_: self._members(text) for id_, text in among.rows(self._connection, query)}
 
     def _uuids(self, ids: Collection[int]) -> dict[int, str]:
-        portions = in_portions(sorted(ids))
-        return {id_: uuid for some in portions for id_, uuid in _SOME_AGGREGATES.rows(self._connection, some)}
+        return dict(_SOME_AGGREGATES.rows(self._connection, sorted(ids)))
 
     def _names(self, table: sa.Table) -> list[NameRow]:
         return list(_all_names(table, self._dialect).rows(self._connection))
@@ -222,17 +221,17 @@ def _members(text: str) -> tuple[int, ...]:
     return tuple(sorted(map(int, text.split(","))))
 
 
-_PROVIDERS_IN_ALL = Prepared(sa.select(sa.func.count()).select_from(resource_providers))
+_PROVIDERS_IN_ALL = BulkQuery(sa.select(sa.func.count()).select_from(resource_providers))
 
 _AGGREGATES = sa.select(placement_aggregates.c.id, placement_aggregates.c.uuid)
-_ALL_AGGREGATES = Prepared(_AGGREGATES)
-_SOME_AGGREGATES = Prepared(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS])))
+_ALL_AGGREGATES = BulkQuery(_AGGREGATES)
+_SOME_AGGREGATES = BulkQuery(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS])))
 
 
 @cache
-def _all_names(table: sa.Table, dialect: Dialect) -> Prepared:
+def _all_names(table: sa.Table, dialect: Dialect) -> BulkQuery:
     query = sa.select(table.c.id, table.c.name, _modified(table, dialect)).order_by(table.c.id)
-    return Prepared(query, NameRow._make)
+    return BulkQuery(query, NameRow._make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +241,11 @@ class _Statements:
     The rows of ``standings`` are those of a `StandingRow` with a class and its sum, as `usages.with_standing` says.
     """
 
-    providers: Prepared
-    standings: Prepared
-    inventories: Prepared
-    traits: Prepared
-    aggregates: Prepared
+    providers: BulkQuery
+    standings: BulkQuery
+    inventories: BulkQuery
+    traits: BulkQuery
+    aggregates: BulkQuery
 
 
 @cache
@@ -260,15 +259,15 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
         held.resource_provider_id, held.resource_class_id, *numbers, _modified(inventories, dialect)
     )
 
-    def grouped(member: sa.Column[int]) -> Prepared:
+    def grouped(member: sa.Column[int]) -> BulkQuery:
         of_member = member.table.c.resource_provider_id
         joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), ",")
-        return Prepared(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
+        return BulkQuery(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
 
     return _Statements(
-        Prepared(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),
-        Prepared(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
-        Prepared(by.narrowed(of_inventory, held.resource_provider_id), InventoryRow._make),
+        BulkQuery(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),
+        BulkQuery(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
+        BulkQuery(by.narrowed(of_inventory, held.resource_provider_id), InventoryRow._make),
         grouped(resource_provider_traits.c.trait_id),
         grouped(resource_provider_aggregates.c.aggregate_id),
     )

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store.sql.bulk import Insert, Statement, value
-from stead.store.sql.prepared import Prepared
+from stead.store.sql.statements import BulkQuery, Insert, Update, value
 from stead.store.tables import (
     KEPT_STAMPS,
     stead_change_log,
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from sqlalchemy.engine import Connection
-
-    from stead.store.sql.dialects import Dialect
 
 SLOTS = 64
 
@@ -96,7 +93,6 @@ class Ticked:
 
 def tick(
     connection: Connection,
-    dialect: Dialect,
     slot: int,
     touched: Collection[int],
     touched_usage: Collection[int],
@@ -115,16 +111,15 @@ def tick(
     if len(touched) + len(touched_usage) > TOO_MANY:
         touched, touched_usage = (EVERYTHING,), ()
     stamp = secrets.randbits(62)
-    now = _counted_up(connection, dialect, slot, stamp)
+    now = _COUNT_UP.run(connection, slot=slot, stamp=stamp)
     if now is None:
         raise LostTick(slot)
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
-        note.run(connection, dialect, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
+        note.run(connection, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
     if len(logged) > TOO_MANY:
         logged = {"": Kind.EVERYTHING}
     _LOG.run(
         connection,
-        dialect,
         [{"slot": slot, "tick": now, "uuid": uuid, "kind": int(kind)} for uuid, kind in sorted(logged.items())],
     )
     return Ticked(slot, now, stamp)
@@ -138,38 +133,20 @@ def _sign(sign: str) -> sa.ColumnClause[str]:
     return sa.literal_column(f"'{sign}'", sa.String)
 
 
-def _counted_up(connection: Connection, dialect: Dialect, slot: int, stamp: int) -> int | None:
-    """Tick a slot; returns its tick then, None if there is no such slot."""
-    cursor = _ticking(dialect.returns_updated).cursor(connection, slot=slot, stamp=stamp)
-    if dialect.returns_updated:
-        row = cursor.fetchone()
-        now: int | None = row and row[0]
-    else:
-        now = cursor.lastrowid if cursor.rowcount else None
-    cursor.close()
-    return now
-
-
 _before = _text(stead_clock.c.tick) + _sign(":") + _text(stead_clock.c.stamp) + _sign(",") + stead_clock.c.earlier
 _kept = sa.func.substr(_before, sa.literal_column("1"), sa.literal_column(str(KEPT_STAMPS)))
 
 
-@cache
-def _ticking(returns_updated: bool) -> Statement:
-    """The new tick comes back with the answer: as a row, or as the id of what was inserted, as MySQL would say."""
-    clock = stead_clock.c
-    next_tick: sa.ColumnElement[int] = clock.tick + sa.literal_column("1")
-    statement = (
-        sa.update(stead_clock)
-        .where(clock.slot == value("slot"))
-        .ordered_values(  # MySQL assigns one after the other: the old values are to be read first
-            (clock.earlier, _kept),
-            (clock.tick, next_tick if returns_updated else sa.func.last_insert_id(next_tick)),
-            (clock.stamp, value("stamp")),
-        )
-    )
-    return Statement(statement.returning(clock.tick) if returns_updated else statement)
-
+_COUNT_UP = Update(
+    sa.update(stead_clock).where(stead_clock.c.slot == value("slot")),
+    [  # the old values are read first
+        (stead_clock.c.earlier, _kept),
+        (stead_clock.c.tick, stead_clock.c.tick + sa.literal_column("1")),
+        (stead_clock.c.stamp, value("stamp")),
+    ],
+    returned=stead_clock.c.tick,
+)
+"""Ticks a slot; returns its new tick."""
 
 _NOTE, _NOTE_USAGE = (
     Insert(table, "provider_id", "slot", "tick", changing=("slot", "tick"))
@@ -214,7 +191,7 @@ class Clock:
         )
 
 
-_CLOCK = Prepared(
+_CLOCK = BulkQuery(
     sa.select(
         stead_clock.c.tick,
         stead_clock.c.stamp,
@@ -254,25 +231,25 @@ def changed_between(connection: Connection, earlier: Clock, now: Clock) -> Chang
         return Changed(frozenset(), frozenset())
     values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
     values |= {f"tick{place}": then for place, (_, then) in enumerate(moved)}
-    rows = _noted_after(len(moved)).rows(connection, values=values)
+    rows = _noted_after(len(moved)).rows(connection, **values)
     whole = frozenset(id_ for id_, is_whole in rows if is_whole)
     return Changed(whole, frozenset(id_ for id_, is_whole in rows if not is_whole) - whole)
 
 
 @cache
-def _noted_after(number: int) -> Prepared:
+def _noted_after(number: int) -> BulkQuery:
     """The change rows newer than the ticks of so many slots, and whether they are about whole providers."""
 
     def newer(table: sa.Table) -> sa.ColumnElement[bool]:
         return sa.or_(
             *(
-                sa.and_(table.c.slot == sa.bindparam(f"slot{place}", 0), table.c.tick > sa.bindparam(f"tick{place}", 0))
+                sa.and_(table.c.slot == value(f"slot{place}"), table.c.tick > value(f"tick{place}"))
                 for place in range(number)
             )
         )
 
     tables = ((stead_provider_change, 1), (stead_usage_change, 0))
-    return Prepared(
+    return BulkQuery(
         sa.union_all(
             *(
                 sa.select(table.c.provider_id, sa.literal_column(str(is_whole), sa.Integer).label("is_whole")).where(

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from stead.store.sql.direct import failure
+from stead.store.sql.driver import failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

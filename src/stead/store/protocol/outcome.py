@@ -59,7 +59,7 @@ def commit(transaction: Transaction, dialect: Dialect, ticked: Ticked | None) ->
         raise OutcomeUnknown(ticked) from error
 
 
-def has_happened(writer: Engine, dialect: Dialect, ticked: Ticked | None, until: float) -> bool:
+def has_happened(writer: Engine, ticked: Ticked | None, until: float) -> bool:
     """Whether a commit in doubt happened. If not, it never will.
 
     Args:
@@ -74,7 +74,7 @@ def has_happened(writer: Engine, dialect: Dialect, ticked: Ticked | None, until:
     pause = _FIRST_PAUSE
     while True:
         try:
-            return _settled(writer, dialect, ticked)
+            return _settled(writer, ticked)
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, LostTick) as error:
             if time.monotonic() + pause > until:
                 raise Unavailable(_UNKNOWN) from error
@@ -82,9 +82,9 @@ def has_happened(writer: Engine, dialect: Dialect, ticked: Ticked | None, until:
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def _settled(writer: Engine, dialect: Dialect, ticked: Ticked) -> bool:
+def _settled(writer: Engine, ticked: Ticked) -> bool:
     with writer.begin() as connection:
-        void = tick(connection, dialect, ticked.slot, (), ())
+        void = tick(connection, ticked.slot, (), ())
         earlier = earlier_stamps(connection, ticked.slot)
     if void.tick <= ticked.tick:
         return False  # it was rolled back, or the database was set back behind it

@@ -23,8 +23,8 @@ from stead.store.protocol.connections import Connections, PoolState
 from stead.store.protocol.grouping import Grouping
 from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.protocol.writability import Writability, write_and_remove
-from stead.store.sql.bulk import LISTED, Query, Swap, value
-from stead.store.sql.dialects import MANY, Database, Dialect, dialect_of
+from stead.store.sql.dialects import Database, Dialect, dialect_of
+from stead.store.sql.statements import LISTED, Query, Swap, value
 from stead.store.tables import resource_providers, stead_provider_change, stead_usage, stead_usage_change
 
 if TYPE_CHECKING:
@@ -183,12 +183,6 @@ _RAISE = Swap(
 _CARRY = Swap(sa.update(stead_usage).values(generation=stead_usage.c.generation + value("rise")), "provider_id")
 
 
-def in_portions(values: Sequence[R]) -> Iterator[Sequence[R]]:
-    """*values* in runs short enough for one ``IN (…)``."""
-    for start in range(0, len(values), MANY):
-        yield values[start : start + MANY]
-
-
 class Store:
     """The truth: one database, and the two ways to speak with it."""
 
@@ -314,9 +308,7 @@ class Store:
             tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
             result = body(tx, *args, **kwargs)
             if tx.touched or tx.touched_usage or tx.logged:
-                self._ticked[connection] = tick(
-                    connection, self.dialect, self._slots.mine(), tx.touched, tx.touched_usage, tx.logged
-                )
+                self._ticked[connection] = tick(connection, self._slots.mine(), tx.touched, tx.touched_usage, tx.logged)
             return result
 
         if self._grouping is not None:
@@ -343,7 +335,7 @@ class Store:
                     ticked = self._ticked.pop(connection, None)
                 commit(transaction, self.dialect, ticked)
         except OutcomeUnknown as unknown:
-            if not has_happened(self.writer, self.dialect, unknown.ticked, deadline):
+            if not has_happened(self.writer, unknown.ticked, deadline):
                 raise RaceLost("a commit that the database did not answer") from unknown
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:

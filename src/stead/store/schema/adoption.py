@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from stead.store.schema import online_migrations, schema
-from stead.store.sql.dialects import dialect_of
+from stead.store.sql.dialects import dialect_of, in_memory
 from stead.store.tables import allocations, consumers, resource_providers
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Made:
 def _made_by(history: str, revision: str) -> dict[str, _Made]:
     """The tables of a history as they are at *revision*: of the migrations themselves, run in memory."""
     [wanted] = (each for each in schema.HISTORIES if each.name == history)
-    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    engine = in_memory()
     try:
         with engine.begin() as connection:
             schema.bring(connection, wanted, revision)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from stead.store import names
-from stead.store.protocol.transaction import RaceLost, in_portions
+from stead.store.protocol.transaction import RaceLost
+from stead.store.sql.statements import in_portions
 from stead.store.tables import allocations, consumers, resource_providers, stead_change_log, stead_counter
 
 if TYPE_CHECKING:

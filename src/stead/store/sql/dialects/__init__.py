@@ -20,9 +20,19 @@ from stead.store.sql.dialects.sqlite import Sqlite
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sqlalchemy.engine import URL
+    from sqlalchemy.engine import URL, Engine
 
-__all__ = ["LOCK_WAIT_SECONDS", "MANY", "Database", "Dialect", "UrlUnusable", "Weakness", "dialect_of", "telling_why"]
+__all__ = [
+    "LOCK_WAIT_SECONDS",
+    "MANY",
+    "Database",
+    "Dialect",
+    "UrlUnusable",
+    "Weakness",
+    "dialect_of",
+    "in_memory",
+    "telling_why",
+]
 
 MANY = 999
 """Values in one ``IN (…)``: below every driver's limit on parameters.
@@ -48,6 +58,11 @@ def dialect_of(url: URL) -> Dialect:
         return _DIALECTS[url.get_backend_name()]
     except KeyError:
         raise UrlUnusable(f"databases of kind {url.get_backend_name()} are not supported") from None
+
+
+def in_memory() -> Engine:
+    """An engine on an empty database in memory, which is gone when the engine is disposed of."""
+    return sa.create_engine("sqlite://", poolclass=sa.StaticPool)
 
 
 @contextmanager

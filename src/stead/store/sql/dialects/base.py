@@ -98,14 +98,28 @@ class Dialect(Hashable, Protocol):
     ignores_case: bool
     """Names and uuids that differ in case only are the same to the database's own comparisons and unique keys."""
 
-    returns_updated: bool
-    """An UPDATE can have a RETURNING; otherwise an id that ``LAST_INSERT_ID()`` made comes back with the answer."""
+    marker: str
+    """Stands for a value in a text that goes to the driver."""
 
     defines_in_transactions: bool
     """Statements that change tables are undone with their transaction; else each commits, with all before it."""
 
     counts_commits: bool
     """A connection can say, without a transaction, whether others committed since it last asked."""
+
+    def listed_pairs(self, pairs: str) -> str:
+        """What stands in an ``IN`` for *pairs*, such as ``(?, ?), (?, ?)``."""
+        ...
+
+    def returning(
+        self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
+    ) -> sa.Update:
+        """*statement*, of one row, which sets *values* in this order, so that `returned` finds the new value of one."""
+        ...
+
+    def returned(self, cursor: Any) -> int | None:
+        """The value that a statement of `returning` returned; None if it found no row."""
+        ...
 
     def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:
         """A query for all rows of *query* as one JSON text, or None where rows are as well fetched one by one.
@@ -244,14 +258,31 @@ def create_engine(url: URL, database: Database, **more: Any) -> Engine:
     return engine
 
 
-class Server:
+class Returning:
+    """A database whose UPDATE can have a RETURNING."""
+
+    def returning(
+        self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
+    ) -> sa.Update:
+        return statement.ordered_values(*values).returning(returned)
+
+    def returned(self, cursor: Any) -> int | None:
+        row = cursor.fetchone()
+        value: int | None = row and row[0]
+        return value
+
+
+class Server(Returning):
     """A database server, which is asked for its clock at every refresh."""
 
+    marker = "%s"
     locks_rows = True
     ignores_case = False
-    returns_updated = True
     defines_in_transactions = True
     counts_commits = False
+
+    def listed_pairs(self, pairs: str) -> str:
+        return pairs
 
     def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:  # noqa: ARG002 - only SQLite needs it
         return None

@@ -43,7 +43,6 @@ class Mysql(Server):
     """MySQL and MariaDB, Galera included."""
 
     ignores_case = True
-    returns_updated = False
     defines_in_transactions = False
     _GET_LOCK = "SELECT GET_LOCK(CONCAT('stead ', DATABASE()), %s)"
     _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
@@ -80,6 +79,16 @@ class Mysql(Server):
         WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND engine <> 'InnoDB' ORDER BY table_name"""
     _CLIENT = range(2000, 2100)  # the client library's: no connection, or it broke
     _ON = frozenset({"1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"})
+
+    def returning(
+        self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
+    ) -> sa.Update:
+        """By the id that the answer has of what was inserted, which ``LAST_INSERT_ID(…)`` sets to any number."""
+        told = [(column, sa.func.last_insert_id(new) if column is returned else new) for column, new in values]
+        return statement.ordered_values(*told)
+
+    def returned(self, cursor: Any) -> int | None:
+        return cursor.lastrowid if cursor.rowcount else None
 
     def writer(self, database: Database, url: URL) -> Engine:
         # Under REPEATABLE READ a lock reads the current row and the SUM after it an old snapshot: over-commit.

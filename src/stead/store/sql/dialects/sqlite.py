@@ -15,6 +15,7 @@ from stead.store.sql.dialects.base import (
     LOSES_ACKNOWLEDGED,
     TEARS_PAGES,
     Database,
+    Returning,
     Weakness,
     create_engine,
 )
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from stead.store.sql.dialects.base import Rows
 
 
-class Sqlite:
+class Sqlite(Returning):
     """One file, write-ahead log; one writer at a time, readers beside it."""
 
+    marker = "?"
     locks_rows = False
     ignores_case = False
-    returns_updated = True
     defines_in_transactions = True
     counts_commits = True
     _PATH, _FILE = "path of the database", "file of the database"
@@ -44,6 +45,9 @@ class Sqlite:
     _UNDONE = frozenset({_BUSY, _LOCKED, _CONSTRAINT, 8, 13})  # read-only, disk full: the commit was never written
     _FULL = 2
     _LOOKS_MILLISECONDS = 10
+
+    def listed_pairs(self, pairs: str) -> str:
+        return f"VALUES {pairs}"  # a table: it takes pairs in no other way
 
     def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:
         """The driver lets go of the interpreter for every row, and a busy thread then keeps it for its whole turn."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
 _HOUSE = str(Path(__file__).parents[3])
-_MECHANICS = tuple(f"{_HOUSE}/store/{name}" for name in ("sql/", "among.py"))
+_MECHANICS = (f"{_HOUSE}/store/sql/", f"{_HOUSE}/store/among.py")
 """Where all statements come through; who wants them stands above."""
 
 

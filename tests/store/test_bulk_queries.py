@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.store.sql import direct
-from stead.store.sql.prepared import Prepared
+from stead.store.sql import driver
+from stead.store.sql.statements import BulkQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ table = sa.Table(
     sa.Column("name", sa.String(50)),
     sa.Column("ratio", sa.Float),
 )
-EVERYTHING = Prepared(sa.select(table.c.id, table.c.name, table.c.ratio).order_by(table.c.id.desc()))
+EVERYTHING = BulkQuery(sa.select(table.c.id, table.c.name, table.c.ratio).order_by(table.c.id.desc()))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_many_rows_of_sqlite_are_one_for_the_driver(connection: Connection, monk
         fetched.append(len(found := plainly(*arguments)))
         return found
 
-    plainly = direct.rows
-    monkeypatch.setattr(direct, "rows", rows)
+    plainly = driver.rows
+    monkeypatch.setattr(driver, "rows", rows)
     assert len(EVERYTHING.rows(connection)) == 100
     assert fetched == [1]

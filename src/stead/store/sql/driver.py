@@ -1,4 +1,4 @@
-"""Statements handed to the driver directly: what SQLAlchemy does for one takes longer than many of them themselves.
+"""Texts are handed to the driver: what SQLAlchemy does for a statement takes longer than many of them themselves.
 
 Its events are kept, so whoever listens to statements hears of these too; and its errors, so nobody has to know.
 """

@@ -1,0 +1,359 @@
+"""Statements that run often: compiled once for each kind of database, and then handed to the driver as text.
+
+A claim runs the same dozen statements every time, and a refresh reads some hundred thousand rows. What SQLAlchemy does
+for one statement, and for one row, would take longer than the statement itself.
+
+A statement leaves places open, which are marks in its text: :func:`value` for one value, :data:`LISTED` and :data:`IDS`
+for the values of an ``IN``. A run repeats what stands for one value as often as there are values. More than a thousand
+values are asked for in portions.
+
+Source: docs/decisions/0023-statements-past-the-compiler.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import sqlalchemy as sa
+
+from stead.store.sql import driver
+from stead.store.sql.dialects import MANY, dialect_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy.engine import Connection
+
+    from stead.store.sql.dialects.base import Rows
+
+_MARK = re.compile(r"/\*:(\w+)\*/")
+_LISTED, _IDS, _PAIRS, _ROWS = "in", "ids", "pairs", "rows"
+"""Names of marks that stand for several values each; all others stand for one."""
+
+_FEW = 16
+"""Texts for so many values are kept: nearly all statements of a claim have few."""
+
+
+def _mark(name: str) -> str:
+    return f"/*:{name}*/"
+
+
+def value(name: str) -> sa.ColumnClause[Any]:
+    """Stands in a statement for the value of that name."""
+    return sa.literal_column(_mark(name))
+
+
+LISTED: sa.ColumnClause[Any] = value(_LISTED)
+"""Stands in an ``IN`` for the values of a portion."""
+
+IDS: sa.ColumnClause[int] = sa.literal_column(_mark(_IDS), sa.Integer)
+"""As :data:`LISTED`, for hundreds of ids: they are written into the text as numbers, which costs a driver less."""
+
+
+def in_portions(values: Collection[Any]) -> Iterator[tuple[Any, ...]]:
+    """*values* in runs short enough for one ``IN (…)``."""
+    every = tuple(values)
+    for start in range(0, len(every), MANY):
+        yield every[start : start + MANY]
+
+
+class _Text:
+    """A compiled statement, cut at its marks, and how its values are converted for the driver."""
+
+    def __init__(self, statement: sa.ClauseElement, connection: Connection, columns: Iterable[Any] = ()) -> None:
+        self.dialect = dialect_of(connection.engine.url)
+        # Constants are written into the text, so that nothing but the marks is left open.
+        compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
+        if compiled.params:
+            raise TypeError(f"values that are not left open: {compiled.params}")
+        self._cut(str(compiled))
+        self._group = ""
+        self._conversions: dict[str, Callable[[Any], Any]] = {}
+        for column in columns:
+            conversion = column.type.dialect_impl(connection.dialect).bind_processor(connection.dialect)
+            if conversion is not None:
+                self._conversions[column.name] = conversion
+
+    def _cut(self, text: str) -> None:
+        pieces = _MARK.split(text)
+        self._pieces, self.names = pieces[::2], pieces[1::2]
+        self._kept: dict[int, str] = {}
+
+    def repeat_values(self) -> list[str]:
+        """Make the row behind ``VALUES`` one that a run repeats; returns the names of its marks."""
+        marks = [*map(_mark, self.names), ""]
+        whole = "".join([piece + mark for piece, mark in zip(self._pieces, marks, strict=True)])
+        start = whole.index(_VALUES) + len(_VALUES) - 1
+        end = _end_of_brackets(whole, start)
+        row = whole[start:end]
+        self._group = _MARK.sub(self.dialect.marker, row)
+        self._cut(f"{whole[:start]}{_mark(_ROWS)}{whole[end:]}")
+        return _MARK.findall(row)
+
+    def converted(self, name: str, given: Any) -> Any:
+        """A value of the column *name* as the driver takes it."""
+        conversion = self._conversions.get(name)
+        return given if conversion is None else conversion(given)
+
+    def of(self, count: int = 1) -> str:
+        """The text with *count* values, or rows, where several stand."""
+        text = self._kept.get(count)
+        if text is None:
+            text = self._written(count)
+            if count <= _FEW:
+                self._kept[count] = text
+        return text
+
+    def _written(self, count: int) -> str:
+        marker = self.dialect.marker
+        several = {
+            _LISTED: ", ".join([marker] * count),
+            _IDS: _mark(_IDS),  # which each run replaces
+            _PAIRS: self.dialect.listed_pairs(", ".join([f"({marker}, {marker})"] * count)),
+            _ROWS: ", ".join([self._group] * count),
+        }
+        parts = self._pieces[:1]
+        for name, piece in zip(self.names, self._pieces[1:], strict=True):
+            parts += [several.get(name, marker), piece]
+        return "".join(parts)
+
+
+_VALUES = " VALUES ("
+
+
+def _end_of_brackets(text: str, start: int) -> int:
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    raise ValueError(f"a bracket is not closed: {text}")
+
+
+class _Statement:
+    """What is compiled at its first run on each kind of database."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, _Text] = {}
+
+    def _text(self, connection: Connection) -> _Text:
+        name = connection.dialect.name
+        return self._texts.get(name) or self._texts.setdefault(name, self._compiled(connection))
+
+    def _compiled(self, connection: Connection) -> _Text:
+        raise NotImplementedError
+
+
+class Query(_Statement):
+    """A SELECT, which must give values that need no conversion. It has one ``IN`` with open values at most."""
+
+    def __init__(self, query: Rows, row: Callable[[Iterable[Any]], Any] = tuple) -> None:
+        """Nothing is compiled yet.
+
+        Args:
+            row: makes of the values of a row what `rows` returns of it, such as ``_make`` of a named tuple.
+        """
+        super().__init__()
+        self._query = query
+        self._row = row
+
+    def rows(self, connection: Connection, listed: Collection[Any] = (), /, **values: Any) -> list[Any]:
+        """All rows.
+
+        Args:
+            listed: of the ``IN``, in any number; portions are asked in their order. Without any, there are no rows.
+            values: of the marks for one value.
+        """
+        text = self._text(connection)
+        if _LISTED not in text.names and _IDS not in text.names:
+            return self._made(self._fetched(connection, text, (), values))
+        portions = in_portions(listed)
+        return self._made([row for some in portions for row in self._fetched(connection, text, some, values)])
+
+    def _made(self, rows: list[Any]) -> list[Any]:
+        return rows if self._row is tuple else list(map(self._row, rows))
+
+    def _fetched(
+        self, connection: Connection, text: _Text, listed: Sequence[Any], values: Mapping[str, Any]
+    ) -> list[Any]:
+        written = text.of(len(listed))
+        arguments: list[Any] = []
+        for name in text.names:
+            if name == _LISTED:
+                arguments += listed
+            elif name == _IDS:
+                written = written.replace(_mark(_IDS), ",".join(map(str, map(int, listed))))
+            else:
+                arguments.append(values[name])
+        return driver.rows(connection, written, tuple(arguments))
+
+    def _compiled(self, connection: Connection) -> _Text:
+        return _Text(self._query, connection)
+
+
+class BulkQuery(Query):
+    """A SELECT of many rows, as a refresh reads them: all come at once where the driver takes long for each of them."""
+
+    def __init__(self, query: Rows, row: Callable[[Iterable[Any]], Any] = tuple) -> None:
+        super().__init__(query, row)
+        self._in_one_row: dict[str, _Text | None] = {}
+        # Columns that are null in the one row if a number has no exact text.
+        self._numbers = [
+            place for place, column in enumerate(query.selected_columns) if isinstance(column.type, sa.Float)
+        ]
+
+    def _fetched(
+        self, connection: Connection, text: _Text, listed: Sequence[Any], values: Mapping[str, Any]
+    ) -> list[Any]:
+        in_one_row = self._text_in_one_row(connection, text)
+        if in_one_row is not None:
+            rows: list[Any] = orjson.loads(super()._fetched(connection, in_one_row, listed, values)[0][0])
+            if not any(row[column] is None for column in self._numbers for row in rows):
+                return list(map(tuple, rows)) if self._row is tuple else rows
+        return super()._fetched(connection, text, listed, values)
+
+    def _text_in_one_row(self, connection: Connection, text: _Text) -> _Text | None:
+        name = connection.dialect.name
+        if name not in self._in_one_row:
+            whole = text.dialect.in_one_row(self._query)
+            self._in_one_row[name] = None if whole is None else _Text(whole, connection)
+        return self._in_one_row[name]
+
+
+class Scalars:
+    """Scalar subqueries with one open value each, of which a run asks for any number in one statement."""
+
+    def __init__(self, subqueries: Mapping[Any, sa.ScalarSelect[Any]]) -> None:
+        """Nothing is compiled yet.
+
+        Args:
+            subqueries: by whatever names them.
+        """
+        self._subqueries = subqueries
+        self._texts: dict[tuple[str, Any], str] = {}
+
+    def of(self, connection: Connection, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """The result of each subquery that *asked* names, run with the value beside it; None where it has no row."""
+        found: list[Any] = []
+        for some in in_portions(asked):
+            columns = ", ".join([self._text(connection, key) for key, _ in some])
+            found += driver.rows(connection, f"SELECT {columns}", tuple([given for _, given in some]))[0]
+        return found
+
+    def _text(self, connection: Connection, key: Any) -> str:
+        place = connection.dialect.name, key
+        if place not in self._texts:
+            self._texts[place] = _Text(self._subqueries[key], connection).of()
+        return self._texts[place]
+
+
+class Update(_Statement):
+    """An UPDATE of one row that returns the new value of a column."""
+
+    def __init__(
+        self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
+    ) -> None:
+        """Nothing is compiled yet.
+
+        Args:
+            values: what the statement sets, in this order: a database may read in the later ones what the earlier set.
+        """
+        super().__init__()
+        self._statement, self._values, self._returned = statement, values, returned
+
+    def run(self, connection: Connection, **values: int) -> int | None:
+        """The new value; None if there is no such row."""
+        text = self._text(connection)
+        cursor = driver.run(connection, text.of(), tuple([values[name] for name in text.names]))
+        returned = text.dialect.returned(cursor)
+        cursor.close()
+        return returned
+
+    def _compiled(self, connection: Connection) -> _Text:
+        dialect = dialect_of(connection.engine.url)
+        return _Text(dialect.returning(self._statement, self._values, self._returned), connection)
+
+
+class Insert(_Statement):
+    """An INSERT of rows, which may overwrite or pass over those that exist."""
+
+    def __init__(
+        self, table: sa.Table, *columns: str, changing: Sequence[str] = (), unless: str | None = None, **made: Any
+    ) -> None:
+        """Nothing is compiled yet.
+
+        Args:
+            columns: whose values rows have.
+            changing: columns that are overwritten where the primary key exists; none, if it must not.
+            unless: a column; rows whose value in it exists are passed over.
+            made: columns whose values are expressions over other :func:`value`.
+        """
+        super().__init__()
+        self._table, self._changing, self._unless = table, changing, unless
+        self._values = {**{name: value(name) for name in columns}, **made}
+        self._names: dict[str, list[str]] = {}
+
+    def run(self, connection: Connection, rows: Collection[Mapping[str, Any]]) -> None:
+        """Insert *rows*, by column, in their order."""
+        if not rows:
+            return
+        text = self._text(connection)
+        names = self._names[connection.dialect.name]
+        for some in in_portions(rows):
+            arguments = tuple([text.converted(name, row[name]) for row in some for name in names])
+            driver.count(connection, text.of(len(some)), arguments)
+
+    def _compiled(self, connection: Connection) -> _Text:
+        text = _Text(self._insert(connection).values(self._values), connection, self._table.columns)
+        self._names[connection.dialect.name] = text.repeat_values()
+        return text
+
+    def _insert(self, connection: Connection) -> sa.Insert:
+        dialect = dialect_of(connection.engine.url)
+        if self._unless is not None:
+            return dialect.insert_missing(self._table, self._unless)
+        return dialect.upsert(self._table, self._changing) if self._changing else sa.insert(self._table)
+
+
+class Swap(_Statement):
+    """An UPDATE or DELETE of rows that still are what was read: compare-and-swap by an id and a generation."""
+
+    def __init__(self, statement: sa.Update | sa.Delete, id_: str = "id") -> None:
+        """Nothing is compiled yet.
+
+        Args:
+            statement: without a condition; what it sets are expressions over :func:`value`.
+            id_: the column that is compared beside ``generation``.
+        """
+        super().__init__()
+        self._table = statement.table
+        # The list of ids finds the rows by primary key, which not every database does by pairs.
+        listed = self._table.columns[id_].in_([LISTED])
+        pairs = sa.literal_column(f"({id_}, generation) IN ({_mark(_PAIRS)})", sa.Boolean)
+        self._statement = statement.where(listed, pairs)
+
+    def run(self, connection: Connection, generations: Mapping[int, int], **values: Any) -> int:
+        """Change those of the rows with these ids that are at their generation; returns how many these are.
+
+        Args:
+            generations: by id.
+            values: what the statement leaves open, alike for all rows.
+        """
+        text = self._text(connection)
+        changed = 0
+        for some in in_portions(sorted(generations.items())):
+            arguments: list[Any] = []
+            for name in text.names:
+                if name == _LISTED:
+                    arguments += [id_ for id_, _ in some]
+                elif name == _PAIRS:
+                    arguments += [part for pair in some for part in pair]
+                else:
+                    arguments.append(text.converted(name, values[name]))
+            changed += driver.count(connection, text.of(len(some)), tuple(arguments))
+        return changed
+
+    def _compiled(self, connection: Connection) -> _Text:
+        return _Text(self._statement, connection, self._table.columns)
