@@ -273,7 +273,7 @@ class TestACommitThatIsNotAnswered:
     def test_without_the_slots_lock_it_happens_after_all(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         """The connection is lost, the transaction lives on: who only looks sees nothing yet, and does it twice."""
 
-        def by_looking(writer: sa.Engine, dialect: Any, ticked: clock.Ticked, until: float) -> bool:
+        def by_looking(writer: sa.Engine, ticked: clock.Ticked, until: float) -> bool:
             with writer.begin() as connection:
                 query = sa.text("SELECT stamp FROM stead_clock WHERE slot = :slot")
                 return bool(connection.scalar(query, {"slot": ticked.slot}) == ticked.stamp)
