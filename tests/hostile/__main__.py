@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.hostile.attacks import ATTACKS
-from tests.hostile.runs import victim
+from tests.hostile.attacks import ATTACKS, unread_answers
+from tests.hostile.runs import LARGEST_QUERY, WORK_OF_100_MB, victim
 
 
 def main() -> int:
@@ -20,7 +20,11 @@ def main() -> int:
     is_bad = False
     for name in names:
         attack, _, count = ATTACKS[name]
-        with tempfile.TemporaryDirectory() as directory, victim(Path(directory)) as attacked:
+        options = f"max_candidate_work = {WORK_OF_100_MB}\n" if attack is unread_answers else ""
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            victim(Path(directory), options, LARGEST_QUERY) as attacked,
+        ):
             report = attacked.attacked(attack(attacked.target, count), seconds)
         bad = (
             bool(report.failures)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
-from http.client import HTTPConnection
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ class Target:
     host: str
     port: int
     large_query: str
+    largest_query: str
+    """Its answer has 100 MB in a long run."""
     largest_body: int
+    done: Counter[str] = field(default_factory=Counter)
+    """What the attackers got: how many connections were open at most, and how many answers had which status."""
 
     def connect(self) -> socket.socket:
         return socket.create_connection((self.host, self.port), timeout=30)
@@ -34,7 +39,7 @@ class Target:
 
 @contextmanager
 def held(
-    count: int, begin: Callable[[int], socket.socket | None], go_on: Callable[[socket.socket], None]
+    target: Target, count: int, begin: Callable[[int], socket.socket | None], go_on: Callable[[socket.socket], None]
 ) -> Iterator[None]:
     """So many connections that *begin* made; *go_on* is called with each now and then. Lost ones are made again."""
     stopped = threading.Event()
@@ -54,6 +59,7 @@ def held(
                     lost, connections[number] = connections[number], None
                     if lost is not None:
                         lost.close()
+            target.done["open"] = max(target.done["open"], count - connections.count(None))
             stopped.wait(PAUSE_SECONDS)
 
     thread = threading.Thread(target=run)
@@ -84,7 +90,7 @@ def _trickle(connection: socket.socket) -> None:
 
 def silent(target: Target, count: int) -> AbstractContextManager[None]:
     """Connections on which nothing is sent."""
-    return held(count, lambda _: target.connect(), _nothing)
+    return held(target, count, lambda _: target.connect(), _nothing)
 
 
 def idle(target: Target, count: int) -> AbstractContextManager[None]:
@@ -96,7 +102,7 @@ def idle(target: Target, count: int) -> AbstractContextManager[None]:
         connection.recv(65536)
         return connection
 
-    return held(count, begin, _nothing)
+    return held(target, count, begin, _nothing)
 
 
 def slow_heads(target: Target, count: int) -> AbstractContextManager[None]:
@@ -107,7 +113,7 @@ def slow_heads(target: Target, count: int) -> AbstractContextManager[None]:
         connection.sendall(b"GET /resource_providers HTTP/1.1\r\nHost: a\r\nX: ")
         return connection
 
-    return held(count, begin, _trickle)
+    return held(target, count, begin, _trickle)
 
 
 def slow_bodies(target: Target, count: int) -> AbstractContextManager[None]:
@@ -120,7 +126,7 @@ def slow_bodies(target: Target, count: int) -> AbstractContextManager[None]:
         connection.sendall(f"{head}Content-Length: {length}\r\n\r\n[".encode())
         return connection
 
-    return held(count, begin, _trickle)
+    return held(target, count, begin, _trickle)
 
 
 def unread_streams(target: Target, count: int) -> AbstractContextManager[None]:
@@ -132,7 +138,7 @@ def unread_streams(target: Target, count: int) -> AbstractContextManager[None]:
         connection.sendall(f"GET /changes HTTP/1.1\r\nHost: a\r\n{USER}Accept: text/event-stream\r\n\r\n".encode())
         return connection
 
-    return held(count, begin, _unread)
+    return held(target, count, begin, _unread)
 
 
 def _unread(connection: socket.socket) -> None:
@@ -147,21 +153,23 @@ def unread_answers(target: Target, count: int) -> AbstractContextManager[None]:
     def begin(_: int) -> socket.socket:
         connection = target.connect()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(f"GET {target.large_query} HTTP/1.1\r\nHost: a\r\n{USER}\r\n".encode())
+        connection.sendall(f"GET {target.largest_query} HTTP/1.1\r\nHost: a\r\n{USER}\r\n".encode())
         return connection
 
-    return held(count, begin, _unread)
+    return held(target, count, begin, _unread)
 
 
 @contextmanager
-def _clients(count: int, ask: Callable[[HTTPConnection], None], target: Target) -> Iterator[None]:
+def _clients(count: int, ask: Callable[[HTTPConnection], int], target: Target) -> Iterator[None]:
     stopped = threading.Event()
 
     def run() -> None:
         while not stopped.is_set():
             connection = HTTPConnection(target.host, target.port, timeout=120)
-            with suppress(OSError, Exception):
-                ask(connection)
+            try:
+                target.done[str(ask(connection))] += 1
+            except (OSError, HTTPException) as error:
+                target.done[type(error).__name__] += 1
             connection.close()
 
     threads = [threading.Thread(target=run, daemon=True) for _ in range(count)]
@@ -181,23 +189,40 @@ HEADERS = dict(line.split(": ", 1) for line in USER.strip().split("\r\n"))
 def large_queries(target: Target, count: int) -> AbstractContextManager[None]:
     """Clients that ask for much, again and again, with one token."""
 
-    def ask(connection: HTTPConnection) -> None:
+    def ask(connection: HTTPConnection) -> int:
         connection.request("GET", target.large_query, headers=HEADERS)
         answer = connection.getresponse()
         while answer.read(1024 * 1024):
             pass
+        return answer.status
 
     return _clients(count, ask, target)
 
 
 def bad_bodies(target: Target, count: int) -> AbstractContextManager[None]:
-    """Bodies of the greatest size that are refused."""
+    """Bodies of the greatest size that are refused: they have more values than a body of that size may have."""
     piece = b'{"mappings":{},"x":[]},'
-    body = b"[" + piece * ((target.largest_body - 10) // len(piece)) + b"{}]"
+    return _posting(target, count, b"[" + piece * ((target.largest_body - 10) // len(piece)) + b"{}]")
 
-    def ask(connection: HTTPConnection) -> None:
+
+def nearly_good_bodies(target: Target, count: int) -> AbstractContextManager[None]:
+    """Bodies of the greatest size of which all values but the last are as they should be."""
+    owner = '"project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"'
+    used = '"allocations": {"00000000-0000-4000-8000-000000000000": {"resources": {"VCPU": 1}}}'
+    one = f'"%08d-0000-4000-8000-000000000001": {{{used}, {owner}}}'
+    number = (target.largest_body - 100) // (len(one % 0) + 1)
+    consumers = ",".join(one % each for each in range(number - 1))
+    return _posting(target, count, f'{{{consumers}, "x": {{}}}}'.encode())
+
+
+def _posting(target: Target, count: int, body: bytes) -> AbstractContextManager[None]:
+    assert len(body) <= target.largest_body
+
+    def ask(connection: HTTPConnection) -> int:
         connection.request("POST", "/allocations", body, {**HEADERS, "Content-Type": "application/json"})
-        connection.getresponse().read()
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
 
     return _clients(count, ask, target)
 
@@ -206,9 +231,11 @@ def long_headers(target: Target, count: int) -> AbstractContextManager[None]:
     """Heads as long as they may be, with an Accept header that is hard to read."""
     accept = ",".join(f"a{number}/b;q=0.{number % 10}" for number in range(6000))[:100_000]
 
-    def ask(connection: HTTPConnection) -> None:
+    def ask(connection: HTTPConnection) -> int:
         connection.request("GET", "/traits", headers={"Accept": accept})
-        connection.getresponse().read()
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
 
     return _clients(count, ask, target)
 
@@ -222,6 +249,7 @@ ATTACKS = {
     "unread answers": (unread_answers, 10, 100),
     "large queries": (large_queries, 4, 10),
     "bad bodies": (bad_bodies, 4, 64),
+    "nearly good bodies": (nearly_good_bodies, 4, 64),
     "long headers": (long_headers, 4, 64),
 }
 """By name: the attack, how many clients in a run of the tests, and how many in a long run."""

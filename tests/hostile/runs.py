@@ -24,15 +24,29 @@ ADMIN = {**PROBE, "X-Auth-Token": "admin", "Content-Type": "application/json"}
 LARGEST_BODY = 16 * 1024 * 1024
 CHILDREN = 24
 PROBE_SECONDS = 0.05
-LARGE_QUERY = (
-    "/allocation_candidates?" + "&".join(f"resources_{group}=VCPU:1" for group in "ABC") + "&group_policy=none"
-)
+
+
+def query_for(groups: str) -> str:
+    """A query whose answer has as many candidates as CHILDREN to the power of the number of *groups*."""
+    resources = "&".join(f"resources_{group}=VCPU:1" for group in groups)
+    return f"/allocation_candidates?{resources}&group_policy=none"
+
+
+LARGE_QUERY = query_for("ABC")
+"""5 MB."""
+LARGEST_QUERY = query_for("ABCD")
+WORK_OF_100_MB = 15_000_000
+"""`max_candidate_work` with which the answer to LARGEST_QUERY has 106 MB; by default it is cut at 35 MB."""
+
 SMALL_QUERY = "/allocation_candidates?resources=MEMORY_MB:1&limit=1"
 
 
 @dataclass
 class Report:
-    """What one attack did. Times are seconds, ``memory`` is bytes above rest, at most."""
+    """What one attack did. Times are seconds, ``memory`` is bytes above rest, at most.
+
+    ``attackers``: connections that they had open at most, or answers by status.
+    """
 
     health: list[float] = field(default_factory=list)
     query: list[float] = field(default_factory=list)
@@ -40,23 +54,25 @@ class Report:
     memory: int = 0
     descriptors: int = 0
     recovered: float = 0.0
+    attackers: str = ""
 
     def __str__(self) -> str:
         return (
             f"health at worst {max(self.health, default=0):.2f} s, small query {max(self.query, default=0):.2f} s, "
             f"{len(self.query)} probes, {len(self.failures)} failed, memory + {self.memory / 1e6:.0f} MB, "
-            f"{self.descriptors} descriptors, well after {self.recovered:.1f} s"
+            f"{self.descriptors} descriptors, well after {self.recovered:.1f} s; "
+            f"attackers: {self.attackers or 'nothing'}"
         )
 
 
 class Victim:
     """A server with a site, and its one worker."""
 
-    def __init__(self, url: str, main_process: int) -> None:
+    def __init__(self, url: str, main_process: int, largest_query: str) -> None:
         place = urlsplit(url)
         assert place.hostname is not None
         assert place.port is not None
-        self.target = Target(place.hostname, place.port, LARGE_QUERY, LARGEST_BODY)
+        self.target = Target(place.hostname, place.port, LARGE_QUERY, largest_query, LARGEST_BODY)
         children = Path(f"/proc/{main_process}/task/{main_process}/children").read_text().split()
         (self._worker,) = [
             child for child in children if b"stead.serve.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
@@ -93,6 +109,7 @@ class Victim:
 
     def attacked(self, attack: AbstractContextManager[None], seconds: float) -> Report:
         """Probe all the time, during the attack and afterwards, until it is well again."""
+        self.target.done.clear()
         report, rest = Report(), self.memory()
         with attack:
             until = time.monotonic() + seconds
@@ -101,6 +118,7 @@ class Victim:
                 report.memory = max(report.memory, self.memory() - rest)
                 report.descriptors = max(report.descriptors, self.descriptors())
                 time.sleep(PROBE_SECONDS)
+        report.attackers = ", ".join(f"{what} {count}" for what, count in sorted(self.target.done.items()))
         ended = time.monotonic()
         after = Report()
         while True:
@@ -126,7 +144,7 @@ class Victim:
 
 
 @contextmanager
-def victim(directory: Path, options: str = "") -> Iterator[Victim]:
+def victim(directory: Path, options: str = "", largest_query: str = LARGE_QUERY) -> Iterator[Victim]:
     """A server on SQLite with one worker, filled."""
     file = directory / "placement.conf"
     file.write_text(
@@ -134,6 +152,6 @@ def victim(directory: Path, options: str = "") -> Iterator[Victim]:
         f"[api]\nauth_strategy = noauth2\n[stead]\n{options}"
     )
     with started(file, workers=1) as server:
-        under_attack = Victim(server.url, server.process.pid)
+        under_attack = Victim(server.url, server.process.pid, largest_query)
         under_attack.fill()
         yield under_attack
