@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
+from stead.candidates.backtrack import sequences
 from stead.candidates.matching import Matching, Room
 from stead.candidates.work import LOOKED, TRIED
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     Way = tuple[int, ...]
     """For each need the position that serves it."""
+
+    _Topped = tuple[int, Choices]
+    """A top, and what it leaves of the choices."""
 
     _State = tuple[int, tuple[int, ...], bool]
     """All that the needs still open can see of a provider: to be served by one in the same state is the same.
@@ -149,19 +153,14 @@ def _topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequen
 
     A way that holds has exactly one top per constraint, so no way is met twice.
     """
-    levels = [iter([(-1, ground.choices)])]  # by place of the constraint; the first level has none
-    tops: list[int] = []
-    while levels:
-        top, narrowed = next(levels[-1], (None, ground.choices))
-        del tops[len(levels) - 1 :]
-        if top is None:
-            levels.pop()
-            continue
-        tops.append(top)
-        if len(levels) > len(demand.subtrees):
-            yield tops[1:], narrowed
-        else:
-            levels.append(_below_tops(ground, demand.subtrees[len(levels) - 1], narrowed, work))
+    subtrees = demand.subtrees
+
+    def following(chosen: Sequence[_Topped]) -> Iterator[_Topped]:
+        narrowed = chosen[-1][1] if chosen else ground.choices
+        return _below_tops(ground, subtrees[len(chosen)], narrowed, work)
+
+    for chosen in sequences(len(subtrees), following):
+        yield [top for top, _ in chosen], chosen[-1][1] if chosen else ground.choices
 
 
 def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) -> Iterator[tuple[int, Choices]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from stead.candidates.backtrack import sequences
 from stead.candidates.combine import is_over_demanded, open_clauses, ways
 from stead.candidates.splits import splits
 from stead.candidates.work import TRIED
@@ -34,20 +35,13 @@ def divided(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Demand
     if not all(ground.choices) or is_over_demanded(demand, ground) or _is_hopeless(demand, ground, clauses, work):
         return
     needs = sorted(ground.shares)
-    chosen: list[tuple[int, Parts]] = []
-    levels: list[Iterator[Parts]] = []
-    while True:
-        if len(chosen) == len(needs):
-            yield _with_parts(demand, ground, chosen)
-            chosen.pop()
-        else:
-            levels.append(_divisions(demand, ground, clauses, chosen, needs, work))
-        while (parts := next(levels[-1], None)) is None:
-            levels.pop()
-            if not levels:
-                return
-            chosen.pop()
-        chosen.append((needs[len(chosen)], parts))
+
+    def following(chosen: Sequence[Parts]) -> Iterator[Parts]:
+        # A copy, since this iterates while further needs are divided.
+        return _divisions(demand, ground, clauses, list(zip(needs, chosen, strict=False)), needs, work)
+
+    for chosen in sequences(len(needs), following):
+        yield _with_parts(demand, ground, list(zip(needs, chosen, strict=True)))
 
 
 def _is_hopeless(demand: Demand, ground: Ground, clauses: Sequence[frozenset[int]], work: Work) -> bool:

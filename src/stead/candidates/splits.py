@@ -13,6 +13,7 @@ from itertools import accumulate, combinations, product
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
+from stead.candidates.backtrack import sequences
 from stead.candidates.work import TRIED
 
 if TYPE_CHECKING:
@@ -146,22 +147,12 @@ def _numbers(most: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
     """All ways to take *total* things, of the first kind *most[0]* at most, and so on."""
     after = [*accumulate(reversed(most), initial=0)][::-1]  # how many there are from each kind on
 
-    def some(kind: int, wanted: int) -> Iterator[int]:
-        return iter(range(min(most[kind], wanted), max(wanted - after[kind + 1], 0) - 1, -1))
+    def following(taken: Sequence[int]) -> Iterator[int]:
+        kind, remaining = len(taken), total - sum(taken)
+        # Never fewer than what the kinds after this one cannot give: so each beginning has an end.
+        return iter(range(min(most[kind], remaining), max(remaining - after[kind + 1], 0) - 1, -1))
 
-    taken: list[int] = []
-    levels = [some(0, total)]
-    while levels:
-        number = next(levels[-1], None)
-        if number is None:
-            levels.pop()
-            if taken:
-                taken.pop()
-        elif len(levels) == len(most):
-            yield (*taken, number)
-        else:
-            taken.append(number)
-            levels.append(some(len(levels), total - sum(taken)))
+    return (tuple(taken) for taken in sequences(len(most), following))
 
 
 def _ranges(shares: Iterable[Share]) -> list[Range]:
