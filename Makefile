@@ -13,7 +13,8 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/config/test_report.py tests/aut
 	tests/topology/test_command.py tests/topology/test_hwloc.py tests/api_unit/test_bodies.py tests/api_unit/test_routing.py \
 	tests/microversions/test_openapi.py tests/cli/test_the_command.py tests/cli/test_serve.py \
 	tests/httpd tests/store/test_bulk_queries.py tests/store/test_epoch.py tests/faults/test_a_database_that_hangs.py \
-	tests/bench/test_candidates_command.py::test_a_picture_is_drawn
+	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
+	tests/deploy/test_servers.py::test_gunicorn_serves_it
 
 .PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile reloads segments steady clean
 
