@@ -109,7 +109,10 @@ class TestPlantedBugs:
     @staticmethod
     def found(fuzzed: Site) -> str:
         tally = Tally()
-        fuzz(fuzzed, seed=3, number=2 * REQUESTS, tally=tally)
+        for seed in range(3, MOST_ROUNDS):  # which round meets the bug changes whenever the grammar grows
+            fuzz(fuzzed, seed=seed, number=REQUESTS, tally=tally)
+            if tally.faults:
+                break
         return "\n".join(tally.faults)
 
     def test_an_error_nobody_thought_of(self, fuzzed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
