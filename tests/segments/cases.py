@@ -14,6 +14,7 @@ from scripts.docs import the_routes
 from stead.api.body_limits import longest_body
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
 from stead.api.routing import METHODS, Router, stead_since
+from stead.api.versions import NEWEST, NEWEST_STEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +96,7 @@ def _of_handler(method: str, template: str, handler: object, is_own: bool) -> It
     if template != "/":
         yield _refused("no token", 401, method, template, **{"X-Auth-Token": ""})
     if is_own:
-        yield _refused("no such route", 404, method, template, **{"OpenStack-API-Version": "placement 1.39"})
+        yield _refused("no such route", 404, method, template, **{"OpenStack-API-Version": f"placement {NEWEST}"})
     for gate in gates:
         match gate:
             case Allowed():
