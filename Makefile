@@ -64,7 +64,7 @@ releases: $(VENV)/for-development  ## Adopt databases that every release of the 
 fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
 	$(BIN)/python -m tests.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of ten ways, beside clients that want answers
+hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, beside clients that want answers
 	$(BIN)/python -m tests.hostile $(or $(SECONDS),30) $(ARGS)
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests

@@ -10,17 +10,21 @@ from pathlib import Path
 from tests.hostile.attacks import ATTACKS, unread_answers
 from tests.hostile.runs import LARGEST_QUERY, WORK_OF_100_MB, victim
 
+LONG_ATTACKS = {name: (attack, count, "") for name, (attack, _, count) in ATTACKS.items()} | {
+    "unread answers of 100 MB": (unread_answers, 100, f"max_candidate_work = {WORK_OF_100_MB}\n"),
+}
+"""By name: the attack, how many clients, and options of the server. By default, an answer is cut before 100 MB."""
+
 
 def main() -> int:
     """Print a line for each attack; 1 if one of them did more than it may."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
-    names = sys.argv[2:] or list(ATTACKS)
+    names = sys.argv[2:] or list(LONG_ATTACKS)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     is_bad = False
     for name in names:
-        attack, _, count = ATTACKS[name]
-        options = f"max_candidate_work = {WORK_OF_100_MB}\n" if attack is unread_answers else ""
+        attack, count, options = LONG_ATTACKS[name]
         with (
             tempfile.TemporaryDirectory() as directory,
             victim(Path(directory), options, LARGEST_QUERY) as attacked,

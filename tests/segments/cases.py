@@ -23,7 +23,7 @@ LONGEST_BODY = 70_000
 """The server's `max_body_size`: little more than the limit of routes that take small bodies, to make 413 cheap."""
 
 STRANGE_METHODS = ("PATCH", "OPTIONS")
-VERSION = "placement 1.39, stead 1.1"
+VERSION = f"placement {NEWEST}, stead {NEWEST_STEAD}"
 USER = {
     "X-Auth-Token": "admin",
     "X-Roles": "admin,service",
