@@ -367,14 +367,14 @@ def meanwhile(act: Callable[[], object], times: int = 1) -> Iterator[None]:
 @contextmanager
 def while_claiming(act: Callable[[], object]) -> Iterator[None]:
     """When a claim is about to be written, somebody does something first."""
-    write, left = Store.claim, [act]
+    write, left = Store.write_within_claim_timeout, [act]
 
     def claim(store: Store, *args: Any, **kwargs: Any) -> Any:
         if left:
             left.pop()()
         return write(store, *args, **kwargs)
 
-    with patch.object(Store, "claim", claim):
+    with patch.object(Store, "write_within_claim_timeout", claim):
         yield
 
 

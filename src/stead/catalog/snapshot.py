@@ -188,6 +188,10 @@ class Snapshot:
         versions: list[int] = self.versions.at(slots).tolist()
         return self.fragments.get(form, slots.tolist(), versions, make)
 
+    def last_modified(self, slots: Sequence[int]) -> int:
+        """When the newest of some providers was written, in seconds since 1970; there is at least one."""
+        return int(self.modified.at(np.array(slots, np.int64)).max())
+
     def uuid(self, slot: int) -> str:
         """The uuid of the provider at a slot."""
         uuid: str = self.identities.uuids[slot]

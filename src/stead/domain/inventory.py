@@ -50,11 +50,6 @@ def keeps_units(amount: Any, min_unit: Any, max_unit: Any, step_size: Any) -> An
     return (min_unit <= amount) & (amount <= max_unit) & (amount % step_size == 0)
 
 
-def fits(amount: Any, used: Any, capacity: Any, min_unit: Any, max_unit: Any, step_size: Any) -> Any:
-    """Whether a provider can serve *amount* of one class: units kept, room left."""
-    return keeps_units(amount, min_unit, max_unit, step_size) & has_room(amount, used, capacity)
-
-
 def require_sane_reserve(inventories: dict[str, Inventory], *, may_reserve_all: bool) -> None:
     """Refuse inventories that reserve more than they have, or, unless *may_reserve_all*, all they have.
 

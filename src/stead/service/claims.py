@@ -37,7 +37,7 @@ from stead.store import consumer_listing
 from stead.store.allocations import ProvidersChanged
 from stead.store.feed.changes import logged_between
 from stead.store.feed.refresh_source import clock_of
-from stead.store.protocol.clock import Kind, read_clock
+from stead.store.protocol.clock import LogKind, read_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -246,7 +246,7 @@ def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock 
     """What some consumers hold now, and whether any of them changed after a moment; None: whether is not known."""
     now = read_clock(connection)
     logged = logged_between(connection, clock.ticks, now.ticks) if clock and now.can_follow(clock) else None
-    return consumer_listing.named(connection, uuids), logged is None or not logged[Kind.CONSUMER].isdisjoint(uuids)
+    return consumer_listing.named(connection, uuids), logged is None or not logged[LogKind.CONSUMER].isdisjoint(uuids)
 
 
 def _is_next(wish: Wish, held: HeldAllocations | None) -> bool:

@@ -239,10 +239,10 @@ class Service:
     ) -> R:
         """A write that names projects, users and types; those nobody named before are made first."""
         try:
-            return self._store.claim(body, *args, **kwargs)
+            return self._store.write_within_claim_timeout(body, *args, **kwargs)
         except OwnersUnknown:
             make_owners(self._store, claims)
-            return self._store.claim(body, *args, **kwargs)
+            return self._store.write_within_claim_timeout(body, *args, **kwargs)
 
     def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
         """Make *uuids* all aggregates of a provider; returns its generation. None: unchecked.

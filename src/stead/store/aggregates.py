@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from stead.domain.errors import ProviderNotFound
 from stead.store import providers
-from stead.store.sql.statements import in_portions
 from stead.store.tables import resource_provider_aggregates
 
 if TYPE_CHECKING:
@@ -46,16 +43,5 @@ def replace(tx: Transaction, provider: str, aggregates: Collection[int], expecte
     row = providers.lock_one(tx, provider)
     if expected is not None:
         providers.require_generation(row, expected)
-    table = resource_provider_aggregates
-    mine = table.c.resource_provider_id == row.id
-    present = set(tx.connection.scalars(sa.select(table.c.aggregate_id).where(mine)))
-    wanted = set(aggregates)
-    for some in in_portions(sorted(present - wanted)):
-        gone = tx.connection.execute(sa.delete(table).where(mine, table.c.aggregate_id.in_(some)))
-        tx.require_count(gone, len(some))
-    new = [
-        {"resource_provider_id": row.id, "aggregate_id": id_, "created_at": tx.now} for id_ in sorted(wanted - present)
-    ]
-    if new:
-        tx.connection.execute(sa.insert(table), new)
+    providers.replace_members(tx, row, resource_provider_aggregates.c.aggregate_id, set(aggregates))
     return row.generation if expected is None else tx.bump_generations({row.id: row.generation})[row.id]

@@ -320,3 +320,22 @@ def _provider(tx: Transaction, id_: int) -> Provider:
     row = tx.connection.execute(query).one()
     modified = seconds(row.updated_at or row.created_at)
     return Provider(row.uuid, row.name, row.generation, row.parent, row.root, modified)
+
+
+def replace_members(tx: Transaction, row: Row, member: sa.Column[int], wanted: Collection[int]) -> bool:
+    """Make *wanted* all traits, or all aggregates, of a locked provider; returns whether the set changed.
+
+    Args:
+        member: the column with their ids, of a table of pairs.
+    """
+    table = member.table
+    mine = table.c.resource_provider_id == row.id
+    present = set(tx.connection.scalars(sa.select(member).where(mine)))
+    for portion in in_portions(sorted(present.difference(wanted))):
+        removed = tx.connection.execute(sa.delete(table).where(mine, member.in_(portion)))
+        tx.require_count(removed, len(portion))
+    added = sorted(set(wanted) - present)
+    if added:
+        rows = [{"resource_provider_id": row.id, member.name: id_, "created_at": tx.now} for id_ in added]
+        tx.connection.execute(sa.insert(table), rows)
+    return present != set(wanted)

@@ -142,7 +142,7 @@ stead_change_log = Table(
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("tick", _BigInteger, primary_key=True, autoincrement=False),
     Column("uuid", String(36), primary_key=True),
-    Column("kind", Integer, nullable=False),  # of clock.Kind
+    Column("kind", Integer, nullable=False),  # of clock.LogKind
 )
 
 stead_change_floor = Table(

@@ -83,17 +83,8 @@ def clear(tx: Transaction, provider: str) -> None:
 
 
 def _associate(tx: Transaction, row: providers.Row, wanted: set[int]) -> int:
-    table = resource_provider_traits
-    mine = table.c.resource_provider_id == row.id
-    present = set(tx.connection.scalars(sa.select(table.c.trait_id).where(mine)))
-    if wanted == present:
+    if not providers.replace_members(tx, row, resource_provider_traits.c.trait_id, wanted):
         return row.generation
-    for some in in_portions(sorted(present - wanted)):
-        gone = tx.connection.execute(sa.delete(table).where(mine, table.c.trait_id.in_(some)))
-        tx.require_count(gone, len(some))
-    new = [{"resource_provider_id": row.id, "trait_id": id_, "created_at": tx.now} for id_ in sorted(wanted - present)]
-    if new:
-        tx.connection.execute(sa.insert(table), new)
     return tx.bump_generations({row.id: row.generation})[row.id]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stead.topology.objects import HwObject
 
 
-class Kind(StrEnum):
+class DeviceKind(StrEnum):
     """What a device is given away as; the value is part of the provider's name."""
 
     GPU = "GPU"
@@ -45,22 +45,22 @@ _ROLES_OF_FORMAT_3 = {0: Role.STORAGE, 2: Role.GPU, 3: Role.COMPUTE, 4: Role.NET
 """By bit: a device may have several. Source: hwloc 3's ``hwloc_obj_osdev_types_t``."""
 
 _KINDS_BY_PCI_CLASS = {
-    0x0108: Kind.NVME,
-    0x0200: Kind.NIC,  # Ethernet
-    0x0207: Kind.NIC,  # InfiniBand
-    0x0208: Kind.NIC,  # fabric: Omni-Path
-    0x0300: Kind.GPU,  # VGA, but for those that only show a console
-    0x0302: Kind.GPU,  # 3D
-    0x0380: Kind.GPU,  # display of another kind: AMD Instinct
-    0x0C06: Kind.NIC,  # InfiniBand as older adapters say it
-    0x1200: Kind.ACCELERATOR,
+    0x0108: DeviceKind.NVME,
+    0x0200: DeviceKind.NIC,  # Ethernet
+    0x0207: DeviceKind.NIC,  # InfiniBand
+    0x0208: DeviceKind.NIC,  # fabric: Omni-Path
+    0x0300: DeviceKind.GPU,  # VGA, but for those that only show a console
+    0x0302: DeviceKind.GPU,  # 3D
+    0x0380: DeviceKind.GPU,  # display of another kind: AMD Instinct
+    0x0C06: DeviceKind.NIC,  # InfiniBand as older adapters say it
+    0x1200: DeviceKind.ACCELERATOR,
 }
 _VGA = 0x0300
 _PROCESSING = 0x1200
 _ETHERNET = 0x0200
 _FABRIC = 0x0208
 
-_KINDS_OF_ACCELERATORS = {0x1002: Kind.GPU, 0x10EE: Kind.FPGA, 0x1172: Kind.FPGA}
+_KINDS_OF_ACCELERATORS = {0x1002: DeviceKind.GPU, 0x10EE: DeviceKind.FPGA, 0x1172: DeviceKind.FPGA}
 """Of PCI class 1200, by vendor: AMD, Xilinx, Altera."""
 
 _CONSOLE_VENDORS = frozenset(
@@ -130,7 +130,7 @@ class Device:
     """
 
     label: str
-    kind: Kind
+    kind: DeviceKind
     pci_class: int
     pci: tuple[int, int] | None
     is_virtual: bool
@@ -181,7 +181,7 @@ def _pci_devices(machine: Machine) -> Iterator[Device]:
         if kind is None:
             continue
         is_virtual = pci in _VIRTUAL_FUNCTIONS or bool(_VIRTUAL_NAME.search(hw.infos.get("PCIDevice", "")))
-        if is_virtual and kind is not Kind.NIC:
+        if is_virtual and kind is not DeviceKind.NIC:
             continue  # part of a device that is given away as a whole
         yield Device(_label(hw), kind, pci_class, pci, is_virtual, hw, os_devices)
 
@@ -196,24 +196,24 @@ def _bare_devices(machine: Machine) -> Iterator[Device]:
     ]
     for one in bare:
         if _NVME_NAME.match(one.name):
-            yield Device(one.name, Kind.NVME, 0, None, False, one.hw, (one,))
+            yield Device(one.name, DeviceKind.NVME, 0, None, False, one.hw, (one,))
     shown = {one.backend for one in bare}
     believed = next((backend for backend in _COMPUTE_BACKENDS if backend in shown), None)
     for one in bare:
         if believed is not None and one.backend == believed:
-            kind = Kind.ACCELERATOR if believed in _NOT_GPUS else Kind.GPU
+            kind = DeviceKind.ACCELERATOR if believed in _NOT_GPUS else DeviceKind.GPU
             yield Device(one.name, kind, 0, None, False, one.hw, (one,))
 
 
-def _kind(pci_class: int, pci: tuple[int, int] | None, os_devices: tuple[OsDevice, ...]) -> Kind | None:
+def _kind(pci_class: int, pci: tuple[int, int] | None, os_devices: tuple[OsDevice, ...]) -> DeviceKind | None:
     backends = {one.backend for one in os_devices} - {None}
     if backends:
-        return Kind.ACCELERATOR if backends <= _NOT_GPUS else Kind.GPU
+        return DeviceKind.ACCELERATOR if backends <= _NOT_GPUS else DeviceKind.GPU
     vendor = pci[0] if pci is not None else None
     if pci_class == _VGA and (vendor in _CONSOLE_VENDORS or pci in _CONSOLES):
         return None
     if pci_class == _PROCESSING and vendor is not None:
-        return _KINDS_OF_ACCELERATORS.get(vendor, Kind.ACCELERATOR)
+        return _KINDS_OF_ACCELERATORS.get(vendor, DeviceKind.ACCELERATOR)
     return _KINDS_BY_PCI_CLASS.get(pci_class)
 
 

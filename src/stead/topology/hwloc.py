@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stead.domain.inventory import MAX_INT, Inventory
 from stead.domain.names import NAME_LENGTH, STANDARD_TRAITS
-from stead.topology.devices import Device, Kind, Role, devices_of
+from stead.topology.devices import Device, DeviceKind, Role, devices_of
 from stead.topology.machine import Machine, read_xml
 from stead.topology.numa import layout_of
 from stead.topology.site import Description, Site, SiteError, site_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _KIB_PER_GIB = 1024 * 1024
 _SIZE = re.compile(r"(\d{1,20})\s*(KiB)?")
 
-_DEVICE_CLASSES = {Kind.GPU: "PGPU", Kind.FPGA: "FPGA", Kind.ACCELERATOR: "CUSTOM_ACCELERATOR"}
+_DEVICE_CLASSES = {DeviceKind.GPU: "PGPU", DeviceKind.FPGA: "FPGA", DeviceKind.ACCELERATOR: "CUSTOM_ACCELERATOR"}
 """What one device of a kind is one unit of; NICs and disks have other amounts, or none."""
 
 
@@ -155,9 +155,9 @@ def _host_traits(machine: Machine, devices: Iterable[Device]) -> Iterator[str]:
 
 def _device_inventories(device: Device, virtual: Mapping[str, int]) -> dict[str, Inventory]:
     match device.kind:
-        case Kind.NIC:
+        case DeviceKind.NIC:
             amount, resource_class = virtual.get(device.label, 0), "SRIOV_NET_VF"
-        case Kind.NVME:
+        case DeviceKind.NVME:
             amount, resource_class = _gibibytes(device), "DISK_GB"
         case kind:
             amount, resource_class = 1, _DEVICE_CLASSES[kind]
@@ -168,13 +168,13 @@ def _device_traits(device: Device, virtual: Mapping[str, int]) -> Iterator[str]:
     if device.pci is not None:
         yield "CUSTOM_PCI_{:04X}_{:04X}".format(*device.pci)
     match device.kind:
-        case Kind.NIC:
+        case DeviceKind.NIC:
             yield custom("NIC", device.network)
             if device.label in virtual:
                 yield "HW_NIC_SRIOV"
             if device.does_rdma:
                 yield "HW_NIC_OFFLOAD_RDMA"
-        case Kind.NVME:
+        case DeviceKind.NVME:
             yield "STORAGE_DISK_SSD"
             yield "CUSTOM_DISK_NVME"
         case kind:

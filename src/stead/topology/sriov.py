@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from stead.topology.devices import Device, Kind
+from stead.topology.devices import Device, DeviceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ def count_virtual_functions(devices: Iterable[Device]) -> dict[str, int]:
     """
     by_bridge: defaultdict[HwObject | None, list[Device]] = defaultdict(list)
     for device in devices:
-        if device.kind is Kind.NIC:
+        if device.kind is DeviceKind.NIC:
             by_bridge[device.hw.parent].append(device)
     amounts: Counter[str] = Counter()
     for nics in by_bridge.values():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import numpy as np
 from orjson import dumps
 
 from stead.api import uuids
@@ -112,7 +111,7 @@ class Providers:
             if page.limit is not None:
                 more = f',"links":{dumps(links(req, pairs, snapshot.uuid(slots[-1]) if goes_on else None)).decode()}'
         shown = ",".join(ProviderForm.of(req).texts(snapshot, slots))
-        modified = int(snapshot.modified.at(np.array(slots, np.int64)).max()) if slots else NOW
+        modified = snapshot.last_modified(slots) if slots else NOW
         answer(req, resp, f'{{"resource_providers":[{shown}]{more}}}'.encode(), modified=modified)
 
     @json_body

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import InvalidQuery, StartOver
 from stead.store.feed.tokens import NotAToken, Token
-from stead.store.protocol.clock import EVERYTHING, Clock, Kind, changed_between, read_clock
+from stead.store.protocol.clock import EVERYTHING, Clock, LogKind, changed_between, read_clock
 from stead.store.sql.statements import BulkQuery, in_portions, value
 from stead.store.tables import consumers, resource_providers, stead_change_floor, stead_change_log
 
@@ -89,12 +89,12 @@ def _happened(connection: Connection, since: str | None, now: Clock) -> Happened
     ids = {id_ for id_ in changed.whole | changed.usage if id_ > 0}
     return Happened(
         there.text(),
-        _providers(connection, ids, logged[Kind.GONE_PROVIDER]),
-        _consumers(connection, list(logged[Kind.CONSUMER])),
+        _providers(connection, ids, logged[LogKind.GONE_PROVIDER]),
+        _consumers(connection, list(logged[LogKind.CONSUMER])),
     )
 
 
-Logged = dict[Kind, set[str]]
+Logged = dict[LogKind, set[str]]
 """By kind of change, the uuids of what changed so."""
 
 
@@ -108,7 +108,7 @@ def logged_between(connection: Connection, then: Sequence[int], now: Sequence[in
     floors = dict(_FLOORS.rows(connection))
     if not all(slot in floors and floors[slot] <= tick for slot, tick in enumerate(then)):
         return None
-    logged: Logged = {kind: set() for kind in Kind}
+    logged: Logged = {kind: set() for kind in LogKind}
     moved = [(slot, tick) for slot, (tick, tick_now) in enumerate(zip(then, now, strict=True)) if tick_now > tick]
     if not moved:
         return logged
@@ -118,8 +118,8 @@ def logged_between(connection: Connection, then: Sequence[int], now: Sequence[in
     if len(rows) > MOST:  # the limit of the query: there may be more, whatever uuids these rows name
         return None
     for uuid, kind in rows:
-        logged[Kind(kind)].add(uuid)
-    return None if logged[Kind.EVERYTHING] else logged
+        logged[LogKind(kind)].add(uuid)
+    return None if logged[LogKind.EVERYTHING] else logged
 
 
 _FLOORS = BulkQuery(sa.select(stead_change_floor.c.slot, stead_change_floor.c.floor))

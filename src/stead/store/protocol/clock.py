@@ -44,7 +44,7 @@ TOO_MANY = 20_000
 """A write that touches more than this says "everything" instead."""
 
 
-class Kind(IntEnum):
+class LogKind(IntEnum):
     """What a row of the change log is about."""
 
     EVERYTHING = 0
@@ -96,7 +96,7 @@ def tick(
     slot: int,
     touched: Collection[int],
     touched_usage: Collection[int],
-    logged: Mapping[str, Kind] = MappingProxyType({}),
+    logged: Mapping[str, LogKind] = MappingProxyType({}),
 ) -> Ticked:
     """Note what this transaction touched; the last thing before its COMMIT.
 
@@ -117,7 +117,7 @@ def tick(
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
         note.run(connection, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
     if len(logged) > TOO_MANY:
-        logged = {"": Kind.EVERYTHING}
+        logged = {"": LogKind.EVERYTHING}
     _LOG.run(
         connection,
         [{"slot": slot, "tick": now, "uuid": uuid, "kind": int(kind)} for uuid, kind in sorted(logged.items())],

@@ -12,22 +12,19 @@ Source: "The write and refresh protocol", docs/protocol.md (rule 8).
 from __future__ import annotations
 
 import logging
-import random
-import time
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
 from stead.store.protocol.clock import LostTick, earlier_stamps, tick
+from stead.store.protocol.pauses import Pauses
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine, Transaction
 
     from stead.store.protocol.clock import Ticked
     from stead.store.sql.dialects import Dialect
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5  # seconds
 
 _UNKNOWN = "The database failed while it committed the write. It is not known whether it happened."
 
@@ -71,15 +68,14 @@ def has_happened(writer: Engine, ticked: Ticked | None, until: float) -> bool:
     """
     if ticked is None:
         return False
-    pause = _FIRST_PAUSE
+    pauses = Pauses(first=0.01, longest=0.5)
     while True:
         try:
             return _settled(writer, ticked)
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, LostTick) as error:
-            if time.monotonic() + pause > until:
+            if not pauses.end_before(until):
                 raise Unavailable(_UNKNOWN) from error
-        time.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pauses.pause()
 
 
 def _settled(writer: Engine, ticked: Ticked) -> bool:

@@ -6,7 +6,6 @@ Source: "The write and refresh protocol", docs/protocol.md (rules 2 and 6 to 8).
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections import defaultdict
 from contextlib import contextmanager
@@ -18,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
-from stead.store.protocol.clock import Kind, LostTick, OwnSlots, Ticked, tick
+from stead.store.protocol.clock import LogKind, LostTick, OwnSlots, Ticked, tick
 from stead.store.protocol.connections import Connections, PoolState
 from stead.store.protocol.grouping import Grouping
 from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
+from stead.store.protocol.pauses import Pauses
 from stead.store.protocol.writability import Writability, write_and_remove
 from stead.store.sql.dialects import Database, Dialect, dialect_of
 from stead.store.sql.statements import LISTED, Query, Swap, value
@@ -38,8 +38,6 @@ R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25  # seconds
-
 
 class RaceLost(Exception):
     """What the attempt rested on changed under it; a new attempt may well succeed."""
@@ -55,7 +53,7 @@ class Transaction:
     """When the attempt began, naive UTC; the books' timestamps."""
     touched: set[int] = field(default_factory=set)
     touched_usage: set[int] = field(default_factory=set)
-    logged: dict[str, Kind] = field(default_factory=dict)
+    logged: dict[str, LogKind] = field(default_factory=dict)
 
     def touch(self, changes: Iterable[int]) -> None:
         """Say that these providers or names changed, or that the decision rests on their not changing.
@@ -77,11 +75,11 @@ class Transaction:
 
     def log_consumers(self, uuids: Iterable[str]) -> None:
         """Say that these consumers changed, came or went: nothing rests on that, but who watches is told."""
-        self.logged.update(dict.fromkeys(uuids, Kind.CONSUMER))
+        self.logged.update(dict.fromkeys(uuids, LogKind.CONSUMER))
 
     def log_gone_provider(self, uuid: str) -> None:
         """Say that this provider went: its change row has an id that nobody can name any more."""
-        self.logged[uuid] = Kind.GONE_PROVIDER
+        self.logged[uuid] = LogKind.GONE_PROVIDER
 
     def _hold(self, table: sa.Table, changes: Iterable[int]) -> None:
         """On a Galera cluster, lock the change rows that `tick` will write, and make those that are missing.
@@ -200,7 +198,7 @@ class Store:
             on_retry: is told why an attempt is made anew: ``race``, ``duplicate``, ``deadlock``, ``busy`` or
                 ``commit_unanswered``.
             write_timeout: seconds for which a write that loses races is tried again.
-            claim_timeout: the same for writes of allocations, see `claim`.
+            claim_timeout: the same for writes of allocations, see `write_within_claim_timeout`.
         """
         url = sa.make_url(database.url)
         self.dialect = dialect_of(url)
@@ -249,8 +247,10 @@ class Store:
         """
         return self._write(self._write_timeout, body, *args, **kwargs)
 
-    def claim(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """`write`, with the patience that the operator has with claims."""
+    def write_within_claim_timeout(
+        self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """`write`, tried again for as long as the operator allows for writes of allocations."""
         return self._write(self._claim_timeout, body, *args, **kwargs)
 
     def require_writable(self) -> None:
@@ -277,7 +277,7 @@ class Store:
         self, seconds: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         deadline = time.monotonic() + seconds
-        pause = _FIRST_PAUSE
+        pauses = Pauses(first=0.002, longest=0.25)
         while True:
             try:
                 return self._attempt(deadline, body, *args, **kwargs)
@@ -291,15 +291,14 @@ class Store:
                 reason, cause = type(error.orig).__name__, _cause(error, others_won=others_won)
             except (sa.exc.TimeoutError, LostTick) as error:
                 raise Unavailable("The database is not able to take the write now.") from error
-            if time.monotonic() + pause > deadline:
+            if not pauses.end_before(deadline):
                 raise (ConcurrentUpdate if others_won else Unavailable)(
                     "The database was too busy to take the write in time."
                 )
             if self._on_retry is not None:
                 self._on_retry(cause)
             _log.debug("write %s is tried again: %s", getattr(body, "__name__", body), reason)
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pauses.pause()
 
     def _attempt(
         self, deadline: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
