@@ -9,7 +9,7 @@ from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.query.values import BEYOND
-from stead.api.versions import NEWEST, S, V
+from stead.api.versions import NEWEST, Agreed, S, V
 from stead.domain.errors import InvalidQuery
 from stead.domain.request import Apart, ProviderQuery, RequestGroup, Terms
 from tests.api_unit.queries import CANDIDATE_FAULTS, OWN_FAULTS, PROVIDER_FAULTS, A, B
@@ -25,11 +25,11 @@ def pairs(query):
 
 
 def candidates(query, minor=39):
-    return parse_candidate_request(pairs(query), V(minor))
+    return parse_candidate_request(pairs(query), Agreed(V(minor)))
 
 
 def providers(query, minor=39):
-    return parse_provider_query(pairs(query), V(minor))
+    return parse_provider_query(pairs(query), Agreed(V(minor)))
 
 
 def all_of(*names):
@@ -224,7 +224,7 @@ def test_2000_groups_and_60_kb_are_read():
 
 def own(query):
     """What a candidate query means where Stead's own features are asked for."""
-    return parse_candidate_request(pairs(query), NEWEST, S.OWN_FEATURES)
+    return parse_candidate_request(pairs(query), Agreed(NEWEST, S.OWN_FEATURES))
 
 
 @pytest.mark.parametrize(("query", "texts", "code"), OWN_FAULTS)

@@ -40,7 +40,7 @@ from stead.api.shapes import (
     UUID_KEY,
     consumer,
 )
-from stead.api.versions import NEWEST, NEWEST_STEAD, name_of
+from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, name_of
 from stead.domain import errors as domain
 from stead.domain.names import RESOURCE_CLASS_NAME
 
@@ -282,7 +282,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/openapi.json"): Operation({200: {"type": "object"}}),
     ("GET", "/resource_providers"): Operation(
         {200: strict_object({"resource_providers": array(PROVIDER)}, {"links": LINKS}), 304: None},
-        query=providers.validator(NEWEST, NEWEST_STEAD).schema,
+        query=providers.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
         since=_since(providers.KEYS),
         repeated=frozenset({"member_of", "required"}),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_LIMIT, NO_TRAITS, NO_CLASS),
@@ -384,14 +384,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/allocation_candidates"): Operation(
         {200: CANDIDATES},
-        query=candidates.validator(NEWEST, NEWEST_STEAD).schema,
+        query=candidates.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
         since=_since(candidates.REQUEST_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/allocation_candidates/explain"): Operation(
         {200: explanations.EXPLANATION},
-        query=candidates.validator(NEWEST, NEWEST_STEAD).schema,
+        query=candidates.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
         since=_since(candidates.REQUEST_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,

@@ -20,7 +20,7 @@ from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
 
 if TYPE_CHECKING:
     from stead.api.query.pairs import Pairs
-    from stead.api.versions import Microversion, SteadVersion, Step
+    from stead.api.versions import Step
 
 _EMPTY = "Empty string (unsuffixed group) can not be specified in `{}` "
 
@@ -52,42 +52,43 @@ SUFFIX = Versioned({V.GROUPS: "[1-9][0-9]*", V.STRING_SUFFIXES: "[a-zA-Z0-9_-]{1
 
 
 @cache
-def validator(version: Microversion, stead: SteadVersion | None = None) -> Validator:
+def validator(agreed: Agreed) -> Validator:
     """The keys these versions know, and no others."""
-    agreed = Agreed(version, stead)
     of_request = {key: schema for key, (since, schema) in REQUEST_KEYS.items() if agreed.knows(since)}
     words = [word for word, since in GROUP_KEYS.items() if agreed.knows(since)]
     schema: dict[str, Any] = {"type": "object"}
-    if version < V.GROUPS:
+    if agreed.placement < V.GROUPS:
         schema["required"] = ["resources"]
         schema["additionalProperties"] = False
         schema["properties"] = of_request | {word: {"type": "string"} for word in words}
     else:
         schema["additionalProperties"] = False
         schema["properties"] = of_request
-        schema["patternProperties"] = {f"^{word}({SUFFIX.at(version)})?$": {"type": "string"} for word in words}
+        schema["patternProperties"] = {
+            f"^{word}({SUFFIX.at(agreed.placement)})?$": {"type": "string"} for word in words
+        }
     return Validator(schema)
 
 
 @cache
-def group_key(version: Microversion, stead: SteadVersion | None = None) -> re.Pattern[str]:
+def group_key(agreed: Agreed) -> re.Pattern[str]:
     """What takes a key of a request group apart into its word and its suffix (absent if unsuffixed)."""
-    words = "|".join(word for word, since in GROUP_KEYS.items() if Agreed(version, stead).knows(since))
-    suffix = f"({SUFFIX.at(version)})?" if version >= V.GROUPS else "()"
+    words = "|".join(word for word, since in GROUP_KEYS.items() if agreed.knows(since))
+    suffix = f"({SUFFIX.at(agreed.placement)})?" if agreed.placement >= V.GROUPS else "()"
     return re.compile(f"^({words}){suffix}$")
 
 
-def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVersion | None = None) -> CandidateRequest:
+def parse_candidate_request(pairs: Pairs, agreed: Agreed) -> CandidateRequest:
     """The request that *pairs* stand for at these versions.
 
     Raises:
         InvalidQuery: the first fault, in the order of the grammar.
     """
-    pairs.require(validator(version, stead))
+    pairs.require(validator(agreed))
     limit = _limit(pairs.first("limit"))
     pairs.require_single(["root_required"])
-    root_traits = parse_root_traits(pairs.last("root_required"), version)
-    is_own = Agreed(version, stead).knows(S.OWN_FEATURES)
+    root_traits = parse_root_traits(pairs.last("root_required"), agreed.placement)
+    is_own = agreed.knows(S.OWN_FEATURES)
     subtrees = [_subtree(value, may_keep_apart=is_own) for value in pairs.all("same_subtree")]
     policy = pairs.first("group_policy")
     root_aggregates = parse_root_aggregates(pairs.all("root_member_of"))
@@ -95,9 +96,9 @@ def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVer
     pairs.require_single(["can_split", "order_by"])
     can_split = _can_split(pairs.last("can_split"))
     order = parse_order(pairs.last("order_by"))
-    may_name = Agreed(version, stead).knows(S.PROVIDER_TREES)
-    groups = parse_groups(pairs, version, group_key(version, stead), may_name=may_name)
-    require_sound_groups(groups, version, [together | others for together, others in subtrees], isolated)
+    may_name = agreed.knows(S.PROVIDER_TREES)
+    groups = parse_groups(pairs, agreed.placement, group_key(agreed), may_name=may_name)
+    require_sound_groups(groups, agreed.placement, [together | others for together, others in subtrees], isolated)
     if policy is None and not is_own and sum(group.suffix != UNSUFFIXED for group in groups) > 1:
         raise InvalidQuery(
             'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
@@ -114,7 +115,7 @@ def parse_candidate_request(pairs: Pairs, version: Microversion, stead: SteadVer
         root_aggregates=root_aggregates,
         order=order,
         limit=limit,
-        one_provider_per_tree=version < V.NESTED_CANDIDATES,
+        one_provider_per_tree=agreed.placement < V.NESTED_CANDIDATES,
     )
 
 

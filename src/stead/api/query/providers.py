@@ -23,7 +23,7 @@ from stead.domain.request import ProviderQuery, Terms
 
 if TYPE_CHECKING:
     from stead.api.query.pairs import Pairs
-    from stead.api.versions import Microversion, SteadVersion, Step
+    from stead.api.versions import Step
 
 _UUID = {"type": "string", "format": "uuid"}
 
@@ -44,25 +44,24 @@ NAMED = {"in_tree": PROVIDER_REFERENCE}
 
 
 @cache
-def validator(version: Microversion, stead: SteadVersion | None = None) -> Validator:
+def validator(agreed: Agreed) -> Validator:
     """The keys these versions know, and no others."""
-    agreed = Agreed(version, stead)
     known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
     if agreed.knows(S.PROVIDER_TREES):
         known |= NAMED
     return Validator({"type": "object", "additionalProperties": False, "properties": known}, formats=STRICT_UUIDS)
 
 
-def parse_provider_query(pairs: Pairs, version: Microversion, stead: SteadVersion | None = None) -> ProviderQuery:
+def parse_provider_query(pairs: Pairs, agreed: Agreed) -> ProviderQuery:
     """The filters that *pairs* ask for.
 
     Raises:
         InvalidQuery: the first fault: keys before values, and a trait both required and forbidden last.
     """
-    pairs.require(validator(version, stead))
-    aggregates = parse_aggregates(pairs.all("member_of"), version)
-    traits = parse_traits(required, version) if (required := pairs.all("required")) else Terms()
-    may_name = Agreed(version, stead).knows(S.PROVIDER_TREES)
+    pairs.require(validator(agreed))
+    aggregates = parse_aggregates(pairs.all("member_of"), agreed.placement)
+    traits = parse_traits(required, agreed.placement) if (required := pairs.all("required")) else Terms()
+    may_name = agreed.knows(S.PROVIDER_TREES)
     in_subtree = [parse_subtree(value, may_name=may_name) for value in pairs.all("in_subtree")]
     resources = pairs.last("resources")
     amounts = None if resources is None else parse_resources(resources)

@@ -56,7 +56,7 @@ class AllocationCandidates:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """List the ways to serve a request."""
-        wanted = parse_candidate_request(Pairs.of(req), *req.agreed)
+        wanted = parse_candidate_request(Pairs.of(req), req.agreed)
         self._limits.require_groups(wanted.groups)
         body, is_cut, number = self._service.candidates(wanted, form_of(req.version), req.phases())
         req.note(candidates=number, is_cut=is_cut)

@@ -114,7 +114,7 @@ class Claims:
 
     def _wish(self, req: Request, number: int, record: dict[str, Any]) -> Wish:
         try:
-            request = parse_candidate_request(Pairs.read(record["query"]), *req.agreed)
+            request = parse_candidate_request(Pairs.read(record["query"]), req.agreed)
         except InvalidQuery as error:
             raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
         self._limits.require_groups(request.groups)

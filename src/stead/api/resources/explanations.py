@@ -84,7 +84,7 @@ class Explanations:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """Explain what a request for candidates finds, and what would help if it finds nothing."""
-        wanted = parse_candidate_request(Pairs.of(req), *req.agreed)
+        wanted = parse_candidate_request(Pairs.of(req), req.agreed)
         self._limits.require_groups(wanted.groups)
         answer(req, resp, shown(*self._service.explain(wanted)))
 

@@ -99,7 +99,7 @@ class Providers:
     def on_get(self, req: Request, resp: Response) -> None:
         """List those that pass all filters."""
         pairs = Pairs.of(req)
-        query = parse_provider_query(pairs, *req.agreed)
+        query = parse_provider_query(pairs, req.agreed)
         page = parse_page(pairs)
         snapshot, moment = self._service.view()
         if req.agreed.knows(S.PROVIDER_TREES) and is_current(req, resp, moment):
