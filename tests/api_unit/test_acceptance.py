@@ -23,7 +23,7 @@ from stead.api.resources import (
     traits,
     usages,
 )
-from stead.api.versions import Microversion, Versioned
+from stead.api.versions import Agreed, Microversion, Versioned
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 RESOURCES = (
@@ -51,9 +51,10 @@ def validators():
                 for version, body in value.items():
                     if isinstance(body, Body):
                         yield f"{module.__name__} {name} {version}", body.validator
-    for module in (candidates, providers, usages):
-        for version in Microversion:
-            yield f"{module.__name__} {version}", module.validator(version)
+    for version in Microversion:
+        for module in (candidates, providers):
+            yield f"{module.__name__} {version}", module.validator(Agreed(version))
+        yield f"{usages.__name__} {version}", usages.validator(version)
 
 
 DIFFERENT = {json.dumps(validator.schema): name for name, validator in validators()}
