@@ -12,16 +12,16 @@ METHODS = ("get", "post", "put", "delete")
 INDENT = "  "
 
 START = """\
-# API reference
+# API operations
 
-Every operation at the newest microversion, made from the description for machines, [openapi.json](openapi.json). What
-the words mean, in which order things are checked, and what older microversions do is in [The HTTP API](api.md).
+This page is for authors of clients. It lists every operation at the newest microversion, generated from
+[openapi.json](openapi.json). [HTTP API](api.md) explains the fields, the order of checks, and older microversions.
 
-In the shapes of bodies `?` after a name says that it may be missing, and `<…>` stands for names of that form.
+In the shapes of bodies, `?` after a name means that the field is optional, and `<…>` stands for names of that form.
 
-Every error is `{"errors": [{"status", "title", "detail", "request_id", "code"}]}`, but for 401, which comes before
-the service: `{"message", "code", "title"}`. Every operation but `GET /` may also be refused with 401 (no token that
-counts), 403 (the policy rule says no), 406 (no such microversion) and 503 (the database does not answer).
+Every error is `{"errors": [{"status", "title", "detail", "request_id", "code"}]}`, except 401, which precedes the
+service: `{"message", "code", "title"}`. Every operation except `GET /` may also return 401 (no valid token), 403
+(rejected by the policy rule), 406 (unsupported microversion) and 503 (the database does not answer).
 """
 
 EVERYWHERE = {"401", "403", "406", "503"}

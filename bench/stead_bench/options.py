@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RESULTS = Path("bench/results")
 
 Out = Annotated[Path, typer.Option(help="Where the JSON goes.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Draw tables as Markdown does.")]
 Seed = Annotated[int, typer.Option(help="Of what differs between hosts.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each worker.")]

@@ -259,7 +259,7 @@ OWN_FAULTS = [
         BAD_VALUE,
     ),
     (f"{TWO}&isolate=_A,", [f"{EMPTY_SUFFIX} `isolate`"], BAD_VALUE),
-    (f"{TWO}&isolate=_A&group_policy=isolate", ["isolate and group_policy can not be used together."], BAD_VALUE),
+    (f"{TWO}&isolate=_A&group_policy=isolate", ["isolate and group_policy cannot be used together."], BAD_VALUE),
     (
         f"{TWO}&isolate=_A&isolate=_X",
         ["should be specified in `isolate`: ['_X'] not found"],

@@ -93,7 +93,7 @@ def test_the_form_follows_the_accept_header(edge, accept, content_type):
 def test_the_detail_is_two_lines_without_markup(edge):
     """Some clients show only what follows the last line break."""
     detail = accepting(edge, "application/json").json["errors"][0]["detail"]
-    assert detail == "The resource could not be found.\n\n There is nothing at /traits/bold/a b  "
+    assert detail == "The resource could not be found.\n\n No such path: /traits/bold/a b  "
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\x85", "\x0b"])

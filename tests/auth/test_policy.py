@@ -167,7 +167,7 @@ def test_a_check_that_can_not_be_read_is_a_malformed_file(policy, tmp_path, capl
     (tmp_path / "policy.yaml").write_text(f'"placement:traits:list": "{check}"\n')
     assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
     (complaint,) = caplog.messages
-    assert "the rules read before stay in force" in complaint
+    assert "the previous rules stay in force" in complaint
     with pytest.raises(ConfigError, match="policy: Failed to understand rule"):
         policy(policy_yaml=f'"placement:traits:list": "{check}"\n')
 

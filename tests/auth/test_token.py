@@ -193,7 +193,7 @@ def test_what_is_no_file_at_run_time_stops_no_request(api, tokens, caplog, kind)
     replace_with(tokens.path, kind)
     assert [client.get(X_Auth_Token=name).status for name in ("t1", "t1", "t2")] == [200, 200, 401]
     assert [record.getMessage() for record in caplog.records if kind in record.getMessage()] == [
-        f"token file {tokens.path}: it is {kind}, not a regular file; the tokens read before stay valid"
+        f"token file {tokens.path}: it is {kind}, not a regular file; the previous tokens stay valid"
     ]
 
 

@@ -51,7 +51,7 @@ def test_clean_books_are_said_to_be_right(
 ) -> None:
     deployment.at(revision)
     assert audit(deployment) == 0
-    assert capsys.readouterr().out == "the books are right\n"
+    assert capsys.readouterr().out == "no errors found\n"
     assert audit(deployment, "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"clean": True, "faults": {}, "findings": [], "mended": []}
 
@@ -94,7 +94,7 @@ def test_when_all_is_mended_the_answer_is_yes(deployment: Deployment, capsys: py
     with_idle_consumers(deployment.at(HEAD), 25)
     assert audit(deployment, "--repair", "--yes") == 0
     out = capsys.readouterr().out
-    assert out.endswith("the books are right\n")
+    assert out.endswith("no errors found\n")
     assert all(f"idle-{number} " in out for number in range(25))  # each mend, however many
 
 
@@ -103,7 +103,7 @@ def test_the_table_is_cut_and_says_so(deployment: Deployment, capsys: pytest.Cap
     with_idle_consumers(deployment.at(HEAD), 25)
     assert audit(deployment) == 1
     out = capsys.readouterr().out
-    assert "consumer-without-allocations: a consumer that holds nothing (25)" in out
+    assert "consumer-without-allocations: a consumer without allocations (25)" in out
     assert "A repair removes the consumer." in out
     assert "and 5 more" in out
 

@@ -136,7 +136,7 @@ def test_the_command_in_json_has_the_services_own_request_beside_the_names(serve
 
 def test_a_list_that_was_cut_says_so(server, stead):
     can(server, f"{QUERY}&limit=1")
-    assert stead("candidates", QUERY, "--limit", "1").out.endswith("The first 1 are shown; --limit asks for more.\n")
+    assert stead("candidates", QUERY, "--limit", "1").out.endswith("The first 1 are shown; --limit shows more.\n")
     assert "shown" not in stead("candidates", f"{QUERY}&limit=1").out
 
 

@@ -122,7 +122,10 @@ def test_losing_every_time_ends_with_the_last_reason(server):
     server.can(HELD, {"allocations": {}})
     server.can(ASK, offer())
     server.refuse(PUT, 409, FULL)
-    with Api(server.url) as api, pytest.raises(Negative, match=f"others were faster 3 times; the last refusal: {FULL}"):
+    with (
+        Api(server.url) as api,
+        pytest.raises(Negative, match=f"other clients were faster 3 times; the last refusal: {FULL}"),
+    ):
         claim_first(api, QUERY, Owner(CONSUMER, "p", "u", None), tries=3)
     assert len(server.calls("PUT")) == 3
 

@@ -86,7 +86,7 @@ group _A
 
 trees
   in play                4  ████████████████████
-  somebody for group _A  0  ░░░░░░░░░░░░░░░░░░░░  −4
+  provider for group _A  0  ░░░░░░░░░░░░░░░░░░░░  −4
 
 What would help
   with resources_A=VCPU:6 instead of VCPU:8  100+ candidates
@@ -115,7 +115,7 @@ def test_what_is_not_complete_and_what_nothing_helps_is_said(server, stead):
     out = stead("explain", QUERY).out
     assert "ended its work before all of this was looked at" in out
     assert "3 not decided" in out
-    assert "No single change of the request was found that would help." in out
+    assert "No single change of the request would help." in out
 
 
 def test_what_fits_is_counted(server, stead):

@@ -79,7 +79,7 @@ def test_a_data_directory_that_others_may_write_to_is_refused_by_each_command(
     )
     assert done.returncode in (1, 2)
     assert done.stderr == (
-        f"stead: data directory {data}: others than its owner may write to it, and so become administrator "
+        f"stead: data directory {data}: other users can write to it, and so become administrator "
         f"(mode 0775). Run `chmod 700 {data}`\n"
     )
     assert [path.name for path in data.iterdir()] == ["stead.db"]

@@ -62,7 +62,7 @@ def test_a_list_warns_of_a_file_that_others_may_use(token):
     token.file.chmod(0o644)
     code, out, err = token("list", "--json")
     assert (code, len(json.loads(out)["tokens"])) == (0, 1)
-    assert err.startswith(f"stead: warning: token file {token.file}: others than its owner may read it")
+    assert err.startswith(f"stead: warning: token file {token.file}: other users can read it")
 
 
 def test_who_could_read_the_file_still_can(token):
@@ -88,7 +88,7 @@ def test_a_link_to_the_file_stays_a_link(token, tmp_path):
 
 
 def test_the_list_says_whom_tokens_stand_for_and_until_when(token):
-    assert token("list") == (0, "there are no tokens\n", "")
+    assert token("list") == (0, "no tokens\n", "")
     made(token, "nova", "--role", "service", "--role", "admin", "--project", "p1")
     made(token, "ci", "--role", "admin", "--expires", "2131-01-01T02:00:00+02:00")
     code, out, _ = token("list")
@@ -144,9 +144,9 @@ def test_an_expired_token_is_shown_as_such(token):
         (["old", "--role", "admin"], "there is a token old already"),
         (["t", "--role", "admin", "--expires", "soon"], "neither 30m"),
         (["t", "--role", "admin", "--expires", "2131-01-01"], "neither 30m"),
-        (["t", "--role", "admin", "--expires", "2001-01-01T00:00:00Z"], "that is over"),
-        (["t", "--role", "admin", "--expires", "0m"], "that is over"),
-        (["t", "--role", "admin", "--expires", "00d"], "that is over"),
+        (["t", "--role", "admin", "--expires", "2001-01-01T00:00:00Z"], "this time has passed"),
+        (["t", "--role", "admin", "--expires", "0m"], "this time has passed"),
+        (["t", "--role", "admin", "--expires", "00d"], "this time has passed"),
     ],
 )
 def test_what_can_not_be_is_refused_and_changes_nothing(token, arguments, complaint):

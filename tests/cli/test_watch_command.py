@@ -41,10 +41,10 @@ def test_it_goes_on_with_the_new_token_until_it_can_not(server, stead):
 
 
 def test_a_server_without_such_a_path_is_told_of(server, stead):
-    server.refuse("GET /changes?timeout=30", 404, "There is nothing at /changes")
+    server.refuse("GET /changes?timeout=30", 404, "No such path: /changes")
     ran = stead("watch")
     assert (ran.code, ran.out) == (1, "")
-    assert "There is nothing at /changes" in ran.err
+    assert "No such path: /changes" in ran.err
 
 
 def test_in_json_an_answer_is_one_line_that_line_tools_can_take_apart(server, stead):

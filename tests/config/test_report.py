@@ -161,7 +161,7 @@ def test_all_is_shown_with_what_stands_against_a_start(conf_file, capsys):
     assert run(["config", "show", "--changed", "--config-file", str(path)]) == 1
     said = capsys.readouterr()
     assert f"max_allocation_candidates = 7 # {path}\n" in said.out
-    assert f"max_pool_size = <can not be used> # {path}\n" in said.out
+    assert f"max_pool_size = <invalid> # {path}\n" in said.out
     assert "[placement_database] connection is required" in said.err
     assert f"[placement_database] max_pool_size ({path}): invalid literal" in said.err
     assert f"[placement_database] slave_connection ({path}): it refers to an option that does not exist" in said.err

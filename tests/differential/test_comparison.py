@@ -92,8 +92,8 @@ def test_it_tells_what_a_client_can_tell(one: Answer, other: Answer, facets: set
 @pytest.mark.parametrize(
     ("ours", "theirs", "wording"),
     [
-        ("S.\n\nThere is nothing at /x", "S.\n\n", "No such path"),
-        ("S.\n\nThere is nothing at /x", "T.\n\n", None),
+        ("S.\n\nNo such path: /x", "S.\n\n", "No such path"),
+        ("S.\n\nNo such path: /x", "T.\n\n", None),
         ("S.\n\nMalformed JSON: x", "S.\n\nMalformed JSON: y", "Words of the parser"),
         ("S.\n\nMalformed JSON: x", "S.\n\nJSON does not validate: y", None),
         (

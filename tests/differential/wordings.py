@@ -83,7 +83,7 @@ INVENTORIES = "PUT /resource_providers/*/inventories"
 SCHEMA = "{before} Failed validating {rule} in schema"
 
 WORDINGS = (
-    Wording("No such path", "{sentence}\n\nThere is nothing at {path}", "{sentence}\n\n"),
+    Wording("No such path", "{sentence}\n\nNo such path: {path}", "{sentence}\n\n"),
     Wording(
         "Not known to the microversion",
         "{sentence}\n\n{method} {path} is not known to microversion {version}",

@@ -57,7 +57,7 @@ def test_the_command_reaches_a_running_service(
     configuration = str(write_configuration(tmp_path, books.url))
     assert run(["db", "new-epoch", "--config-file", configuration]) == 0
     begun = books.scalar("SELECT epoch FROM stead_epoch")
-    assert capsys.readouterr().out == f"epoch {begun} has begun; every running service loads everything anew\n"
+    assert capsys.readouterr().out == f"epoch {begun} has begun; every running service reloads everything\n"
     assert books.service.snapshot().find_named(name) is not None
     assert run(["--json", "db", "new-epoch", "--config-file", configuration]) == 0
     assert books.scalar("SELECT epoch FROM stead_epoch") in capsys.readouterr().out

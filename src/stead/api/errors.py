@@ -177,7 +177,7 @@ def _refused(req: Request, resp: Response, error: Refused, _params: object) -> N
 def _of_framework(req: Request, resp: Response, error: falcon.HTTPError, _params: object) -> None:
     status = error.status_code if error.status_code in TITLES_AND_SENTENCES else 400
     if status == 404:
-        write(req, resp, Problem(404, f"There is nothing at {req.path}"))
+        write(req, resp, Problem(404, f"No such path: {req.path}"))
     else:
         write(req, resp, Problem(status, error.description or error.title or ""))
 

@@ -29,25 +29,25 @@ Json = dict[str, Any]
 
 JSON = "application/json"
 DESCRIPTION = (
-    "The OpenStack Placement API at its newest microversion, as Stead speaks it. Older microversions, the order of "
-    "checks and what the parameters of allocation candidates mean are described in docs/api.md."
+    "The OpenStack Placement API of Stead, at its newest microversion. docs/api.md describes older "
+    "microversions, the order of checks, and the parameters of allocation candidates."
 )
 GROUPS = (
-    "Request groups: a word, with the group's suffix directly after it. "
+    "Request groups: a parameter name, directly followed by the group's suffix. "
     + ", ".join(f"`{word}` since {name_of(since)}" for word, since in GROUP_KEYS.items())
     + f"; numbers as suffixes since {V.GROUPS}, others since {V.STRING_SUFFIXES}. "
     + "`required` and `member_of` may be repeated."
 )
 HEADERS: Json = {
-    "OpenStack-API-Version": {"description": "The microversion that was used.", "schema": {"type": "string"}},
-    "X-OpenStack-Request-Id": {"description": "What the request is called in logs.", "schema": {"type": "string"}},
-    "ETag": {"description": "Changes whenever the answer may have changed.", "schema": {"type": "string"}},
-    "Location": {"description": "The absolute URL of what was made.", "schema": {"type": "string"}},
+    "OpenStack-API-Version": {"description": "The microversion of the response.", "schema": {"type": "string"}},
+    "X-OpenStack-Request-Id": {"description": "Id of the request in the log.", "schema": {"type": "string"}},
+    "ETag": {"description": "Identifies this state of the response.", "schema": {"type": "string"}},
+    "Location": {"description": "Absolute URL of the created object.", "schema": {"type": "string"}},
 }
 ASKED_VERSION: Json = {
     "name": "OpenStack-API-Version",
     "in": "header",
-    "description": "The microversion to speak; 1.0 if none is named.",
+    "description": "The requested microversion; default 1.0.",
     "schema": {"type": "string", "default": "placement 1.0", "examples": [f"placement {NEWEST}"]},
 }
 UNAVAILABLE = Unavailable("the database does not answer")
@@ -102,7 +102,7 @@ def _operation(method: str, path: str, handler: object) -> Json:
     words = [word.strip("{}").replace(".", "_") for word in path.split("/") if word]
     described: Json = {
         "operationId": "_".join([method.lower(), *words]),
-        "summary": _prose(handler),
+        "summary": _prose(handler).removesuffix("."),
         "x-since": next((str(gate.first) for gate in gates if isinstance(gate, Since)), str(V.INITIAL)),
     }
     for gate in gates:

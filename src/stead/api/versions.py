@@ -33,8 +33,8 @@ class Microversion(Step):
     LIST_RESOURCES = 4, "`resources` when listing providers"
     DELETE_INVENTORIES = 5, "DELETE of all inventories of a provider"
     TRAITS = 6, "traits; link `traits`"
-    ENSURE_RESOURCE_CLASS = 7, "PUT of a resource class makes it if absent and renames no more"
-    CONSUMER_OWNERS = 8, "`project_id` and `user_id` are required when allocations are put"
+    ENSURE_RESOURCE_CLASS = 7, "PUT of a resource class creates it if it does not exist, and no longer renames it"
+    CONSUMER_OWNERS = 8, "`project_id` and `user_id` are required in PUT of allocations"
     USAGES = 9, "GET `/usages`"
     CANDIDATES = 10, "GET `/allocation_candidates`"
     ALLOCATIONS_LINK = 11, "link `allocations`"
@@ -45,22 +45,22 @@ class Microversion(Step):
     LIMIT = 16, "`limit` of candidates"
     CANDIDATE_REQUIRED = 17, "`required` of candidates; traits in their summaries"
     LIST_REQUIRED = 18, "`required` when listing providers"
-    AGGREGATE_GENERATION = 19, "the generation of the provider guards its aggregates"
-    CREATED_PROVIDER = 20, "POST of a provider answers with the provider"
+    AGGREGATE_GENERATION = 19, "PUT of aggregates checks the generation of the provider"
+    CREATED_PROVIDER = 20, "POST of a provider returns the provider"
     CANDIDATE_MEMBER_OF = 21, "`member_of` of candidates"
     FORBIDDEN_TRAITS = 22, "`!` in `required`"
     ERROR_CODES = 23, "`code` in errors"
     REPEATED_MEMBER_OF = 24, "`member_of` may be repeated"
     GROUPS = 25, "numbered request groups and `group_policy`"
-    RESERVE_ALL = 26, "an inventory may reserve all it has"
+    RESERVE_ALL = 26, "an inventory may reserve its whole total"
     WHOLE_SUMMARIES = 27, "summaries of candidates show all resource classes of a provider"
-    CONSUMER_GENERATION = 28, "the generation of a consumer guards its allocations; PUT may remove them all"
+    CONSUMER_GENERATION = 28, "writes of allocations check the generation of the consumer; PUT may remove them all"
     NESTED_CANDIDATES = 29, "candidates use several providers of one tree; summaries show the tree"
     RESHAPER = 30, "POST `/reshaper`"
     CANDIDATE_IN_TREE = 31, "`in_tree` of candidates"
     FORBIDDEN_AGGREGATES = 32, "`!` in `member_of`"
     STRING_SUFFIXES = 33, "any suffix names a request group"
-    MAPPINGS = 34, "`mappings` in candidates, accepted when allocations are written"
+    MAPPINGS = 34, "`mappings` in candidates, accepted in writes of allocations"
     ROOT_REQUIRED = 35, "`root_required` of candidates"
     SAME_SUBTREE = 36, "`same_subtree` of candidates; groups without resources"
     MOVING_PROVIDERS = 37, "a provider may change or lose its parent"
@@ -69,7 +69,7 @@ class Microversion(Step):
 
 
 class SteadVersion(Step):
-    """A version of what Stead has beyond that API. Who does not ask for one sees nothing of it."""
+    """A version of Stead's own features, which only requests with a `stead` entry see."""
 
     OWN_FEATURES = (
         0,

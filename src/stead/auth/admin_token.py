@@ -24,7 +24,7 @@ def ensure_admin_token(data_dir: Path) -> str:
     once; all get the same token. If the machine stops half way, the next call finishes.
 
     Raises:
-        ConfigError: the directory or a file in it cannot be used, or others than its owner may use the directory.
+        ConfigError: the directory or a file in it cannot be used, or other users can use the directory.
     """
     try:
         private_directory(data_dir)

@@ -86,7 +86,7 @@ class Policy:
                 self._files = files  # also if one is malformed: that is complained of once
                 return _LoadedEnforcer(self._conf)
         except Exception as error:  # oslo.policy promises no class
-            LOG.warning("policy: %s; the rules read before stay in force", _one_line(error))
+            LOG.warning("policy: %s; the previous rules stay in force", _one_line(error))
         return self._known.enforcer
 
     def _policy_files(self) -> _FileStates:

@@ -29,7 +29,7 @@ def private_directory(path: Path) -> None:
     """Make *path* a directory that its owner alone may use; one that is empty gets mode 0700, as ``initdb`` does it.
 
     Raises:
-        ConfigError: others than its owner may use it, and it is not empty.
+        ConfigError: other users can use it, and it is not empty.
         OSError: it can not be made or looked at.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,9 +39,9 @@ def private_directory(path: Path) -> None:
     if not any(path.iterdir()):
         path.chmod(0o700)
         return
-    can = "write to it, and so become administrator" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "look into it"
+    can = "write to it and become administrator" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "read it"
     remedy = f"Run `chmod 700 {shlex.quote(str(path))}`"
-    raise ConfigError(f"data directory {path}: others than its owner may {can} (mode {mode:04o}). {remedy}")
+    raise ConfigError(f"data directory {path}: other users can {can} (mode {mode:04o}). {remedy}")
 
 
 def read_regular(path: Path) -> bytes:
@@ -63,15 +63,15 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def exposure_of(path: Path) -> str | None:
-    """What others than its owner may do with a file; None if nothing, or if the file can not be looked at."""
+    """What other users can do with a file; None if nothing, or if the file can not be looked at."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return None
     if not mode & (stat.S_IRWXG | stat.S_IRWXO):
         return None
-    can = "write to it, and so become administrator" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "read it"
-    return f"others than its owner may {can} (its mode is {mode:04o}, and should be 0600)"
+    can = "write to it and become administrator" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "read it"
+    return f"other users can {can} (its mode is {mode:04o}, and should be 0600)"
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     directory = path.parent
     if directory.stat().st_mode & stat.S_IWOTH:
-        raise ConfigError(f"directory {directory}: anybody may write to it, and so become administrator")
+        raise ConfigError(f"directory {directory}: all users can write to it and become administrator")
     lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

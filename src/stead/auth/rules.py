@@ -15,7 +15,7 @@ _DEFAULT = "rule:admin_or_service_api"
 _ADMIN_ALONE = policy.DeprecatedRule(
     name="rule:admin_api",
     check_str="role:admin",
-    deprecated_reason="Roles other than admin were given a part of their own.",
+    deprecated_reason="Roles other than admin have their own rules.",
     deprecated_since="W",
 )
 
@@ -94,25 +94,29 @@ _ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     ("resource_providers:traits:update", "Replace a provider's traits.", [f"PUT {_PROVIDER}/traits"]),
     ("resource_providers:traits:delete", "Remove all traits of a provider.", [f"DELETE {_PROVIDER}/traits"]),
     ("allocations:manage", "Write the allocations of several consumers at once.", ["POST /allocations"]),
-    ("allocations:list", "Show what a consumer holds.", [f"GET {_CONSUMER}"]),
-    ("allocations:update", "Replace what a consumer holds.", [f"PUT {_CONSUMER}"]),
-    ("allocations:delete", "Give back all that a consumer holds.", [f"DELETE {_CONSUMER}"]),
-    ("resource_providers:allocations:list", "Show who holds a provider.", [f"GET {_PROVIDER}/allocations"]),
-    ("allocation_candidates:list", "Find where a request fits.", ["GET /allocation_candidates"]),
+    ("allocations:list", "List the allocations of a consumer.", [f"GET {_CONSUMER}"]),
+    ("allocations:update", "Replace the allocations of a consumer.", [f"PUT {_CONSUMER}"]),
+    ("allocations:delete", "Release all allocations of a consumer.", [f"DELETE {_CONSUMER}"]),
+    ("resource_providers:allocations:list", "List the allocations from a provider.", [f"GET {_PROVIDER}/allocations"]),
+    ("allocation_candidates:list", "List allocation candidates.", ["GET /allocation_candidates"]),
     ("reshaper:reshape", "Move inventories and allocations between providers.", ["POST /reshaper"]),
 ]
 
 # of what Stead has of its own; name without "stead:", what it allows, routes
 _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
-    ("allocation_candidates:explain", "Explain where a request fits.", ["GET /allocation_candidates/explain"]),
-    ("consumers:list", "List consumers with what they hold.", ["GET /consumers"]),
+    (
+        "allocation_candidates:explain",
+        "Explain the result of a candidate query.",
+        ["GET /allocation_candidates/explain"],
+    ),
+    ("consumers:list", "List consumers with their allocations.", ["GET /consumers"]),
     (
         "provider_trees:list",
         "List provider trees with inventories, usages, traits and aggregates.",
         ["GET /provider_trees"],
     ),
-    ("claims:create", "Find places for requests, and claim them.", ["POST /claims"]),
-    ("changes:list", "Be told which providers and consumers change.", ["GET /changes"]),
+    ("claims:create", "Claim the best candidates for consumers.", ["POST /claims"]),
+    ("changes:list", "List changed providers and consumers.", ["GET /changes"]),
 ]
 
 _OTHER_DEFAULTS = {

@@ -193,7 +193,7 @@ class TokenFile:
             LOG.warning("token file %s does not exist: no token is valid until it does", self._path)
             tokens = ()
         except (OSError, ValueError) as error:  # once per state of the file, not once per request
-            LOG.warning("token file %s: %s; the tokens read before stay valid", self._path, _reason(error))
+            LOG.warning("token file %s: %s; the previous tokens stay valid", self._path, _reason(error))
         self._state = now, tokens
         self._warn_if_exposed()
         return tokens

@@ -43,18 +43,20 @@ _CLIENT = frozenset({"url", "token", "data_dir", "json"})
 _HOUSE = frozenset({"data_dir", "json"})
 
 SUBCOMMANDS = {
-    "serve": Subcommand("stead.cli.serve", "Run the service.", _HOUSE),
-    "tree": Subcommand("stead.cli.tree", "Show the provider forest: what is used, what is free, traits.", _CLIENT),
-    "candidates": Subcommand("stead.cli.candidates", "Show where a request fits.", _CLIENT),
-    "explain": Subcommand("stead.cli.explain", "Show why a request fits where it fits, or nowhere.", _CLIENT),
+    "serve": Subcommand("stead.cli.serve", "Start the server.", _HOUSE),
+    "tree": Subcommand("stead.cli.tree", "Show provider trees with their usage and traits.", _CLIENT),
+    "candidates": Subcommand("stead.cli.candidates", "List allocation candidates for a request.", _CLIENT),
+    "explain": Subcommand("stead.cli.explain", "Explain where a request fits, or why nothing fits.", _CLIENT),
     "claim": Subcommand("stead.cli.claim", "Claim a place where a request fits.", _CLIENT),
-    "watch": Subcommand("stead.cli.watch", "Show which providers and consumers change, as they do.", _CLIENT),
-    "release": Subcommand("stead.cli.release", "Give back all that a consumer holds.", _CLIENT),
-    "topology": Subcommand("stead.cli.topology", "Describe a site in a file, and make it so.", _CLIENT),
-    "audit": Subcommand("stead.cli.audit", "Check the books of a database, and mend them.", _HOUSE),
-    "config": Subcommand("stead.cli.config", "Show the configuration, and a sample of it.", _HOUSE),
-    "token": Subcommand("stead.cli.token", "Make, list and revoke the tokens of auth_strategy `token`.", _HOUSE),
-    "db": Subcommand("stead.cli.db", "Look after the database.", _HOUSE),
+    "watch": Subcommand("stead.cli.watch", "Print changes of providers and consumers.", _CLIENT),
+    "release": Subcommand("stead.cli.release", "Release all allocations of a consumer.", _CLIENT),
+    "topology": Subcommand("stead.cli.topology", "Load, save and generate provider trees as files.", _CLIENT),
+    "audit": Subcommand(
+        "stead.cli.audit", "Check the allocations and inventories of a database, and repair them.", _HOUSE
+    ),
+    "config": Subcommand("stead.cli.config", "Print the configuration in effect, or a sample.", _HOUSE),
+    "token": Subcommand("stead.cli.token", "Create, list and revoke tokens of auth_strategy `token`.", _HOUSE),
+    "db": Subcommand("stead.cli.db", "Create, upgrade and check the database tables.", _HOUSE),
 }
 
 
@@ -146,10 +148,10 @@ def stead(
         typer.Option(
             envvar="STEAD_DATA_DIR",
             callback=_keep,
-            help="Data directory of an embedded server. As an option it wins over STEAD_URL.",
+            help="Data directory of an embedded server. It overrides STEAD_URL.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", callback=_keep, help="Answer in JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", callback=_keep, help="Print JSON.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,

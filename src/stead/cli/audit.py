@@ -30,8 +30,8 @@ SHOWN = 20
 @app.command()
 def audit(
     config_file: ConfigFile = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended safely.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Mend without asking.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired safely.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair without asking.")] = False,
 ) -> int:
     """Check the books of a database, Stead's or one of another Placement service; exit code 1 if anything is wrong."""
     if yes and not repair:
@@ -46,7 +46,7 @@ def audit(
         mends = [finding for finding in found if repair and finding.fault.value.is_mended]
         if not options().json:
             _tell(found, all_mends=repair)
-        if mends and (yes or _agreed(f"Mend {len(mends)} of {len(found)}?")):
+        if mends and (yes or _agreed(f"Repair {len(mends)} of {len(found)}?")):
             with _watched("mending") as watch:
                 repairs.repair(store, mends, watch)
             with _watched("checking") as watch:
@@ -85,7 +85,7 @@ def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
 def _tell(found: Sequence[Finding], *, all_mends: bool) -> None:
     """Show what is wrong, fault by fault; what a repair is about to mend without leaving anything out."""
     if not found:
-        print("the books are right")
+        print("no errors found")
     for fault, group in groupby(found, key=lambda finding: finding.fault):
         most = None if all_mends and fault.value.is_mended else SHOWN
         show_lines(_lines(fault, list(group), most, line_width()))

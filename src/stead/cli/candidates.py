@@ -22,10 +22,10 @@ _DEFAULT_LIMIT = 20
 def candidates(
     query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
     limit: Annotated[
-        int, typer.Option(min=1, help="How many to show at most, if the query itself does not say.")
+        int, typer.Option(min=1, help="Maximum number of candidates. A limit in the query overrides it.")
     ] = _DEFAULT_LIMIT,
 ) -> None:
-    """Show where a request fits, and what stays free there after a claim."""
+    """List allocation candidates, and what stays free after a claim."""
     question = query_string(query, limit)
     with connect() as api:
         found = ask(api, question)
@@ -42,4 +42,4 @@ def candidates(
 
     show_lines(draw_candidates(found, names, line_width()))
     if len(found) == limit and question != query_string(query):
-        print(f"The first {limit} are shown; --limit asks for more.")
+        print(f"The first {limit} are shown; --limit shows more.")

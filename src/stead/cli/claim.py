@@ -20,18 +20,18 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def claim(
     query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
-    project: Annotated[str, typer.Option(help="The project that the claim counts for.")],
-    user: Annotated[str, typer.Option(help="The user that the claim counts for.")],
+    project: Annotated[str, typer.Option(help="Project of the consumer.")],
+    user: Annotated[str, typer.Option(help="User of the consumer.")],
     consumer: Annotated[
         uuid.UUID | None,
-        typer.Option(help="Who holds the claim; what it held before is replaced. A new UUID, if not given."),
+        typer.Option(help="UUID of the consumer. The claim replaces its allocations. Default: a new UUID."),
     ] = None,
     consumer_type: Annotated[
         str | None,
         typer.Option("--type", help=f"The consumer's type; {DEFAULT_TYPE} for a new consumer.", show_default=False),
     ] = None,
 ) -> None:
-    """Claim a place where a request fits: the best by its order_by, else any."""
+    """Claim a place where a request fits: the best by its order_by, else a random one."""
     owner = Owner(str(consumer or uuid.uuid4()), project, user, consumer_type)
     with connect() as api:
         claimed = claim_place(api, query, owner)

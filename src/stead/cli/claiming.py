@@ -71,7 +71,7 @@ def claim_place(api: Api, query: str, owner: Owner) -> Claimed:
     """Claim a place where *query* fits, as the server has it: POST ``/claims``, or :func:`claim_first`.
 
     Raises:
-        Negative: nothing fits, or others were faster every time.
+        Negative: nothing fits, or other clients were faster every time.
         ApiError: the service refused for another reason.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
@@ -157,7 +157,7 @@ def claim_first(api: Api, query: str, owner: Owner, tries: int = TRIES) -> Claim
     """Ask, take the first candidate, claim it; again, up to *tries* times in all, if it was gone meanwhile.
 
     Raises:
-        Negative: nothing fits, or others were faster every time.
+        Negative: nothing fits, or other clients were faster every time.
         ApiError: the service refused for another reason. A consumer that somebody else changes at the same time is one:
             to try again would undo what they were told is theirs.
         Unreachable: the connection broke; whether the claim was written is unknown.
@@ -177,7 +177,7 @@ def claim_first(api: Api, query: str, owner: Owner, tries: int = TRIES) -> Claim
             time.sleep(pause(tried))
         else:
             return Claimed(found[0], held["allocations"], tried, names_of(api, found[:1]))
-    raise Negative(f"others were faster {tries} times; the last refusal: {refusal}")
+    raise Negative(f"other clients were faster {tries} times; the last refusal: {refusal}")
 
 
 def put(api: Api, owner: Owner, held: dict[str, Any], candidate: Candidate) -> None:

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 NOT_SET = "<not set>"
-NOT_USABLE = "<can not be used>"
+NOT_USABLE = "<invalid>"
 
 
 @app.command()
 def show(
     config_file: Annotated[
-        list[Path] | None, typer.Option(help="Configuration file instead of the usual ones; may be repeated.")
+        list[Path] | None, typer.Option(help="Configuration file, instead of the default ones; repeatable.")
     ] = None,
     config_dir: Annotated[
-        list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; may be repeated.")
+        list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; repeatable.")
     ] = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Leave out what nobody decided.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Omit options with their default value.")] = False,
 ) -> None:
     """Show the configuration in effect, and where each value comes from; passwords are masked.
 
@@ -74,7 +74,7 @@ def _lines(found: Report, *, changed: bool) -> Iterator[str]:
             group = each.group
         yield one_line(f"{each.name} = {_value(each)}  # {each.origin}")
     if found.ignored:
-        yield "\n# read by nobody here:"
+        yield "\n# not read by Stead:"
         yield from (one_line(f"# [{one.group}] {one.name}  ({one.place})") for one in found.ignored)
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 ConfigFile = Annotated[
-    list[Path] | None, typer.Option(help="Configuration file instead of the usual ones; may be repeated.")
+    list[Path] | None, typer.Option(help="Configuration file, instead of the default ones; repeatable.")
 ]
 ConfigDir = Annotated[
-    list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; may be repeated.")
+    list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; repeatable.")
 ]
-AsSql = Annotated[bool, typer.Option("--sql", help="Print the statements instead, and change nothing.")]
+AsSql = Annotated[bool, typer.Option("--sql", help="Print the SQL statements without running them.")]
 
 
 class Target(StrEnum):
@@ -111,12 +111,12 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     else:
         print("\n".join(map(printable, _told(found))))
     if not found.is_ready:
-        raise Negative(str(schema.refusal_of(found.standings) or "The database is not ready, for what is said above"))
+        raise Negative(str(schema.refusal_of(found.standings) or "The database is not ready; see above"))
 
 
 def _told(found: Findings) -> Iterator[str]:
     yield from (f"would run {step.revision}: {step.meaning}" for step in found.pending)
-    yield from (f"against it: {objection}" for objection in found.objections)
+    yield from (f"prevented by: {objection}" for objection in found.objections)
     yield from (f"warning: {warning}" for warning in found.warnings)
     if found.is_ready:
         yield "the database is ready"
@@ -142,7 +142,7 @@ def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> N
     if options().json:
         print_json({"epoch": begun})
     else:
-        print(f"epoch {begun} has begun; every running service loads everything anew")
+        print(f"epoch {begun} has begun; every running service reloads everything")
 
 
 @contextmanager

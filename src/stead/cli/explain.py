@@ -20,7 +20,7 @@ _ROUTE = "/allocation_candidates/explain"
 
 @app.command()
 def explain(query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)]) -> None:
-    """Show what each constraint of a request removes, who comes near, and what would help."""
+    """Explain what each constraint of a request excludes, which providers almost fit, and what would help."""
     with connect() as api:
         try:
             explanation: dict[str, Any] = api.get_own(f"{_ROUTE}?{query_string(query)}")

@@ -36,7 +36,7 @@ def draw_explanation(explanation: Json, width: int) -> Iterator[Text]:
 def _lines(explanation: Json, width: int) -> Iterator[Text]:
     yield Text(_number(explanation) if explanation["candidates"] else "Nothing fits.")
     if not explanation["complete"]:
-        yield Text("The service ended its work before all of this was looked at.", style="yellow")
+        yield Text("The service reached its work limit before everything was checked.", style="yellow")
     roots = explanation["roots"]
     if roots["steps"]:
         yield from _funnel("roots", roots["in_play"], roots["steps"], width)
@@ -97,7 +97,7 @@ def _beside(title: str, details: list[Text], columns: Columns) -> Iterator[Text]
 
 def _words(step: Mapping[str, Any]) -> str:
     if "parameter" not in step:
-        return f"somebody for {_title(step['suffix'], step['resource_class'])}"
+        return f"provider for {_title(step['suffix'], step['resource_class'])}"
     return _constraint(step)
 
 
@@ -128,7 +128,7 @@ def _who(some: Mapping[str, Any], verb: str) -> str:
 def _help(relaxations: Sequence[Json], width: int) -> Iterator[Text]:
     yield Text()
     if not relaxations:
-        yield Text("No single change of the request was found that would help.", style="bold")
+        yield Text("No single change of the request would help.", style="bold")
         return
     yield Text("What would help", style="bold")
     rows = [(_change(relaxation), _number(relaxation)) for relaxation in relaxations]

@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         conf = read_arguments(
             arguments,
             program="placement-manage",
-            description="Look after the database of a deployment.",
+            description="Create and upgrade the database tables of a deployment.",
             commands=_add_commands,
         )
         if conf.command.name is None:

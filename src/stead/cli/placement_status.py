@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 def _add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     upgrade = parsers.add_parser("upgrade", help="Whether the deployment is ready for the next release.")
     upgrade.add_argument("check", choices=["check"], metavar="check", help="Make all checks.")
-    upgrade.add_argument("--json", action="store_true", help="Answer in JSON.")
+    upgrade.add_argument("--json", action="store_true", help="Print JSON.")
 
 
 def check(settings: Settings) -> list[Check]:

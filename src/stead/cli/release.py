@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 def release(
     consumer: Annotated[str, typer.Argument(help="The consumer's UUID.", show_default=False)],
 ) -> None:
-    """Give back all that a consumer holds."""
+    """Release all allocations of a consumer."""
     path = f"/allocations/{quote(consumer, safe='')}"
     with connect() as api:
         held = api.get(path)["allocations"]

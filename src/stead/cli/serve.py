@@ -35,23 +35,25 @@ _log = logging.getLogger(__name__)
 def run(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8778,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; one keeps about one core busy.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Requests a process works on at a time.")] = 8,
+    workers: Annotated[int, typer.Option(min=1, help="Number of worker processes. Each uses about one core.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Number of threads per worker, one per running request.")] = 8,
     config_file: Annotated[
-        list[Path] | None, typer.Option(help="Configuration file instead of the usual ones; may be repeated.")
+        list[Path] | None, typer.Option(help="Configuration file, instead of the default ones; repeatable.")
     ] = None,
     config_dir: Annotated[
-        list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; may be repeated.")
+        list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; repeatable.")
     ] = None,
     socket: Annotated[
-        Path | None, typer.Option(help="Unix socket to listen on, instead of --host and --port, for owner and group.")
+        Path | None,
+        typer.Option(help="Unix socket to listen on, instead of --host and --port. Owner and group can connect."),
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM file with the certificate and those that signed it: listen with TLS.")
+        Path | None, typer.Option(help="PEM file with the certificate and its issuers. Enables TLS.")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file with its key.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with the key of the certificate.")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(help="PEM file with who signs the certificates that clients must have then.")
+        Path | None,
+        typer.Option(help="PEM file with CA certificates. Clients must present a certificate of one of these."),
     ] = None,
     prefix: Annotated[
         str | None, typer.Option(help="Path below which everything is, as /placement ([stead] path_prefix).")
@@ -61,7 +63,7 @@ def run(
     ] = None,
     show_token: Annotated[bool, typer.Option(help="Print the admin token of an embedded service.")] = False,
 ) -> None:
-    """Run the service.
+    """Start the server.
 
     Without any configuration it runs embedded: SQLite in the data directory, an admin token made at the first start, on
     this machine only. SIGHUP reads configuration and certificate anew, and replaces the workers one after the other.

@@ -28,8 +28,8 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What the token is called, for you.", show_default=False)],
-    role: Annotated[list[str], typer.Option(help="A role of whoever shows it; may be repeated.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the token.", show_default=False)],
+    role: Annotated[list[str], typer.Option(help="Role of the token; repeatable.", show_default=False)],
     user: Annotated[str | None, typer.Option(help="The user's id; the name of the token, if not given.")] = None,
     project: Annotated[str | None, typer.Option(help="The project's id; the name of the token, if not given.")] = None,
     expires: Annotated[
@@ -85,7 +85,7 @@ def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
 
 @app.command()
 def revoke(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which tokens.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of the tokens.", show_default=False)],
     config_file: ConfigFile = None,
     config_dir: ConfigDir = None,
 ) -> None:
@@ -173,7 +173,7 @@ def _end(text: str) -> datetime:
     if end is None or end.tzinfo is None:
         raise CommandError(f"--expires {text}: neither 30m, 12h or 90d nor a time with its zone, 2031-01-01T00:00:00Z")
     if end <= now:
-        raise CommandError(f"--expires {text}: that is over")
+        raise CommandError(f"--expires {text}: this time has passed")
     return end.astimezone(UTC)
 
 
@@ -192,7 +192,7 @@ def _show(tokens: tuple[Token, ...], now: datetime) -> None:
     from stead.cli.listing import draw_list
 
     if not tokens:
-        print("there are no tokens")
+        print("no tokens")
         return
     rows = []
     for token in tokens:

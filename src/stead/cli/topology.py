@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from stead.topology.plan import InventoryChange, Step
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Describe a site in a file, and make it so.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save and generate provider trees as files.")
 
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
 _SHARE_ALL = "all"
@@ -48,7 +48,7 @@ def apply_files(
     files: Annotated[
         list[Path], typer.Argument(help="Site files, together one site; - reads standard input.", metavar="FILE...")
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")] = False,
     exact: Annotated[
         bool,
         typer.Option(
@@ -94,7 +94,7 @@ def dump_site() -> None:
 def hwloc(
     machines: Annotated[
         list[Path],
-        typer.Argument(help="What `lstopo --of xml` wrote; - reads standard input.", metavar="MACHINE.xml..."),
+        typer.Argument(help="Output of `lstopo --of xml`; - reads standard input.", metavar="MACHINE.xml..."),
     ],
     name: Annotated[
         str | None,
@@ -102,7 +102,7 @@ def hwloc(
             help="The host's name; the one in the file, if not given. {n} stands for 1, 2, 3, …; {n:02} for 01, 02, …."
         ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, max=100_000, help="How many hosts like each of these there are.")] = 1,
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of hosts like each file.")] = 1,
     shared: Annotated[
         str, typer.Option(help="Hardware threads of a NUMA node that guests share, as VCPU; or all. The rest is PCPU.")
     ] = "0",
@@ -306,7 +306,7 @@ def _summary(outcome: Outcome, described: int, *, dry_run: bool) -> Any:
         if amounts[action]:
             table.add_row(str(amounts[action]), words)
     if not outcome.steps:
-        table.add_row("0", "changes: the server says the same already")
+        table.add_row("0", "changes: none; the server already matches")
     if outcome.kept:
         table.add_row(str(len(outcome.kept)), "kept, although not described")
     if dry_run:

@@ -29,9 +29,9 @@ def tree(
             show_default=False,
         ),
     ] = None,
-    depth: Annotated[int | None, typer.Option(min=1, help="Levels to show; all if not given.")] = None,
+    depth: Annotated[int | None, typer.Option(min=1, help="Number of levels to show. Default: all.")] = None,
 ) -> None:
-    """Show the provider forest: what is used, what is free, traits, aggregates."""
+    """Show provider trees with their usage, traits and aggregates."""
     with connect() as api:
         forest = load(api, root, depth)
     if options().json:

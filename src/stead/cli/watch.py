@@ -27,12 +27,12 @@ _SECONDS = 30
 @app.command()
 def watch(
     since: Annotated[
-        str | None, typer.Option(help="Begin after the moment of this token; now, if not given.", show_default=False)
+        str | None, typer.Option(help="Print changes after this token. Default: from now on.", show_default=False)
     ] = None,
-    once: Annotated[bool, typer.Option(help="End after the first answer; without --since, that is a token.")] = False,
-    wait: Annotated[int, typer.Option(min=0, max=60, help="Seconds to wait for each answer.")] = _SECONDS,
+    once: Annotated[bool, typer.Option(help="End after the first response; without --since, it is a token.")] = False,
+    wait: Annotated[int, typer.Option(min=0, max=60, help="Seconds to wait for each response.")] = _SECONDS,
 ) -> None:
-    """Show which providers and consumers change, as they do, until it is interrupted."""
+    """Print changes of providers and consumers until you press Ctrl-C."""
     with connect() as api:
         for told in answers(api, since, wait):
             if options().json:

@@ -252,7 +252,7 @@ class StartOver(SteadError):
     """What changed since a moment can not be told any more."""
 
     def __str__(self) -> str:
-        return "What changed since then can not be told any more: ask for a new token, and read everything again."
+        return "The changes since this token are no longer available. Request a new token, and read everything again."
 
 
 class Conflict(SteadError):

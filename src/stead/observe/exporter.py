@@ -87,7 +87,7 @@ class Exporter:
             self._reports.write(self._recorder.tallies(), measured)
         except OSError as error:
             if not self._failed:  # once: it comes every second
-                _log.warning("metrics can not be reported: %s", error)
+                _log.warning("cannot report metrics: %s", error)
             self._failed = True
         else:
             self._failed = False

@@ -70,6 +70,6 @@ class _Look:
         except Unavailable as error:
             self._problem = str(error)
         except Exception as error:  # whatever it is, it is what requests would meet
-            self._problem = f"Memory can not be brought up to date ({type(error).__name__})."
+            self._problem = f"Cannot refresh the snapshot ({type(error).__name__})."
         finally:
             self._over.set()

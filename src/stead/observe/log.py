@@ -42,7 +42,7 @@ def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str, mask: Callab
     try:
         log.setup(conf, "placement", version)
     except (OSError, ValueError, RuntimeError, log.LogConfigError) as error:
-        raise ValueError(f"the log can not be set up: {' '.join(str(error).split())}") from error
+        raise ValueError(f"cannot set up the log: {' '.join(str(error).split())}") from error
     sql = conf.placement_database.connection_debug
     if sql >= 50:  # past SQLAlchemy's `echo`, which writes to stdout if it finds no handler of its own
         logging.getLogger("sqlalchemy.engine").setLevel(logging.INFO if sql < 100 else logging.DEBUG)

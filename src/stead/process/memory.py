@@ -34,7 +34,7 @@ def keep_freed() -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        _log.debug("this C library can not be asked to keep freed memory")
+        _log.debug("this C library cannot be told to keep freed memory")
         return
     for parameter, value in ((_TRIM_THRESHOLD, KEPT_BYTES), (_MMAP_THRESHOLD, LARGEST_BLOCK), (_ARENA_MAX, 1)):
         mallopt(parameter, value)

@@ -201,7 +201,7 @@ class MainProcess:
         was_just_so = now - self._last_failure < RESTART_SECONDS
         self._last_failure = now
         if not self._has_listened or was_just_so:
-            raise WorkersFailed("a worker ended by itself; what it said stands above")
+            raise WorkersFailed("a worker ended by itself; see its output above")
         _log.error("worker %d ended by itself (status %s) and is replaced", dead.process.pid, dead.process.returncode)
         if self._successor is not None:
             self._workers.append(self._successor)  # it takes this place, and not that of another
@@ -259,7 +259,7 @@ class MainProcess:
         elif not self._successor.is_alive:
             self._successor.close()
             self._successor = None
-            self._give_up_reload("a new worker did not start; what it said stands above")
+            self._give_up_reload("a new worker did not start; see its output above")
 
     def _give_up_reload(self, reason: str) -> None:
         done = self._count - len(self._to_replace)

@@ -118,7 +118,7 @@ class Claiming:
 
         Raises:
             UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
-            ConcurrentUpdate: others were faster every time.
+            ConcurrentUpdate: other clients were faster every time.
         """
         if until is None:
             until = time.monotonic() + self._store.claim_timeout
@@ -147,7 +147,7 @@ class Claiming:
                 # Not before the write has ended: until then, no snapshot shows what it takes.
                 self._underway.remove(attempt.granted)
             if time.monotonic() > until:
-                raise ConcurrentUpdate("Others were faster every time.")
+                raise ConcurrentUpdate("Claim lost every race; retry.")
 
     def _look(self, wishes: Sequence[Wish], distinct_roots: bool, among_best: int, until: float) -> _Attempt:
         """Find a place for each wish, and announce it to the other claims of this process.

@@ -217,7 +217,7 @@ class Service:
 
         Raises:
             UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
-            ConcurrentUpdate: others were faster until the time for claims was over.
+            ConcurrentUpdate: other clients were faster until the time for claims was over.
         """
         return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained, until=until)
 

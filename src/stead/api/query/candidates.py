@@ -150,7 +150,7 @@ def _suffixes(value: str, parameter: str) -> frozenset[str]:
 
 def _isolated(values: list[str], policy: str | None) -> frozenset[str]:
     if values and policy is not None:
-        raise InvalidQuery("isolate and group_policy can not be used together.", BAD_VALUE)
+        raise InvalidQuery("isolate and group_policy cannot be used together.", BAD_VALUE)
     return frozenset().union(*(_suffixes(value, "isolate") for value in values))
 
 

@@ -62,7 +62,7 @@ AGGREGATES_OF_PROVIDER: Shape[Membership] = {
 
 
 class ProviderAggregates:
-    """``/resource_providers/{uuid}/aggregates``."""
+    """`/resource_providers/{uuid}/aggregates`: the aggregates of a resource provider."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -71,7 +71,7 @@ class ProviderAggregates:
     @since(V.AGGREGATES)
     @allowed("placement:resource_providers:aggregates:list")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        """Show all."""
+        """List the aggregates of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
         membership = Membership(snapshot.aggregates(slot), snapshot.provider(slot).generation)
@@ -90,7 +90,7 @@ class ProviderAggregates:
         }
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
-        """Replace all."""
+        """Replace the aggregates of a resource provider."""
         find_provider(self._service.snapshot(), uuid)
         wanted = read_body(req, REPLACE)
         generation = self._service.replace_aggregates(uuid, wanted.aggregates, wanted.expected)

@@ -44,7 +44,7 @@ def form_of(version: Microversion) -> Form:
 
 
 class AllocationCandidates:
-    """``/allocation_candidates``."""
+    """`/allocation_candidates`: the ways to serve a request."""
 
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service = service
@@ -55,7 +55,7 @@ class AllocationCandidates:
     @allowed("placement:allocation_candidates:list")
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
-        """List the ways to serve a request."""
+        """List allocation candidates."""
         wanted = parse_candidate_request(Pairs.of(req), req.agreed)
         self._limits.require_groups(wanted.groups)
         body, is_cut, number = self._service.candidates(wanted, form_of(req.version), req.phases())

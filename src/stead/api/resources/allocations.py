@@ -70,7 +70,7 @@ REPLACE_SEVERAL = Versioned(
 
 
 class Allocations:
-    """``/allocations``: several consumers at once."""
+    """`/allocations`: the allocations of several consumers."""
 
     def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
         self._service = service
@@ -88,7 +88,7 @@ class Allocations:
         }
     )
     def on_post(self, req: Request, resp: Response) -> None:
-        """Replace what they hold, all of it or nothing."""
+        """Replace the allocations of several consumers."""
         wanted = read_body(req, REPLACE_SEVERAL)
         claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.items()]
         self._limits.require_allocations(claims)
@@ -98,7 +98,7 @@ class Allocations:
 
 
 class AllocationsOfConsumer:
-    """``/allocations/{consumer_uuid}``: all that one consumer holds."""
+    """`/allocations/{consumer_uuid}`: all allocations of one consumer."""
 
     def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
         self._service = service
@@ -108,7 +108,7 @@ class AllocationsOfConsumer:
     @json_answer
     @allowed("placement:allocations:list")
     def on_get(self, req: Request, resp: Response, consumer_uuid: str) -> None:
-        """Show it; nothing, for whoever holds nothing."""
+        """List the allocations of a consumer."""
         held = self._service.read(allocations.of_consumer, consumer_uuid)
         if held is None:
             answer(req, resp, {"allocations": {}})
@@ -127,7 +127,7 @@ class AllocationsOfConsumer:
         }
     )
     def on_put(self, req: Request, resp: Response, consumer_uuid: str) -> None:
-        """Replace it, all of it or nothing."""
+        """Replace the allocations of a consumer."""
         uuid = uuids.normalised(consumer_uuid)
         if uuid is None:
             raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
@@ -140,13 +140,13 @@ class AllocationsOfConsumer:
 
     @allowed("placement:allocations:delete")
     def on_delete(self, _req: Request, resp: Response, consumer_uuid: str) -> None:
-        """Let it go."""
+        """Delete the allocations of a consumer."""
         self._service.write(allocations.release, consumer_uuid)
         answer_nothing(resp)
 
 
 class AllocationsOfProvider:
-    """``/resource_providers/{uuid}/allocations``: all that is held of one provider."""
+    """`/resource_providers/{uuid}/allocations`: the allocations from a resource provider, by consumer."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -154,7 +154,7 @@ class AllocationsOfProvider:
     @json_answer
     @allowed("placement:resource_providers:allocations:list")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        """Show it, by consumer."""
+        """List the allocations of a resource provider."""
         held = self._service.read(allocations.of_provider, uuid)
         show = maker(req, CONSUMER_OF_PROVIDER)
         body = {

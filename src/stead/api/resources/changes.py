@@ -52,7 +52,7 @@ ONE_THREAD = (
 
 
 class Changes:
-    """``/changes``. Only for requests that ask for ``stead``."""
+    """`/changes`: changed providers and consumers, as a long poll or a stream. Requires `stead`."""
 
     stead_since = S.OWN_FEATURES
 
@@ -62,7 +62,7 @@ class Changes:
     @json_or_events
     @allowed("stead:changes:list")
     def on_get(self, req: Request, resp: Response) -> None:
-        """List the providers and consumers that changed since a token, or stream their changes."""
+        """List the providers and consumers that changed since a token."""
         pairs = Pairs.of(req)
         pairs.require(QUERY)
         pairs.require_single(KEYS)

@@ -85,7 +85,7 @@ NO_PLACE: Rows = {
 
 
 class Claims:
-    """``/claims``. Only for requests that ask for ``stead``."""
+    """`/claims`: candidates, found and claimed in one request, all or none. Requires `stead`."""
 
     stead_since = S.OWN_FEATURES
 
@@ -97,7 +97,7 @@ class Claims:
     @allowed("stead:claims:create")
     @answering({**UNKNOWN_CLASSES, **CHANGED, **NO_PLACE})
     def on_post(self, req: Request, resp: Response) -> None:
-        """Find the best place for each claim, and claim it, all of them or none."""
+        """Claim the best allocation candidate for each consumer."""
         until = time.monotonic() + self._service.claim_timeout
         wanted = read_body(req, CLAIMS)
         self._limits.require_claims(wanted.records, [record["query"] for record in wanted.records])

@@ -47,7 +47,7 @@ QUERY = Validator(
 
 
 class Consumers:
-    """``/consumers``: who holds something. Only for requests that ask for ``stead``."""
+    """`/consumers`: consumers by project, user and type, in pages. Requires `stead`."""
 
     stead_since = S.OWN_FEATURES
 
@@ -57,7 +57,7 @@ class Consumers:
     @json_answer
     @allowed("stead:consumers:list", target=asked_project)
     def on_get(self, req: Request, resp: Response) -> None:
-        """List consumers by project, user and type with all that they hold, in pages."""
+        """List consumers with their allocations."""
         pairs = Pairs.of(req)
         pairs.require(QUERY)
         pairs.require_single(KEYS)

@@ -71,7 +71,7 @@ EXPLANATION = strict_object(
 
 
 class Explanations:
-    """``/allocation_candidates/explain``: why a request finds what it finds. Only where ``stead`` is asked for."""
+    """`/allocation_candidates/explain`: the effect of each constraint of a request. Requires `stead`."""
 
     stead_since = S.OWN_FEATURES
 
@@ -83,7 +83,7 @@ class Explanations:
     @allowed("stead:allocation_candidates:explain")
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
-        """Explain what a request for candidates finds, and what would help if it finds nothing."""
+        """Explain the result of a candidate query."""
         wanted = parse_candidate_request(Pairs.of(req), req.agreed)
         self._limits.require_groups(wanted.groups)
         answer(req, resp, shown(*self._service.explain(wanted)))

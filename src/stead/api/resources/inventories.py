@@ -111,7 +111,7 @@ def show_all(inventories: Mapping[str, Inventory], generation: int) -> dict[str,
 
 
 class Inventories:
-    """``/resource_providers/{uuid}/inventories``: all that one provider has."""
+    """`/resource_providers/{uuid}/inventories`: all inventories of a resource provider."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -119,7 +119,7 @@ class Inventories:
     @json_answer
     @allowed("placement:resource_providers:inventories:list")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        """Show all."""
+        """List the inventories of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
         held = snapshot.inventories(slot)
@@ -130,7 +130,7 @@ class Inventories:
     @allowed("placement:resource_providers:inventories:create")
     @answering({ReservedTooLarge: RESERVE_NOT_CREATED, UnknownResourceClass: NOT_CREATED, **race("Update conflict")})
     def on_post(self, req: Request, resp: Response, uuid: str) -> None:
-        """Add one class."""
+        """Create an inventory of a resource provider."""
         find_provider(self._service.snapshot(), uuid)
         new = read_body(req, CREATE)
         generation = self._service.write(
@@ -152,7 +152,7 @@ class Inventories:
         }
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
-        """Replace all."""
+        """Replace the inventories of a resource provider."""
         find_provider(self._service.snapshot(), uuid)
         wanted = read_body(req, REPLACE_ALL)
         generation = self._service.write(
@@ -169,13 +169,13 @@ class Inventories:
     @allowed("placement:resource_providers:inventories:delete")
     @answering(race("Unable to delete inventory"))
     def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
-        """Remove all."""
+        """Delete the inventories of a resource provider."""
         self._service.write(inventories.delete_all, uuid)
         answer_nothing(resp)
 
 
 class OneClass:
-    """``/resource_providers/{uuid}/inventories/{resource_class}``: what one provider has of one class."""
+    """`/resource_providers/{uuid}/inventories/{resource_class}`: the inventory of one resource class."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -183,7 +183,7 @@ class OneClass:
     @json_answer
     @allowed("placement:resource_providers:inventories:show")
     def on_get(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
-        """Show it."""
+        """Show an inventory of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
         held = snapshot.inventories(slot).get(resource_class)
@@ -205,7 +205,7 @@ class OneClass:
         }
     )
     def on_put(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
-        """Change it."""
+        """Update an inventory of a resource provider."""
         find_provider(self._service.snapshot(), uuid)
         wanted = read_body(req, REPLACE_ONE)
         generation = self._service.write(
@@ -229,6 +229,6 @@ class OneClass:
         }
     )
     def on_delete(self, _req: Request, resp: Response, uuid: str, resource_class: str) -> None:
-        """Remove it."""
+        """Delete an inventory of a resource provider."""
         self._service.write(inventories.delete_one, uuid, resource_class)
         answer_nothing(resp)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OpenApi:
-    """``/openapi.json``: the API, described for machines. Only for requests that ask for ``stead``."""
+    """`/openapi.json`: the OpenAPI document of the newest microversion. Requires `stead`."""
 
     stead_since = S.OWN_FEATURES
 
@@ -27,7 +27,7 @@ class OpenApi:
 
     @json_answer
     def on_get(self, req: Request, resp: Response) -> None:
-        """Show the OpenAPI document of the newest microversion."""
+        """Show the OpenAPI document."""
         answer(req, resp, {**self._document, "servers": [{"url": req.root_path or "/"}]})
 
     @cached_property

@@ -63,7 +63,7 @@ RESHAPE = Versioned(
 
 
 class Reshaper:
-    """``/reshaper``."""
+    """`/reshaper`: inventories and allocations, moved in one step."""
 
     def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
         self._service = service
@@ -82,7 +82,7 @@ class Reshaper:
         }
     )
     def on_post(self, req: Request, resp: Response) -> None:
-        """Do it, all of it or nothing."""
+        """Move inventories and allocations between resource providers."""
         wanted = read_body(req, RESHAPE)
         claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.consumers.items()]
         self._limits.require_allocations(claims)

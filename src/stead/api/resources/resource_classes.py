@@ -36,7 +36,7 @@ NAMED = Versioned({V.RESOURCE_CLASSES: Body(strict_object({"name": NAME}), _name
 
 
 class ResourceClasses:
-    """``/resource_classes``: the list, and where new ones are made."""
+    """`/resource_classes`: standard and custom resource classes."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -45,7 +45,7 @@ class ResourceClasses:
     @json_answer
     @allowed("placement:resource_classes:list")
     def on_get(self, req: Request, resp: Response) -> None:
-        """List all, standard and custom."""
+        """List resource classes."""
         rows = self._service.snapshot().class_names.rows
         shown = list(map(maker(req, RESOURCE_CLASS), rows))
         answer(req, resp, {"resource_classes": shown}, modified=newest(row.modified for row in rows))
@@ -55,7 +55,7 @@ class ResourceClasses:
     @allowed("placement:resource_classes:create")
     @answering({ResourceClassExists: Answer(409, text="Conflicting resource class already exists: {name}")})
     def on_post(self, req: Request, resp: Response) -> None:
-        """Make a custom one."""
+        """Create a custom resource class."""
         name = read_body(req, NAMED)
         self._service.write(resource_classes.create, name)
         answer_nothing(resp, 201)
@@ -63,7 +63,7 @@ class ResourceClasses:
 
 
 class OneResourceClass:
-    """``/resource_classes/{name}``."""
+    """`/resource_classes/{name}`: one resource class."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -72,7 +72,7 @@ class OneResourceClass:
     @json_answer
     @allowed("placement:resource_classes:show")
     def on_get(self, req: Request, resp: Response, name: str) -> None:
-        """Show it."""
+        """Show a resource class."""
         row = self._service.snapshot().class_names.by_name.get(name)
         if row is None:
             raise ResourceClassNotFound(name)
@@ -90,7 +90,7 @@ class OneResourceClass:
     @since(V.RESOURCE_CLASSES)
     @allowed("placement:resource_classes:update")
     def _ensure(self, req: Request, resp: Response, name: str) -> None:
-        """Make it, unless it exists; a body is not looked at."""
+        """Create a custom resource class unless it exists."""
         fault = PATH_NAME.best_fault(name)
         if fault is not None:
             raise MalformedBody(f"JSON does not validate: {fault}")
@@ -110,6 +110,6 @@ class OneResourceClass:
         }
     )
     def on_delete(self, _req: Request, resp: Response, name: str) -> None:
-        """Remove it."""
+        """Delete a custom resource class."""
         self._service.write(resource_classes.delete, name)
         answer_nothing(resp)

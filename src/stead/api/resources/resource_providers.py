@@ -83,7 +83,7 @@ UPDATE = Versioned(
 
 
 class Providers:
-    """``/resource_providers``: the list, and where new ones are made."""
+    """`/resource_providers`: all resource providers."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -97,7 +97,7 @@ class Providers:
         }
     )
     def on_get(self, req: Request, resp: Response) -> None:
-        """List those that pass all filters."""
+        """List resource providers."""
         pairs = Pairs.of(req)
         query = parse_provider_query(pairs, req.agreed)
         page = parse_page(pairs)
@@ -117,7 +117,7 @@ class Providers:
     @json_body
     @allowed("placement:resource_providers:create")
     def on_post(self, req: Request, resp: Response) -> None:
-        """Make one."""
+        """Create a resource provider."""
         wanted = read_body(req, CREATE)
         made = self._service.write(providers.create, wanted.uuid, wanted.name, wanted.parent)
         if req.version >= V.CREATED_PROVIDER:
@@ -128,7 +128,7 @@ class Providers:
 
 
 class OneProvider:
-    """``/resource_providers/{uuid}``."""
+    """`/resource_providers/{uuid}`: one resource provider."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -136,7 +136,7 @@ class OneProvider:
     @json_answer
     @allowed("placement:resource_providers:show")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        """Show it."""
+        """Show a resource provider."""
         snapshot = self._service.snapshot()
         provider = snapshot.provider(find_provider(snapshot, uuid))
         answer(req, resp, ProviderForm.of(req).text(provider).encode(), modified=provider.modified)
@@ -144,7 +144,7 @@ class OneProvider:
     @json_body
     @allowed("placement:resource_providers:update")
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
-        """Rename it, and from 1.14 move it."""
+        """Update the name and the parent of a resource provider."""
         find_provider(self._service.snapshot(), uuid)
         wanted = read_body(req, UPDATE)
         provider = self._service.write(
@@ -154,6 +154,6 @@ class OneProvider:
 
     @allowed("placement:resource_providers:delete")
     def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
-        """Remove it."""
+        """Delete a resource provider."""
         self._service.write(providers.delete, uuid)
         answer_nothing(resp)

@@ -28,8 +28,8 @@ def document(stead: SteadVersion | None) -> dict[str, object]:
 
 
 class Root:
-    """The version document, for anybody."""
+    """The version document. It needs no token."""
 
     def on_get(self, req: Request, resp: Response) -> None:
-        """Show it."""
+        """Show the API versions."""
         answer(req, resp, document(req.stead))

@@ -101,7 +101,7 @@ def answer_provider_traits(
 
 
 class Traits:
-    """``/traits``: the list."""
+    """`/traits`: standard and custom traits."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -110,7 +110,7 @@ class Traits:
     @json_answer
     @allowed("placement:traits:list")
     def on_get(self, req: Request, resp: Response) -> None:
-        """List those that pass all filters."""
+        """List traits."""
         pairs = Pairs.of(req)
         pairs.require(LIST_QUERY)
         named = name_filter(pairs.last("name"))
@@ -121,7 +121,7 @@ class Traits:
 
 
 class OneTrait:
-    """``/traits/{name}``."""
+    """`/traits/{name}`: one trait."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -129,7 +129,7 @@ class OneTrait:
     @since(V.TRAITS)
     @allowed("placement:traits:show")
     def on_get(self, req: Request, resp: Response, name: str) -> None:
-        """Say whether it exists."""
+        """Check whether a trait exists."""
         row = self._service.snapshot().trait_names.by_name.get(name)
         if row is None:
             raise TraitNotFound(name)
@@ -139,7 +139,7 @@ class OneTrait:
     @since(V.TRAITS)
     @allowed("placement:traits:update")
     def on_put(self, req: Request, resp: Response, name: str) -> None:
-        """Make it, unless it exists."""
+        """Create a custom trait unless it exists."""
         require_custom_trait(name)
         row = self._service.snapshot().trait_names.by_name.get(name)
         made = row is None and self._service.write(traits.create, name)
@@ -150,13 +150,13 @@ class OneTrait:
     @since(V.TRAITS)
     @allowed("placement:traits:delete")
     def on_delete(self, _req: Request, resp: Response, name: str) -> None:
-        """Remove it."""
+        """Delete a custom trait."""
         self._service.write(traits.delete, name)
         answer_nothing(resp)
 
 
 class ProviderTraits:
-    """``/resource_providers/{uuid}/traits``: the traits of one provider."""
+    """`/resource_providers/{uuid}/traits`: the traits of a resource provider."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -165,7 +165,7 @@ class ProviderTraits:
     @json_answer
     @allowed("placement:resource_providers:traits:list")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        """Show all."""
+        """List the traits of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
         names = [row.name for row in snapshot.traits(slot)]
@@ -186,7 +186,7 @@ class ProviderTraits:
         }
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
-        """Replace all."""
+        """Replace the traits of a resource provider."""
         wanted = read_body(req, REPLACE)
         generation = self._service.write(traits.replace, uuid, wanted.names, wanted.expected)
         known = self._service.snapshot().trait_names.by_name
@@ -196,6 +196,6 @@ class ProviderTraits:
     @allowed("placement:resource_providers:traits:delete")
     @answering(race("Unable to remove traits"))
     def on_delete(self, _req: Request, resp: Response, uuid: str) -> None:
-        """Remove all."""
+        """Delete the traits of a resource provider."""
         self._service.write(traits.clear, uuid)
         answer_nothing(resp)

@@ -67,7 +67,7 @@ def show_type(usage: TypeUsage) -> dict[str, int]:
 
 
 class ProviderUsages:
-    """``/resource_providers/{uuid}/usages``: how much of each inventory is taken."""
+    """`/resource_providers/{uuid}/usages`: the used amount of each inventory."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -75,7 +75,7 @@ class ProviderUsages:
     @json_answer
     @allowed("placement:resource_providers:usages")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
-        """Show all classes with inventory, also those nothing is taken of."""
+        """List the usages of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
         used = {name: held.used for name, held in snapshot.inventories(slot).items()}
@@ -84,7 +84,7 @@ class ProviderUsages:
 
 
 class Usages:
-    """``/usages``: how much the consumers of a project hold."""
+    """`/usages`: the usages of a project, from 1.38 by consumer type."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -93,7 +93,7 @@ class Usages:
     @json_answer
     @allowed("placement:usages", target=asked_project)
     def on_get(self, req: Request, resp: Response) -> None:
-        """Show it, from 1.38 by type of consumer."""
+        """List the usages of a project."""
         pairs = Pairs.of(req)
         pairs.require(validator(req.version))
         wanted = pairs.last("consumer_type")

@@ -139,7 +139,7 @@ def _over_committed() -> Check:
         .where(used > room * _NEARLY)
         .order_by(_p.id, _i.resource_class_id)
     )
-    detail = "{name}: {used} taken of ({total} - {reserved}) * {ratio}"
+    detail = "{name}: {used} used of ({total} - {reserved}) * {ratio}"
     return Check(Fault.OVERCOMMITTED, query, "provider {uuid}", detail, is_wrong=_exceeds)
 
 
@@ -175,7 +175,7 @@ def _without_inventory() -> Check:
         .where(_i.id.is_(None))
         .order_by(_p.id, _rc.id)
     )
-    detail = "{name}: {used} taken in {number} allocations"
+    detail = "{name}: {used} used in {number} allocations"
     return Check(Fault.ALLOCATION_WITHOUT_INVENTORY, query, "provider {uuid}", detail)
 
 

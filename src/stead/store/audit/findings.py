@@ -27,8 +27,8 @@ class About:
 
 
 _DROPPED = "A repair removes the row, which means nothing."
-_CLOCK = "A repair writes the row anew; all running services read everything again."
-_OWNER = "Insert the missing row with this id, or let the consumer's owner claim again, which names it anew."
+_CLOCK = "A repair writes the row again; all running services reload everything."
+_OWNER = "Insert the missing row with this id, or let the consumer's owner claim again, which creates it."
 _RELEASE = "Find out from its owner what it holds, then release or claim again over the API (stead release)."
 
 
@@ -56,7 +56,7 @@ class Fault(Enum):
         "Give the provider this inventory again, or move or release the consumers.",
     )
     CONSUMER_WITHOUT_ALLOCATIONS = About(
-        "a consumer that holds nothing", "A repair removes the consumer.", is_mended=True
+        "a consumer without allocations", "A repair removes the consumer.", is_mended=True
     )
     UNKNOWN_PROJECT = About("a consumer of a project that does not exist", _OWNER)
     UNKNOWN_USER = About("a consumer of a user that does not exist", _OWNER)
@@ -88,7 +88,7 @@ class Fault(Enum):
     CLOCK_SLOTS = About("a slot of the clock that is missing, too many, or below its floor", _CLOCK, is_mended=True)
     CHANGE_OUT_OF_STEP = About(
         "a change row that its slot of the clock does not explain",
-        "A repair notes the change again with a tick that was just made.",
+        "A repair records the change again with a new tick.",
         is_mended=True,
     )
     KEPT_SUM = About(

@@ -103,7 +103,7 @@ class ChangeSource:
             raise meaning(error, self._store.dialect) from error
         except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
-            raise Unavailable("The database is not able to answer now.") from error
+            raise Unavailable("The database cannot answer now.") from error
 
     def _commits_seen(self) -> tuple[int, Hashable] | None:
         if not self._store.dialect.counts_commits:

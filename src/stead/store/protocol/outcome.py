@@ -85,6 +85,6 @@ def _settled(writer: Engine, ticked: Ticked) -> bool:
     if void.tick <= ticked.tick:
         return False  # it was rolled back, or the database was set back behind it
     if ticked.tick not in earlier:
-        _log.warning("what became of a commit was overwritten by %d later ones", void.tick - ticked.tick - 1)
+        _log.warning("the outcome of a commit was overwritten by %d later ones", void.tick - ticked.tick - 1)
         raise Unavailable(_UNKNOWN)
     return earlier[ticked.tick] == ticked.stamp

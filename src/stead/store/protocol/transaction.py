@@ -349,7 +349,7 @@ class Store:
         except sa.exc.DBAPIError as error:
             raise meaning(error, self.dialect) from error
         except (sa.exc.TimeoutError, LostTick) as error:
-            raise Unavailable("The database is not able to answer now.") from error
+            raise Unavailable("The database cannot answer now.") from error
 
 
 def _cause(error: sa.exc.DBAPIError, *, others_won: bool) -> str:
@@ -364,7 +364,7 @@ def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
     Which of them it is the dialect knows by its number: the drivers' classes mix them.
     """
     if dialect.refuses_value(error):
-        return BadRequest("The database can not hold one of the values.")
+        return BadRequest("The database cannot store one of the values.")
     if error.connection_invalidated or dialect.is_unavailable(error):
         _log.warning("the database failed: %s", error.orig)
         return Unavailable("The database does not answer.")

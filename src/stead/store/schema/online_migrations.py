@@ -87,7 +87,7 @@ def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int)
         .limit(most)
     ).all()
     held = _providers_held_by(tx.connection, uuids)
-    # While these are locked nobody releases the allocations, which would leave a consumer that holds nothing.
+    # While these are locked nobody releases the allocations, which would leave a consumer without allocations.
     tx.lock(resource_providers, held)
     for some in in_portions(uuids):
         rows = {"project_id": project_id, "user_id": user_id, "generation": 0, "created_at": tx.now}

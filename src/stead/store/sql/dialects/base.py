@@ -53,7 +53,7 @@ class Weakness(NamedTuple):
 
 
 LOSES_ACKNOWLEDGED = "a crash may lose claims that were acknowledged"
-TEARS_PAGES = "a crash may leave pages half written, and the books damaged"
+TEARS_PAGES = "a crash may leave pages half written, and the data damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class UrlUnusable(SteadError):
     reason: str
 
     def __str__(self) -> str:
-        return f"The URL of the database can not be used: {self.reason}"
+        return f"The URL of the database cannot be used: {self.reason}"
 
 
 def create_engine(url: URL, database: Database, **more: Any) -> Engine:
