@@ -272,7 +272,7 @@ class TestStartOver:
             late = token(own)
             own.claim((host, {"VCPU": 1}))
             Pruning(service._store, 10).step()
-            assert own.get("/changes", {"since": old}).refused(410, "ask for a new token", code=START_OVER)
+            assert own.get("/changes", {"since": old}).refused(410, "Request a new token", code=START_OVER)
             assert len(since(own, late).consumers) == 1
             kept = service.read(lambda connection: connection.exec_driver_sql("SELECT COUNT(*) FROM stead_change_log"))
             assert kept.scalar_one() <= 10

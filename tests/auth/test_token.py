@@ -131,7 +131,7 @@ def test_the_file_is_read_again_when_it_changes(api, tokens):
 
 @pytest.mark.parametrize(
     ("mode", "said"),
-    [(0o600, None), (0o400, None), (0o640, "may read it"), (0o604, "may read it"), (0o620, "may write to it")],
+    [(0o600, None), (0o400, None), (0o640, "can read it"), (0o604, "can read it"), (0o620, "can write to it")],
 )
 def test_a_file_that_others_may_use_is_warned_of_once(api, tokens, caplog, mode, said):
     tokens(entry("t1"))

@@ -88,7 +88,7 @@ trees
   in play                4  ████████████████████
   provider for group _A  0  ░░░░░░░░░░░░░░░░░░░░  −4
 
-What would help
+Changes that would help
   with resources_A=VCPU:6 instead of VCPU:8  100+ candidates
   without required_A=!CUSTOM_OLD             1 candidate
   with can_split=VCPU                        3 candidates
@@ -113,7 +113,7 @@ def test_what_is_not_complete_and_what_nothing_helps_is_said(server, stead):
     told["trees"]["undecided"] = 3
     server.can(f"GET /allocation_candidates/explain?{QUERY}", told)
     out = stead("explain", QUERY).out
-    assert "ended its work before all of this was looked at" in out
+    assert "reached its work limit before everything was checked" in out
     assert "3 not decided" in out
     assert "No single change of the request would help." in out
 

@@ -295,7 +295,7 @@ def test_a_log_that_can_not_be_is_one_line(machine, option, reason):
     file = machine.config(f"[DEFAULT]\n{option.format(home=machine.home)}\n{database}")
     code, complaint = machine.run("--config-file", str(file))
     assert (code, reason in one_line(complaint)) == (1, True)
-    assert "the log can not be set up" in complaint
+    assert "cannot set up the log" in complaint
 
 
 def test_a_deprecated_option_is_told_where_the_log_goes(machine):

@@ -33,7 +33,7 @@ def test_it_goes_on_with_the_new_token_until_it_can_not(server, stead):
     server.can("GET /changes?timeout=30", told())
     server.can(f"GET /changes?since={TOKEN}&timeout=30", told(TOKEN))
     server.can(f"GET /changes?since={TOKEN}&timeout=30", told(NEXT, [(PROVIDER, 1)]))
-    server.refuse(f"GET /changes?since={NEXT}&timeout=30", 410, "ask for a new token", "stead.start_over")
+    server.refuse(f"GET /changes?since={NEXT}&timeout=30", 410, "Request a new token", "stead.start_over")
     ran = stead("--json", "watch")
     assert ran.code == 1
     assert [json.loads(line)["token"] for line in ran.out.splitlines()] == [TOKEN, NEXT]

@@ -1,33 +1,62 @@
 """The docs are written in plain English: short sentences in the usual words (`python -m scripts.language`)."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from scripts import language
-
-NOT_YET: set[str] = set()
-"""Pages that are not rewritten yet. The list only shrinks."""
+from scripts import language, reference
 
 
-def pages() -> list[Path]:
-    return [page for page in language.pages() if str(page.relative_to(language.ROOT)) not in NOT_YET]
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", language.pages(), ids=lambda page: page.name)
 def test_a_page_uses_the_usual_words(page: Path) -> None:
     assert language.hits(page.read_text()) == []
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", language.pages(), ids=lambda page: page.name)
 def test_the_sentences_of_a_page_are_short(page: Path) -> None:
     lengths = language.lengths(page.read_text())
     assert language.quantile(lengths, 0.5) <= language.MEDIAN
     assert language.quantile(lengths, 0.9) <= language.NINETIETH
 
 
-def test_a_page_that_waits_exists() -> None:
-    assert {name for name in NOT_YET if not (language.ROOT / name).exists()} == set()
+VERBS = {"Check", "Claim", "Create", "Delete", "Explain", "List", "Move", "Replace", "Show", "Update"}
+
+
+def test_each_summary_is_a_verb_and_a_noun() -> None:
+    """As "List resource providers": no sentence, and no pronoun in place of the noun."""
+    described = json.loads((language.ROOT / "docs" / "openapi.json").read_text())
+    summaries = [
+        operation["summary"]
+        for item in described["paths"].values()
+        for method, operation in item.items()
+        if method in reference.METHODS
+    ]
+    assert len(summaries) > 30
+    for summary in summaries:
+        verb, *noun = summary.split()
+        assert verb in VERBS, summary
+        assert len(noun) > 0, summary
+        assert noun[0] not in {"it", "them", "one", "all"}, summary
+        assert not summary.endswith("."), summary
+        assert language.hits(summary) == []
+
+
+def test_messages_and_help_use_the_usual_words() -> None:
+    """Every text of the program but docstrings: errors, log lines, help of options and commands."""
+    found = {
+        f"{file}:{line}": language.hits(text)
+        for file in sorted((language.ROOT / "src").rglob("*.py"))
+        for line, text in language.messages(file)
+        if text not in language.MATCHED and language.hits(text)
+    }
+    assert found == {}
+
+
+def test_messages_are_found_and_docstrings_are_not(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""nobody"""\nraise ValueError(f"{name} can not\\nbe")\nhelp = "once more"\n')
+    assert sorted(language.messages(module)) == [(2, "… can not\nbe"), (3, "once more")]
 
 
 def test_a_sentence_ends_where_a_reader_sees_its_end() -> None:

@@ -47,7 +47,7 @@ def audit(
         if not options().json:
             _tell(found, all_mends=repair)
         if mends and (yes or _agreed(f"Repair {len(mends)} of {len(found)}?")):
-            with _watched("mending") as watch:
+            with _watched("repairing") as watch:
                 repairs.repair(store, mends, watch)
             with _watched("checking") as watch:
                 found = store.read(checks.audit, watch)

@@ -130,7 +130,7 @@ def _help(relaxations: Sequence[Json], width: int) -> Iterator[Text]:
     if not relaxations:
         yield Text("No single change of the request would help.", style="bold")
         return
-    yield Text("What would help", style="bold")
+    yield Text("Changes that would help", style="bold")
     rows = [(_change(relaxation), _number(relaxation)) for relaxation in relaxations]
     columns = lay_out(
         (_INDENT + Text(change).cell_len for change, _ in rows), widest(count for _, count in rows), width
