@@ -37,7 +37,7 @@ def test_it_goes_on_with_the_new_token_until_it_can_not(server, stead):
     ran = stead("--json", "watch")
     assert ran.code == 1
     assert [json.loads(line)["token"] for line in ran.out.splitlines()] == [TOKEN, NEXT]
-    assert ran.err == "stead: ask for a new token (without --since it begins now)\n"
+    assert ran.err == "stead: Request a new token (without --since it begins now)\n"
 
 
 def test_a_server_without_such_a_path_is_told_of(server, stead):

@@ -101,9 +101,10 @@ COMMANDS = ("stead ", "placement-manage ")
 
 
 def quoted_messages() -> list[str]:
-    """What an operator may see when something is wrong, as docs/operations.md quotes it; not the commands."""
+    """What an operator may see when something is wrong, as two pages quote it; not the commands."""
     table = (ROOT / "docs/operations.md").read_text().partition("## When something is wrong")[2].partition("\n## ")[0]
-    firsts = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")]
+    tables = table + (ROOT / "docs/troubleshooting.md").read_text()
+    firsts = [line.split(" | ")[0] for line in tables.splitlines() if line.startswith("| ")]
     quotes = [quote for first in firsts for quote in re.findall(r"`([^`]+)`", first)]
     return [quote for quote in quotes if not quote.startswith(COMMANDS)]
 
@@ -116,7 +117,7 @@ def test_a_message_that_is_quoted_is_one_of_the_program(quote: str) -> None:
 
 
 def test_messages_are_quoted() -> None:
-    assert "port … is in use" in quoted_messages()
+    assert {"port … is in use", "No resource provider with uuid … found"} <= set(quoted_messages())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
