@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
@@ -112,7 +113,13 @@ def name_of(step: Step) -> str:
 
 def extent(versions: type[Step]) -> dict[str, str]:
     """The newest and the oldest of *versions*, as version documents and refusals tell them."""
-    return {"max_version": str(max(versions)), "min_version": str(min(versions))}
+    newest, oldest = _ends(versions)
+    return {"max_version": newest, "min_version": oldest}
+
+
+@cache  # to walk through an enumeration takes longer than the rest of the root document
+def _ends(versions: type[Step]) -> tuple[str, str]:
+    return str(max(versions)), str(min(versions))
 
 
 class Versioned(dict[Microversion, T]):
