@@ -129,6 +129,19 @@ def test_no_lane_waits_for_ever_while_claims_keep_coming():
     assert set(order[2 * PASSES + 3 :]) == {Lane.CLAIM}
 
 
+@pytest.mark.parametrize("how", ["dropped", "expired"])
+def test_a_lane_that_was_emptied_has_no_right_from_those_that_waited_in_it(how):
+    queue = admission()
+    put(queue, read := request(lane=Lane.READ), *(request(lane=Lane.CLAIM) for _ in range(PASSES)))
+    read.arrived = -100.0
+    running = queue.take()
+    for _ in range(PASSES - 1):
+        running = queue.done(running, accepted=False)
+    assert queue.drop(read) if how == "dropped" else queue.expire(0.0) == [read]
+    put(queue, request(lane=Lane.READ), claim := request(lane=Lane.CLAIM))
+    assert queue.done(running, accepted=False) is claim
+
+
 def test_one_client_never_holds_all_threads():
     queue = admission(threads=4)
     put(queue, *(request("192.0.2.1") for _ in range(10)))

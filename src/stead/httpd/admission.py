@@ -121,7 +121,7 @@ class Admission:
                         self._forget(client)
                         expired.append(request)
                     if not requests:
-                        del self._waiting[lane][client]
+                        self._leave(lane, client)
         return expired
 
     def drop(self, request: Request) -> bool:
@@ -133,7 +133,7 @@ class Admission:
             requests.remove(request)
             self._forget(request.client)
             if not requests:
-                del self._waiting[request.lane][request.client]
+                self._leave(request.lane, request.client)
             return True
 
     def stop(self, threads: int) -> None:
@@ -209,6 +209,13 @@ class Admission:
 
     def _put_in_order(self) -> None:
         self._order = tuple(sorted(_LANES, key=lambda lane: (self._passes[lane] < PASSES, lane)))
+
+    def _leave(self, lane: Lane, client: str) -> None:
+        """Nothing of *client* waits in *lane* any more, and nothing of it was started."""
+        del self._waiting[lane][client]
+        if not self._waiting[lane]:
+            self._passes[lane] = 0  # those that waited while others passed are gone
+            self._put_in_order()
 
     def _forget(self, client: str) -> None:
         self._length -= 1
