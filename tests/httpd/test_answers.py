@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stead.httpd.answers import head_of
+from stead.httpd.answers import has_no_body, head_of
 
 pytestmark = pytest.mark.one_database
 
@@ -65,9 +65,16 @@ def test_an_answer_in_chunks_has_no_length():
     ]
 
 
-@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
-def test_an_answer_that_has_no_body_has_no_length(status):
-    assert fields(head_of(status, [], length=0, closes=False))[1] == []
+@pytest.mark.parametrize(
+    ("status", "has_none"), [("204 No Content", True), ("304 Not Modified", True), ("200 OK", False)]
+)
+def test_which_answers_end_after_their_head(status, has_none):
+    assert has_no_body(status) is has_none
+
+
+@pytest.mark.parametrize(("status", "kept"), [("204 No Content", []), ("304 Not Modified", [("content-length", "7")])])
+def test_a_204_has_no_length_even_if_the_application_gives_one(status, kept):
+    assert fields(head_of(status, [("Content-Length", "7")], length=None, closes=False))[1] == kept
 
 
 def test_an_empty_body_has_a_length_or_the_client_would_wait_for_its_end():

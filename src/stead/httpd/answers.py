@@ -7,8 +7,17 @@ from email.utils import formatdate
 from functools import lru_cache
 
 _BODILESS = ("1", "204", "304")
+_WITHOUT_LENGTH = ("1", "204")
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def has_no_body(status: str) -> bool:
+    """Whether answers of *status* end after their head (RFC 9112, section 6.3).
+
+    A client would read a body as the beginning of the next answer.
+    """
+    return status.startswith(_BODILESS)
 
 
 def head_of(
@@ -23,8 +32,8 @@ def head_of(
     """Status line and header fields, with the empty line after them.
 
     Args:
-        length: of the body in bytes; None if it is not known before its end, or the application alone knows it, as
-            in answers to HEAD.
+        length: of the body in bytes; None if there is none, if it is not known before its end, or if the application
+            alone knows it, as in answers to HEAD.
         closes: the connection ends after the answer.
         keeps_1_0: a client of HTTP/1.0 asked to keep the connection, and it is kept.
         chunked: the body comes in chunks.
@@ -37,12 +46,12 @@ def head_of(
         lowered = name.lower()
         if lowered in ("connection", "transfer-encoding", "date"):
             continue  # they are the server's business
-        if lowered == "content-length" and (length is not None or chunked):
+        if lowered == "content-length" and (length is not None or chunked or status.startswith(_WITHOUT_LENGTH)):
             continue
         lines.append(f"{name}: {value}")
     if chunked:
         lines.append("transfer-encoding: chunked")
-    elif length is not None and (length or not status.startswith(_BODILESS)):
+    elif length is not None:
         lines.append(f"content-length: {length}")
     if closes:
         lines.append("connection: close")

@@ -7,7 +7,6 @@ change is guarded by one lock, which is never held while anything waits. Source:
 from __future__ import annotations
 
 import asyncio
-import enum
 import os
 import threading
 from contextlib import suppress
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from stead.httpd import answers
 from stead.httpd.reader import Reader
 from stead.httpd.refusals import Refusal
+from stead.httpd.states import State
+from stead.httpd.streaming import Streaming
 from stead.httpd.wsgi import Answer
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 PART = 64 * 1024
 """Bytes of an answer that are given to the transport at a time."""
 
-STREAM_BACKLOG = 1024 * 1024
-"""Bytes of a stream that may wait for its reader."""
-
 LINGER_SECONDS = 5.0
 """After the last answer, what the client still sends is read until it pauses for so long. To close at once would reset
 the connection, and a reset destroys the answer on its way."""
@@ -41,36 +39,21 @@ the connection, and a reset destroys the answer on its way."""
 LONGEST_LINGER_SECONDS = 30.0
 
 
-class State(enum.Enum):
-    """What a connection waits for."""
-
-    OPENING = "opening"
-    """The TLS handshake."""
-    HEAD = "head"
-    """The first request, or the rest of a head."""
-    IDLE = "idle"
-    """The next request."""
-    BODY = "body"
-    WORKING = "working"
-    """A thread, or the application."""
-    SENDING = "sending"
-    """The client, to read its answer."""
-    STREAMING = "streaming"
-    LINGERING = "lingering"
-    """The client, to read the rest and close the connection."""
-    CLOSED = "closed"
-
-
 class Connection(asyncio.Protocol):
     """The protocol of one connection."""
 
-    def __init__(self, server: Server, now: float) -> None:
-        """Nothing was received."""
+    def __init__(self, server: Server, now: float, *, may_idle: bool = False) -> None:
+        """Nothing was received.
+
+        Args:
+            may_idle: between requests, and before the first, the client may take any time.
+        """
         self.state = State.OPENING
         self.since = now
         """When the state began, on the loop's clock."""
         self.has_served = False
         """Whether a complete request came on it."""
+        self._may_idle = may_idle
         self._server = server
         self._bounds: Bounds = server.bounds
         self._loop = server.loop
@@ -89,8 +72,7 @@ class Connection(asyncio.Protocol):
         self._answer_size = 0
         self._progress_at = now  # of what is being sent
         self._may_write = True
-        self._stream: Attachable | None = None
-        self._is_chunked = False
+        self._streaming: Streaming | None = None
 
     # Called by the transport.
 
@@ -151,7 +133,9 @@ class Connection(asyncio.Protocol):
         if self._unsent is not None:
             self._server.unsent.give_back(len(self._unsent))
             self._unsent = None
-        self._end_stream()
+        if self._streaming is not None:
+            self._streaming.close()
+            self._streaming = None
         self._server.lost(self)
 
     def pause_writing(self) -> None:
@@ -240,10 +224,12 @@ class Connection(asyncio.Protocol):
         if self._server.is_draining or (stream is not None and is_1_0):
             self._keeps = False  # now, and not when the draining begins: each answer says whether the connection ends
         keeps = self._keeps
+        body = answer.body
+        is_bodiless = answers.has_no_body(answer.status)
         head = answers.head_of(
             answer.status,
             answer.headers,
-            length=None if stream is not None or (is_head and not answer.body) else len(answer.body),
+            length=None if stream is not None or is_bodiless or (is_head and not body) else len(body),
             closes=not keeps,
             keeps_1_0=is_1_0,
             chunked=stream is not None and not is_1_0,
@@ -253,7 +239,8 @@ class Connection(asyncio.Protocol):
         if stream is not None:
             self._loop.call_soon_threadsafe(self._begin_stream, head, stream, not is_1_0)
             return
-        body = b"" if is_head else answer.body
+        if is_head or is_bodiless:
+            body = b""
         with self._lock:
             if self.state is State.CLOSED:
                 return
@@ -313,39 +300,25 @@ class Connection(asyncio.Protocol):
 
     # Streams.
 
-    def _begin_stream(self, head: bytes, stream: Attachable, chunked: bool) -> None:
+    def _begin_stream(self, head: bytes, stream: Attachable, is_chunked: bool) -> None:
         if self.state is State.CLOSED:
             stream.close()
             return
         self._enter(State.STREAMING)
-        self._stream = stream
-        self._is_chunked = chunked
-        self._progress_at = self.since
         self._transport.write(head)
-        stream.attach(self._send_later)
-
-    def _send_later(self, part: bytes | None) -> None:
-        self._loop.call_soon_threadsafe(self._send_part, part)
-
-    def _send_part(self, part: bytes | None) -> None:
-        if self._stream is None or self.state is not State.STREAMING:
-            return
-        if part is None:
-            if self._is_chunked:
-                self._transport.write(b"0\r\n\r\n")
-            self._end_stream()
-            self._finish()
-        elif self._transport.get_write_buffer_size() > STREAM_BACKLOG:
-            self._abort("unread_answer")
-        elif part:
-            if not self._transport.get_write_buffer_size():
-                self._progress_at = self._loop.time()
-            self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if self._is_chunked else part)
+        self._streaming = Streaming(
+            stream,
+            self._transport,
+            self._loop,
+            is_chunked=is_chunked,
+            on_end=self._end_stream,
+            on_backlog=lambda: self._abort("unread_answer"),
+        )
+        self._streaming.begin()
 
     def _end_stream(self) -> None:
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.close()
+        self._streaming = None
+        self._finish()
 
     # The end.
 
@@ -356,8 +329,11 @@ class Connection(asyncio.Protocol):
 
     def end_if_idle(self) -> None:
         """End it, unless a request is on its way or under way."""
-        if self.state in (State.HEAD, State.IDLE) and not self._reader.in_message:
+        if self._is_idle():
             self._linger()
+
+    def _is_idle(self) -> bool:
+        return self.state in (State.HEAD, State.IDLE) and not self._reader.in_message
 
     def evict(self) -> None:
         """Close it at once, in whatever state it is."""
@@ -404,6 +380,8 @@ class Connection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Enforce the deadlines; called about once a second."""
+        if self._may_idle and self._is_idle():
+            return
         match self.state:
             case State.OPENING | State.HEAD:
                 self._check_head(now)
@@ -441,7 +419,8 @@ class Connection(asyncio.Protocol):
             self._check_progress(now)
 
     def _check_stream(self, now: float) -> None:
-        if self._transport.get_write_buffer_size():
+        if self._streaming is not None and self._transport.get_write_buffer_size():
+            self._progress_at = max(self._progress_at, self._streaming.progress_at)
             self._check_progress(now)
 
     def _check_lingering(self, now: float) -> None:

@@ -52,17 +52,18 @@ class Refusal:
 
     def headers_and_body(self) -> tuple[list[tuple[str, str]], bytes]:
         """The answer without its status line."""
-        request_id = f"req-{uuid4()}"
-        error = {
-            "status": self.status.value,
-            "title": self.status.phrase,
-            "detail": self.detail,
-            "request_id": request_id,
-        }
-        headers = [("content-type", "application/json"), ("x-openstack-request-id", request_id)]
+        headers, body = error_answer(self.status, self.detail)
         if self.retry_after is not None:
             headers.append(("retry-after", str(self.retry_after)))
-        return headers, json.dumps({"errors": [error]}).encode()
+        return headers, body
+
+
+def error_answer(status: HTTPStatus, detail: str) -> tuple[list[tuple[str, str]], bytes]:
+    """Header fields and body of an error, in the form of the application's errors."""
+    request_id = f"req-{uuid4()}"
+    error = {"status": status.value, "title": status.phrase, "detail": detail, "request_id": request_id}
+    headers = [("content-type", "application/json"), ("x-openstack-request-id", request_id)]
+    return headers, json.dumps({"errors": [error]}).encode()
 
 
 def bad_request(detail: str) -> Refusal:

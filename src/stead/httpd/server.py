@@ -8,17 +8,19 @@ import os
 import resource
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from heapq import nsmallest
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from stead.httpd.admission import Admission
 from stead.httpd.budget import Budget
-from stead.httpd.connection import Connection, State
+from stead.httpd.connection import Connection
 from stead.httpd.counts import Refusals
 from stead.httpd.pool import Pool
 from stead.httpd.refusals import overloaded
 from stead.httpd.requests import Lane, Peers
+from stead.httpd.states import State
 from stead.httpd.wsgi import Answer
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class Server:
         self.loop = asyncio.new_event_loop()
         self._most_connections = min(bounds.connections, _descriptors() - DESCRIPTORS_KEPT)
         self._connections: dict[Connection, asyncio.Task[Any] | None] = {}  # in the order of their arrival
+        self._own: set[Connection] = set()  # of the main process: never closed for others, nor waited for at the end
         self._listening: list[socket.socket] = []
         self._ended = asyncio.Event()
         self._drain_until = 0.0
@@ -102,7 +105,8 @@ class Server:
 
         Args:
             listening: sockets that listen; other processes may listen at them too.
-            own: connections that are there from the start, without TLS.
+            own: connections that are there from the start, without TLS. They may be idle for any time, since their
+                other end may be stopped, and the end of this process does not wait for them.
             context: of TLS, for connections at the listening sockets.
             signals: handlers of signals, called in the loop.
         """
@@ -137,7 +141,7 @@ class Server:
     # For metrics; called in any thread.
 
     def states(self) -> dict[str, int]:
-        """How many connections are in which state."""
+        """How many connections of clients are in which state."""
         counted = Counter(connection.state.value for connection in list(self._connections))
         return {state.value: counted[state.value] for state in State if state is not State.CLOSED}
 
@@ -181,6 +185,7 @@ class Server:
     def lost(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self._connections.pop(connection, None)
+        self._own.discard(connection)
         if self.is_draining and not self._connections:
             self._ended.set()
 
@@ -195,7 +200,9 @@ class Server:
     async def _serve(self, listening: Sequence[socket.socket], own: Sequence[socket.socket]) -> None:
         for sock in own:
             sock.setblocking(False)
-            await self.loop.connect_accepted_socket(lambda: Connection(self, self.loop.time()), sock)
+            connection = Connection(self, self.loop.time(), may_idle=True)
+            self._own.add(connection)
+            await self.loop.connect_accepted_socket(partial(_itself, connection), sock)
         for sock in listening:
             sock.setblocking(False)
             self._listening.append(sock)
@@ -203,6 +210,9 @@ class Server:
         checking = asyncio.create_task(self._check())
         await self._ended.wait()
         checking.cancel()
+        for connection in list(self._own):
+            connection.evict()
+        await asyncio.sleep(0)  # in which they are lost
 
     def _accept(self, listening: socket.socket) -> None:
         if len(self._connections) + ACCEPTED_AT_A_TIME > self._most_connections:
@@ -233,7 +243,7 @@ class Server:
     async def _open(self, connection: Connection, sock: socket.socket) -> None:
         try:
             await self.loop.connect_accepted_socket(
-                lambda: connection,
+                partial(_itself, connection),
                 sock,
                 ssl=self._context,
                 ssl_handshake_timeout=None if self._context is None else self.bounds.head_timeout,
@@ -258,7 +268,7 @@ class Server:
 
     def _look(self) -> None:
         now = self.loop.time()
-        for connection in list(self._connections):
+        for connection in [*self._connections, *self._own]:
             connection.check(now)
         for request in self._admission.expire(now):
             request.answering.refuse(overloaded("queue_timeout", "no thread was free in time ([stead] queue_timeout)"))
@@ -277,6 +287,11 @@ class Server:
             self._connections.clear()
         if not self._connections:
             self._ended.set()
+
+
+def _itself(connection: Connection) -> Connection:
+    """The protocol of a connection, for the loop, which asks for a function that makes it."""
+    return connection
 
 
 def _descriptors() -> int:

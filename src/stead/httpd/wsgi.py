@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stead.httpd.refusals import Refusal
+from stead.httpd.refusals import error_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,5 +94,5 @@ def run(application: WSGIApplication, request: Request) -> Answer:
         return Answer(*started[0], body)
     except Exception:
         _log.exception("the application failed")
-        refusal = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "bad_request", "The server failed to answer.")
-        return Answer("500 Internal Server Error", *refusal.headers_and_body())
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        return Answer(f"{status.value} {status.phrase}", *error_answer(status, "The server failed to answer."))
