@@ -42,6 +42,9 @@ ACCEPTED_AT_A_TIME = 64
 DESCRIPTORS_KEPT = 128
 """For the database, files, logs: connections take no descriptor of these."""
 
+FRESH_SECONDS = 1.0
+"""A connection is not closed in favour of another so soon after it was made: its first request is on its way."""
+
 HEALTH_QUEUE = 64
 """Requests for `/healthcheck` that wait for its thread; all get the same answer, so more of them need not wait."""
 
@@ -256,8 +259,11 @@ class Server:
 
     def _make_room(self) -> None:
         """Close connections that have waited for a request for the longest time, first those that never sent one."""
+        fresh = self.loop.time() - FRESH_SECONDS
         closable = (connection for connection in self._connections if connection.can_be_closed)
-        for connection in nsmallest(ACCEPTED_AT_A_TIME, closable, key=lambda each: (each.has_served, each.since)):
+        for connection in nsmallest(
+            ACCEPTED_AT_A_TIME, closable, key=lambda each: (each.has_served or each.since > fresh, each.since)
+        ):
             self.refusals.add("connections")
             connection.evict()
 
