@@ -261,7 +261,9 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
 
     def grouped(member: sa.Column[int]) -> BulkQuery:
         of_member = member.table.c.resource_provider_id
-        joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), ",")
+        # Not ",": SQLAlchemy 2.0.31 makes a parameter of that, also where constants are to be written into the text.
+        comma: sa.ColumnClause[str] = sa.literal_column("','")
+        joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), comma)  # type: ignore[arg-type]  # it may be
         return BulkQuery(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
 
     return _Statements(
