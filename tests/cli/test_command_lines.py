@@ -234,7 +234,7 @@ def test_a_log_that_can_not_be_written_is_told_in_one_line(
         given = ["--config-file", str(deployment.file), option, str(tmp_path / "none" / "x")]
         assert exit_code(placement_manage.run, [*given, *VERSION]) == 1
         said = capsys.readouterr().err
-        assert said.startswith("placement-manage: the log can not be set up")
+        assert said.startswith("placement-manage: cannot set up the log")
         assert said.count("\n") == 1
     deployment.store.close()
 

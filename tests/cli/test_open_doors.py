@@ -79,7 +79,7 @@ def test_a_data_directory_that_others_may_write_to_is_refused_by_each_command(
     )
     assert done.returncode in (1, 2)
     assert done.stderr == (
-        f"stead: data directory {data}: other users can write to it, and so become administrator "
+        f"stead: data directory {data}: other users can write to it and become administrator "
         f"(mode 0775). Run `chmod 700 {data}`\n"
     )
     assert [path.name for path in data.iterdir()] == ["stead.db"]
@@ -123,7 +123,8 @@ def test_deleting_the_file_of_a_running_server_revokes_its_tokens_and_a_reload_r
         # For a moment the worker from before the reload answers as well.
         wait_until(lambda: (status(server.url, three), status(server.url, two)) == (200, 401))
         others.unlink()
-        server.process.send_signal(signal.SIGHUP)  # nothing is reloaded: a worker without its file does not start
+        # The main process may not have finished the first reload; a worker without its token file does not start.
+        server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "nothing is reloaded" in file.with_suffix(".log").read_text())
         assert status(server.url, three) == 401
         four = create(others, "four", user="u", project="p", roles=["admin"])

@@ -38,6 +38,12 @@ def checkout(tmp_path_factory):
     return make_checkout(tmp_path_factory.mktemp("checkout"))
 
 
+def own_terminal():
+    """Run in the new process: its terminal is its own, and a hangup ends it even if the tests run under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Run:
     """``make run`` on a terminal of its own."""
 
@@ -50,7 +56,7 @@ class Run:
         self.process = subprocess.Popen(
             [*before, "make", "run"], cwd=checkout, env=plain_environment(**{"PORT": "0", **environment}),
             stdin=end, stdout=end, stderr=end, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=own_terminal,
         )  # fmt: skip
         os.close(end)
         self._reader = threading.Thread(target=self._read)

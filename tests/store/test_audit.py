@@ -161,7 +161,7 @@ _SUM = "UPDATE stead_usage SET {what} WHERE provider_id = {{host}} AND class_id 
 F = Fault
 PLANTED = {
     "over-commitment": Planted(
-        F.OVERCOMMITTED, "provider {host_uuid}", _total(3), _total(8), "VCPU: 4 taken of (3 - 0) * 1.0"
+        F.OVERCOMMITTED, "provider {host_uuid}", _total(3), _total(8), "VCPU: 4 used of (3 - 0) * 1.0"
     ),
     "unknown consumer": Planted(
         F.ALLOCATION_WITHOUT_CONSUMER, "consumer ghost", _allocation("{spare}", "ghost", "0"), _NO_GHOSTS

@@ -231,9 +231,12 @@ class MainProcess:
     # Reloads.
 
     def _reload(self) -> None:
-        """Replace all workers that there are now, one after the other."""
+        """Replace all present workers, one after the other.
+
+        During a reload the successor is one of them: it may have read the configuration before it was changed again.
+        """
         if self._has_listened:
-            self._to_replace = list(self._workers)
+            self._to_replace = [*self._workers, *([self._successor] if self._successor else [])]
 
     def _go_on_with_reload(self, now: float) -> None:
         if not self._to_replace:
@@ -262,7 +265,7 @@ class MainProcess:
             self._give_up_reload("a new worker did not start; see its output above")
 
     def _give_up_reload(self, reason: str) -> None:
-        done = self._count - len(self._to_replace)
+        done = sum(each not in self._to_replace for each in self._workers)
         what = f"only {done} of {self._count} workers are reloaded" if done else "nothing is reloaded"
         _log.error("%s: %s", what, reason)
         self._to_replace = []
