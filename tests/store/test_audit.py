@@ -177,7 +177,7 @@ PLANTED = {
         "provider {spare_uuid}",
         _allocation("{spare}", "{consumer}", "1"),
         _NO_GHOSTS,
-        "MEMORY_MB: 3 taken in 1 allocations",
+        "MEMORY_MB: 3 used in 1 allocations",
     ),
     "idle consumer": Planted(F.CONSUMER_WITHOUT_ALLOCATIONS, "consumer idle", (_IDLE,)),
     "unknown project": Planted(
