@@ -40,7 +40,7 @@ def most_values(longest: int) -> int:
 
 
 def counts_at_most(body: bytes, values: int) -> bool:
-    """Whether *body* has at most so many JSON values, found out without parsing it.
+    """Whether *body* has at most that number of JSON values, counted without parsing it.
 
     Each value but the first follows a comma or the start of a container. These characters in strings count too.
     """

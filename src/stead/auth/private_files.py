@@ -30,7 +30,7 @@ def private_directory(path: Path) -> None:
 
     Raises:
         ConfigError: other users can use it, and it is not empty.
-        OSError: it can not be made or looked at.
+        OSError: it cannot be made or inspected.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -49,7 +49,7 @@ def read_regular(path: Path) -> bytes:
 
     Raises:
         ValueError: it is something else.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     _require_regular(path.stat())
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
@@ -63,7 +63,7 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def exposure_of(path: Path) -> str | None:
-    """What other users can do with a file; None if nothing, or if the file can not be looked at."""
+    """What other users can do with a file; None if nothing, or if the file cannot be inspected."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:

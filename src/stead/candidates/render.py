@@ -58,7 +58,7 @@ def render(
     """The whole answer to *request*; *give_way* lets other requests run, and is called about every millisecond.
 
     The text becomes bytes portion by portion: one conversion of a large answer would keep all other threads waiting.
-    Joining bytes does not, for Python lets go of the interpreter while it copies many.
+    Joining bytes does not, because Python releases the interpreter while it copies many.
     """
     requests = b",".join([text.encode() for text in _allocation_requests(snapshot, found, form, give_way)])
     slots = _summarised(snapshot, request, found, give_way)

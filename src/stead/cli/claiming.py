@@ -158,7 +158,7 @@ def claim_first(api: Api, query: str, owner: Owner, tries: int = TRIES) -> Claim
 
     Raises:
         Negative: nothing fits, or other clients were faster every time.
-        ApiError: the service refused for another reason. A consumer that somebody else changes at the same time is one:
+        ApiError: another refusal. A consumer that another client changes at the same time is one:
             to try again would undo what they were told is theirs.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """

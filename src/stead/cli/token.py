@@ -131,7 +131,7 @@ def _token_file(settings: Settings) -> Path:
 
 
 def _require_known(roles: list[str], settings: Settings) -> None:
-    """Refuse a role that gives nobody anything, most likely a typing error.
+    """Refuse a role that grants no permission, most likely a typing error.
 
     Raises:
         CommandError: no rule of the policy names it.

@@ -92,7 +92,7 @@ class MaskedOptions(cfg.ConfigOpts):
         for group, name in self._names():
             try:
                 value = self[name] if group is None else self[group][name]
-            except (cfg.Error, ValueError):  # whoever uses it says so
+            except (cfg.Error, ValueError):  # the code that uses it says so
                 continue
             is_secret = bool(self._get_opt_info(name, group)["opt"].secret)
             for text in _texts(value):

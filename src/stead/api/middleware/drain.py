@@ -67,7 +67,7 @@ class _Counted:
         return getattr(self._stream, name)
 
     def drop(self, length: int) -> None:
-        """Read on, until so many bytes were read in all or the body is at its end."""
+        """Read until this number of bytes was read in all, or the body ends."""
         with suppress(OSError, RuntimeError):  # the client is gone, as servers have it
             while not self._is_at_end and self._taken < length:
                 self.read(min(_PART, length - self._taken))

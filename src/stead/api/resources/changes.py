@@ -165,7 +165,7 @@ class LongPoll:
             news = self._told.get_nowait()
             assert self._send is not None
             self._is_sent = True
-            # At an end for other reasons than a change, the client asks again, and is told those reasons then.
+            # At an end for other reasons than a change, the client asks again, and that response has the reasons.
             happened = self._last if isinstance(news, End) else news
             self._send(orjson.dumps(show_happened(happened)))
             self._send(None)
@@ -185,7 +185,7 @@ class EventStream:
         """It waits from now on.
 
         Args:
-            begins: the client has no token yet, and is told one first.
+            begins: the client has no token yet, so the first event has one.
 
         Raises:
             Unavailable: too many wait.
