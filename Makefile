@@ -8,15 +8,18 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 
 # Tests that between them use every dependency.
-USES_OF_DEPENDENCIES := tests/dependencies tests/config/test_report.py tests/auth/test_keystone.py \
-	tests/auth/test_policy_tools.py tests/observe/test_log.py tests/observe/test_exporter.py tests/observe/test_scraping.py \
-	tests/topology/test_command.py tests/topology/test_hwloc.py tests/api_unit/test_bodies.py tests/api_unit/test_routing.py \
-	tests/microversions/test_openapi.py tests/cli/test_the_command.py tests/cli/test_serve.py \
-	tests/httpd tests/store/test_bulk_queries.py tests/store/test_epoch.py tests/faults/test_a_database_that_hangs.py \
+USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
+	tests/rooms/auth/test_keystone.py tests/rooms/auth/test_policy_tools.py tests/rooms/observe/test_log.py \
+	tests/rooms/observe/test_exporter.py tests/rooms/observe/test_scraping.py \
+	tests/rooms/topology/test_command.py tests/rooms/topology/test_hwloc.py tests/rooms/api/test_bodies.py \
+	tests/rooms/api/test_routing.py tests/system/microversions/test_openapi.py \
+	tests/rooms/cli/test_the_command.py tests/rooms/cli/test_serve.py tests/rooms/httpd \
+	tests/rooms/store/test_bulk_queries.py tests/rooms/store/test_epoch.py \
+	tests/system/faults/test_a_database_that_hangs.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
-	tests/deploy/test_servers.py::test_gunicorn_serves_it
+	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help run test lowest lint format docs bench examples differential torture torture-galera releases fuzz hostile reloads segments steady clean
+.PHONY: help run test lowest lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom hostile reloads segments steady clean
 
 help:  ## List what can be made
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +44,9 @@ format: $(VENV)/for-development  ## Bring the code into the house style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+twins: $(VENV)/for-development  ## Generate the synchronous client from the asynchronous one
+	$(BIN)/python -m scripts.twins
+
 docs: $(VENV)/for-development  ## Make anew what docs/ has from the code, and build/site of all of it
 	$(BIN)/python -m scripts.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -49,36 +55,42 @@ bench: $(VENV)/for-development  ## Measure candidates over big sites; ARGS= are 
 	$(BIN)/stead-bench candidates $(ARGS)
 
 examples: $(VENV)/for-development  ## Check the worked examples of allocation candidates on every database
-	$(BIN)/pytest tests/examples $(ARGS)
+	$(BIN)/pytest tests/system/examples $(ARGS)
 
 differential: $(VENV)/for-development  ## Compare with the released service over N=20000 random requests; SEED= repeats a run
-	$(BIN)/python -m tests.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.system.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
 
 torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
-	$(BIN)/pytest -m torture tests/cli/test_serving.py
-	$(BIN)/python -m tests.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/pytest -m torture tests/rooms/cli/test_serving.py
+	$(BIN)/python -m tests.system.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 releases: $(VENV)/for-development  ## Adopt databases that every release of the OpenStack service makes, each installed here
-	$(BIN)/pytest -m releases tests/adoption $(ARGS)
+	$(BIN)/pytest -m releases tests/system/adoption $(ARGS)
+
+clients: $(VENV)/for-development  ## Generate a client for Go, and claim with it; needs go, java and openapi-generator-cli
+	$(BIN)/pytest -m clients tests/system/library $(ARGS)
 
 fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
-	$(BIN)/python -m tests.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/python -m tests.system.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+headroom: $(VENV)/for-development  ## Compare headroom with brute force on N=5000 random sites and requests
+	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/test_headroom.py $(ARGS)
 
 hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, beside clients that want answers
-	$(BIN)/python -m tests.hostile $(or $(SECONDS),30) $(ARGS)
+	$(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
-	$(BIN)/python -m tests.hostile.reloads $(or $(N),200)
+	$(BIN)/python -m tests.system.hostile.reloads $(or $(N),200)
 
 steady: $(VENV)/for-development  ## Run all tests RUNS=10 times beside two busy processes
 	$(BIN)/python -m scripts.steady $(or $(RUNS),10)
 
 segments: $(VENV)/for-development  ## Cut every request at every boundary, over TCP, TLS and a Unix socket (about 20 minutes)
-	$(BIN)/python -m tests.segments
+	$(BIN)/python -m tests.system.segments
 
 torture-galera: $(VENV)/for-development  ## The same on a Galera cluster of three, all nodes written to, one killed at times
-	$(BIN)/pytest -m torture tests/torture/test_galera.py
-	$(BIN)/python -m tests.torture.galera $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(BIN)/pytest -m torture tests/system/torture/test_galera.py
+	$(BIN)/python -m tests.system.torture.galera $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

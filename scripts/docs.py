@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts import reference
+from scripts import commands, library, reference
 from scripts.diagrams import DIAGRAMS
 from stead.api.app import NOBODY, routes
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
@@ -161,7 +161,13 @@ def files() -> dict[Path, str]:
     machines = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
     pages = {page: with_parts(page.read_text()) for page in (DOCS / name for name in PAGES)}
     drawn = {DOCS / "diagrams" / f"{name}.svg": draw() for name, draw in DIAGRAMS.items()}
-    return {**pages, **drawn, DOCS / "openapi.json": machines, DOCS / "reference.md": reference.page(described)}
+    whole = {
+        "openapi.json": machines,
+        "reference.md": reference.page(described),
+        "commands.md": commands.page(),
+        "library-reference.md": library.page(),
+    }
+    return {**pages, **drawn, **{DOCS / name: text for name, text in whole.items()}}
 
 
 if __name__ == "__main__":

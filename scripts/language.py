@@ -7,8 +7,10 @@ cells of tables that are no sentences do not count.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,9 +104,17 @@ def quantile(values: list[int], share: float) -> int:
 
 
 def hits(text: str) -> list[str]:
-    """Each expression of the word table in *text*, code left out, as it stands there."""
-    words = plain(" ".join(_COMMENT.sub("", _FENCE.sub("", text)).split()))
-    return [match[0] for match in _WORDS.finditer(words)] + [match[1] for match in _ACTOR.finditer(words)]
+    """Each expression of the word table in *text*, code left out; and each subject that is a pronoun."""
+    return unusual_words(text) + [match[1] for match in _ACTOR.finditer(_words_of(text))]
+
+
+def unusual_words(text: str) -> list[str]:
+    """Each expression of the word table in *text*, code left out."""
+    return [match[0] for match in _WORDS.finditer(_words_of(text))]
+
+
+def _words_of(text: str) -> str:
+    return plain(" ".join(_COMMENT.sub("", _FENCE.sub("", text)).split()))
 
 
 def messages(file: Path) -> list[tuple[int, str]]:
@@ -120,6 +130,27 @@ def messages(file: Path) -> list[tuple[int, str]]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             texts.append((node.lineno, node.value))
     return [(line, text) for line, text in texts if " " in text.strip()]
+
+
+def remarks(file: Path) -> list[tuple[int, str]]:
+    """Docstrings and comments of a module, with their lines; comments on consecutive lines are one text."""
+    text = file.read_text()
+    texts = [
+        (node.lineno, node.value.value)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line, comment = token.start[0], token.string.lstrip("# ")
+            if line == last + 1:
+                first, before = texts.pop()
+                texts.append((first, f"{before} {comment}"))
+            else:
+                texts.append((line, comment))
+            last = line
+    return texts
 
 
 def pages() -> list[Path]:

@@ -37,21 +37,24 @@ LAST_LINES = 20  # of the log, where the server ended by itself
 
 WELCOME = """
   Stead listens on  {url}
-  admin token       {admin_token}
+  web interface     {web_interface}
+  admin token in    {token}
   data directory    {data_dir}
   log               {log}
 
 Try, in another terminal, in this directory:
 
   {stead} tree
-  {stead} candidates '{query}'
-  {stead} claim '{query}' --project demo --user me
+  {stead} candidates \\
+    '{query}'
+  {stead} claim --project demo --user me \\
+    '{query}'
 
 Ctrl-C stops it.
 """
 
-# Four cores, their memory and a network function, all of one NUMA node.
-QUERY = "resources_A=PCPU:4,MEMORY_MB:8192&resources_N=SRIOV_NET_VF:1&same_subtree=_A,_N&group_policy=none"
+# A GPU, and cores and memory of its NUMA node. With its command, each line fits into 80 columns.
+QUERY = "resources_C=PCPU:8,MEMORY_MB:16384&resources_G=PGPU:1&same_subtree=_C,_G"
 
 
 class Stop(BaseException):
@@ -150,7 +153,7 @@ def serve(port: int, tty: int | None) -> int:
     with os.fdopen(os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)) as log:
         try:
             server = subprocess.Popen(
-                [*stead, "--json", "serve", "--port", str(port), "--show-token"],
+                [*stead, "--json", "serve", "--port", str(port)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -173,7 +176,16 @@ def watch(server: subprocess.Popen[str], stead: list[str], tty: int | None) -> i
         print(f"make run: the sample site was not loaded; the log of the server is {LOG}", file=sys.stderr)
         return loaded.returncode
     facts = json.loads(told)
-    print(WELCOME.format(**facts, log=LOG, query=QUERY, stead=f".venv/bin/stead --data-dir {DATA}"), flush=True)
+    print(
+        WELCOME.format(
+            **{"web_interface": "off", **facts},
+            token=DATA / "admin-token",
+            log=LOG,
+            query=QUERY,
+            stead=f".venv/bin/stead --data-dir {DATA}",
+        ),
+        flush=True,
+    )
     wait(server, tty)
     return report_end(server)
 

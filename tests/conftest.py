@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.api.client import Api, Door, http_door, wsgi_door
+from tests.system.api.client import Api, Door, http_door, wsgi_door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers", "releases: installs and runs every release of the service; `make releases` runs them, CI does not"
+    )
+    config.addinivalue_line(
+        "markers", "clients: generates and compiles clients in other languages; `make clients` runs them, CI does not"
     )
     config.addinivalue_line(
         "markers", "differs(reason, sometimes=False): where the released service does not do what the contract asks for"

@@ -25,13 +25,13 @@ DEFAULT_SECONDS = 60
 
 MAY_SLEEP = {
     "waiting.py": "the one place that waits",
-    "httpd/test_admission.py": "work and pauses of random length, so that threads meet at different places",
-    "hostile/runs.py": "probes beside an attack that lasts for as long as the caller says",
-    "torture/run.py": "clients and faults run beside each other for as long as the caller says",
-    "torture/site.py": "a server is stopped for a time that is drawn: the fault is how long it takes",
-    "torture/galera.py": "likewise a node",
-    "cli/test_kept_connections.py": "half a millisecond between two segments; shorter or longer, nothing fails by it",
-    "cli/test_serving.py": "`make torture` alone: a connection that was idle for 80 seconds",
+    "rooms/httpd/test_admission.py": "work and pauses of random length, so that threads meet at different places",
+    "system/hostile/runs.py": "probes beside an attack that lasts for as long as the caller says",
+    "system/torture/run.py": "clients and faults run beside each other for as long as the caller says",
+    "system/torture/site.py": "a server is stopped for a time that is drawn: the fault is how long it takes",
+    "system/torture/galera.py": "likewise a node",
+    "rooms/cli/test_kept_connections.py": "half a millisecond between two segments; its length does not matter",
+    "rooms/cli/test_serving.py": "`make torture` alone: a connection that was idle for 80 seconds",
 }
 """Files in which `sleep` may be called, each with the reason. All others use tests/waiting.py."""
 

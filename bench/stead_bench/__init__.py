@@ -1,1 +1,1 @@
-"""Measuring: ``stead-bench`` makes sites, loads them, asks for them, and says what it cost. A client of the API."""
+"""``stead-bench``: creates sites, loads them into servers, sends requests, and reports the cost."""

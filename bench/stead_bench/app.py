@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NO, REFUSED, INTERRUPTED = 1, 2, 128 + 2
 """Exit codes: a server answered wrongly; the measurement cannot be made; SIGINT, as a shell reports it."""
 
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # which Typer gives no public name
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # Typer exports no public name for it
 
 app = typer.Typer(
     pretty_exceptions_enable=False, add_completion=False, no_args_is_help=True, help="Measure what Stead costs."
@@ -202,6 +202,9 @@ def claims(
     consumers: Annotated[int, typer.Option(min=0, help="Who hold something of the storage pool already.")] = 100_000,
     seconds: Annotated[float, typer.Option(min=0.1, help="Of each turn of Stead and of the bare program.")] = 3.0,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each.")] = 3,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Measure stead.open and Site.claim in this process, without HTTP.")
+    ] = False,
     workers: Workers = 1,
     threads: Threads = 16,
     markdown: Markdown = False,
@@ -213,7 +216,7 @@ def claims(
     from stead_bench.claims_site import ClaimsSite
     from stead_bench.servers import Serving
 
-    bench = Bench(ClaimsSite(hosts, consumers), Serving(workers, threads), seconds, rounds, report.progress)
+    bench = Bench(ClaimsSite(hosts, consumers), Serving(workers, threads), seconds, rounds, report.progress, embedded)
     rates: list[ClaimRate] = []
     urls: list[str | None] = [*database] if database else [None]
     for url in urls:
@@ -357,7 +360,7 @@ def _suites(given: list[str] | None, machines: Path | None) -> list[str]:
 
 
 def _line(row: Row) -> str:
-    """One row, as soon as it is there."""
+    """One row, printed as soon as it is measured."""
     stead = f"{row.stead.median_ms:,.2f} ms" if row.stead else "failed"
     peer = f", peer {row.peer.median_ms:,.2f} ms" if row.peer else f", peer {row.peer_note}" if row.peer_note else ""
     verdict = f", {row.compared}" if row.compared else ""

@@ -1,4 +1,4 @@
-"""One kept-alive connection to a server, and how long an answer takes over it."""
+"""One kept-alive connection to a server, with the duration of each answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer, and the seconds from sending the request to having read the last byte."""
+    """One answer, and the seconds from sending the request to reading the last byte."""
 
     seconds: float
     headers: list[tuple[str, str]]
@@ -29,7 +29,7 @@ class Reply:
 
 
 class Connection:
-    """Asks one server, one request after the other. Not for several threads."""
+    """Sends requests to one server, one after the other. Not thread-safe."""
 
     def __init__(self, url: str, headers: Mapping[str, str], patience: float = PATIENCE) -> None:
         """Nothing is connected yet.

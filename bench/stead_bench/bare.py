@@ -1,7 +1,7 @@
-"""The least a WSGI application can do: it returns bytes that it has in memory.
+"""The minimum that a WSGI application can do: it returns bytes from memory.
 
-The files ``0``, ``1`` … of the folder ``STEAD_BENCH_BODIES`` are answered at ``/0``, ``/1`` …, with the headers that
-Stead sent beside them (``0.json``, a list of pairs). A file that is new is read when it is first asked for.
+It serves the files ``0``, ``1`` … of the folder ``STEAD_BENCH_BODIES`` at ``/0``, ``/1`` …, with the headers that
+Stead sent with them (``0.json``, a list of pairs). A new file is read at its first request.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _answers: dict[str, Answer] = {}
 
 
 def keep(folder: Path, number: int, headers: list[tuple[str, str]], body: bytes) -> str:
-    """Give the application something to answer; returns the path where it does."""
+    """Store an answer for the application; returns its path."""
     (folder / f"{number}.json").write_text(json.dumps(headers), encoding="utf-8")
     (folder / str(number)).write_bytes(body)
     return f"/{number}"
 
 
 def read(path: str) -> Answer:
-    """What is answered at *path*.
+    """The answer at *path*.
 
     Raises:
-        FileNotFoundError: nothing was kept for it.
+        FileNotFoundError: no answer is stored for it.
     """
     file = Path(os.environ[FOLDER], str(int(path.removeprefix("/"))))
     headers = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""The least a program can do for a claim: write the rows that Stead writes, and commit.
+"""The minimum that a program can do for a claim: write the rows that Stead writes, and commit.
 
-It speaks to the driver directly, reads nothing, checks nothing and knows every id. What Stead takes beyond it is HTTP,
-JSON, reading what a decision rests on, locks, checks, and what lies between Stead and the driver.
+It uses the driver directly, reads nothing, checks nothing and knows every id. Stead's additional cost is HTTP, JSON,
+the reads that a decision needs, locks, checks, and the layers between Stead and the driver.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from stead_bench.claims_site import Taken
 
 OWNER = "bench-bare"
-"""The project, user and consumer type of all that is claimed here."""
+"""The project, user and consumer type of all claims here."""
 
 MOST_RETRIES = 100
 
 Places = list[tuple[int, list[int]]]
-"""A unit of each of these classes of these providers, by ids, in the order in which providers are locked."""
+"""The providers and classes of a claim, by ids, one unit each, in the order in which providers are locked."""
 
 
 class BareClaims:
-    """Claims of some providers; a connection for each client."""
+    """Claims from some providers; a connection for each client."""
 
     def __init__(self, store: Store, every: Sequence[Taken]) -> None:
-        """Look up the ids of all that is ever taken, and make the owner."""
+        """Look up the ids of all places, and create the owner."""
         self._store = store
         self._owner = owner_ids(store, OWNER)
         self._ids = provider_ids(store, {uuid for taken in every for uuid in taken})
         self._classes = class_ids(store, {name for taken in every for of_one in taken.values() for name in of_one})
 
     def client(self, number: int) -> BareClient:
-        """A client with a connection of its own, which is set up as Stead's are."""
+        """A client with its own connection, configured like Stead's."""
         return BareClient(self._store, self._owner, number % SLOTS)
 
     def places(self, taken: Taken) -> Places:
-        """*taken* by ids."""
+        """*taken* with ids instead of names."""
         return sorted((self._ids[uuid], [self._classes[name] for name in of_one]) for uuid, of_one in taken.items())
 
 
 class BareClient:
-    """One connection. Not for several threads."""
+    """One connection. Not thread-safe."""
 
     def __init__(self, store: Store, owner: tuple[int, int, int], slot: int) -> None:
-        """Connect; the slot of the clock is this client's alone, as far as there are enough."""
+        """Connect. Each client uses its own slot of the clock, as long as there are enough slots."""
         dialect = store.writer.dialect
         self._pooled = store.writer.raw_connection()
         self._connection: Any = self._pooled.driver_connection
@@ -63,14 +63,14 @@ class BareClient:
         self.retries = 0
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Release the connection."""
         self._pooled.close()
 
     def claim(self, places: Places) -> None:
-        """Take it for a new consumer, durably.
+        """Claim *places* for a new consumer, durably.
 
         Raises:
-            BenchError: the database does not take it.
+            BenchError: the database rejects the write.
         """
         for _ in range(MOST_RETRIES):
             cursor = self._connection.cursor()

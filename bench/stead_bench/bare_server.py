@@ -1,6 +1,6 @@
-"""``python -m stead_bench.bare_server HOST PORT WORKERS THREADS``: the bare application, served as Stead itself is.
+"""``python -m stead_bench.bare_server HOST PORT WORKERS THREADS``: serves the bare application with Stead's own server.
 
-It writes its URL as a line to stdout when it listens.
+It prints its URL as a line on stdout when it listens.
 """
 
 from __future__ import annotations

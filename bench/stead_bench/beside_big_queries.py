@@ -1,8 +1,8 @@
-"""What a small query and a claim wait for beside big queries: ``python -m stead_bench.beside_big_queries``.
+"""The latency of a small query and a claim beside big queries: ``python -m stead_bench.beside_big_queries``.
 
 Two servers run side by side; in one of them, big queries do not give way (`stead.process.slices`). They are measured
-one after the other, in rounds, so that other work on the machine disturbs both alike: compare only the numbers of one
-run. The clients of the big queries are another process. Each repeats its query as soon as it is answered.
+alternately, in rounds, so that other work on the machine disturbs both alike: compare only numbers of one run. The
+clients of the big queries are another process. Each repeats its query as soon as it has the answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 BIG = {"answer": (Site("numa", 1000), queries.port_and_gpu, None), "search": (Site("wide", 40), queries.isolated, 1000)}
-"""One whose large answer takes most of its time, and one whose search does."""
+"""A query whose large answer takes most of its time, and one whose search does."""
 
 NUMBERS = (0, 1, 10)
 THREADS = 8
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 Taken = dict[str, list[float]]
-"""Milliseconds of each request, by what it is."""
+"""Milliseconds of each request, by kind of request."""
 
 
 def serve(side: str, configuration: str, kind: str) -> None:
@@ -116,10 +116,10 @@ class Threaded(ThreadingMixIn, WSGIServer):
 
 
 class Quiet(WSGIRequestHandler):
-    """Logs no request."""
+    """Logs no requests."""
 
     def log_message(self, *args: object) -> None:
-        """Do not."""
+        """Do nothing."""
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def silent(work: str, size: int) -> Iterator[Callable[[int], None]]:  # noqa: AR
 
 @contextmanager
 def asking(port: int, targets: Sequence[str]) -> Iterator[Callable[[], int]]:
-    """Clients that ask for one target each, again and again; how many answers they got until now."""
+    """Clients that repeat one target each; yields a function that returns the number of answers so far."""
     answered = multiprocessing.Value("i", 0)
     begun = multiprocessing.Value("i", 0)
     process = multiprocessing.get_context("fork").Process(
@@ -167,7 +167,7 @@ def asking(port: int, targets: Sequence[str]) -> Iterator[Callable[[], int]]:
     try:
         while begun.value < len(targets):
             time.sleep(0.01)
-        time.sleep(0.2)  # the big ones have come so far that they are big
+        time.sleep(0.2)  # until the big queries have run long enough to count as long
         answered.value = 0
         yield lambda: answered.value
     finally:
@@ -177,7 +177,7 @@ def asking(port: int, targets: Sequence[str]) -> Iterator[Callable[[], int]]:
 
 
 def quiet(port: int) -> None:
-    """Wait until what was asked is answered, though nobody reads it: a small query is fast three times."""
+    """Wait until all abandoned requests are finished: a small query must be fast three times in a row."""
     fast = 0
     while fast < 3:
         began = time.perf_counter()
@@ -187,7 +187,7 @@ def quiet(port: int) -> None:
 
 
 def ask_all(port: int, targets: Sequence[str], answered: Any, begun: Any) -> None:
-    """In another process: a thread for each of *targets*."""
+    """Start a thread for each of *targets*. Runs in another process."""
     threads = [threading.Thread(target=ask, args=(port, target, answered, begun)) for target in targets]
     for thread in threads:
         thread.start()
@@ -196,7 +196,7 @@ def ask_all(port: int, targets: Sequence[str], answered: Any, begun: Any) -> Non
 
 
 def ask(port: int, target: str, answered: Any, begun: Any) -> None:
-    """Ask without end; the answer is read and thrown away without Python looking at it."""
+    """Repeat the request without end; discards the answers without processing them in Python."""
     buffer = bytearray(1 << 20)
     request = f"GET {target} HTTP/1.0\r\nHost: x\r\n" + "".join(
         f"{name}: {value}\r\n" for name, value in HEADERS.items()
@@ -209,7 +209,7 @@ def ask(port: int, target: str, answered: Any, begun: Any) -> None:
             first = True
             while count := connection.recv_into(buffer):
                 if first and b" 200 " not in buffer[: min(count, 20)]:
-                    time.sleep(0.1)  # it was refused for a while
+                    time.sleep(0.1)  # refused; retry later
                     break
                 first = False
             else:
@@ -218,12 +218,12 @@ def ask(port: int, target: str, answered: Any, begun: Any) -> None:
 
 
 def get(port: int, target: str) -> None:
-    """One small request on a connection of its own."""
+    """One small request on its own connection."""
     send(port, "GET", target, None)
 
 
 def send(port: int, method: str, target: str, content: object) -> None:
-    """A request on a connection of its own; raises if it is refused."""
+    """A request on its own connection; raises an error if it is refused."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         headers = HEADERS if content is None else {**HEADERS, "Content-Type": "application/json"}
@@ -242,7 +242,7 @@ def timed(
     seconds: float,
     taken: Taken,
 ) -> None:
-    """Take the time of small queries and of claims, one after the other."""
+    """Measure small queries and claims, alternately."""
     end = time.monotonic() + seconds
     turn = 0
     while time.monotonic() < end:
@@ -260,7 +260,7 @@ def timed(
 
 
 def show(taken: dict[tuple[str, int], Taken], options: argparse.Namespace) -> None:
-    """A table: milliseconds, and how many times those without big queries they are."""
+    """Print a table: milliseconds, and the ratio to those without big queries."""
     rows = []
     for number in NUMBERS:
         for name in ("small query", "claim"):

@@ -1,8 +1,8 @@
-"""What a small query waits for beside open event streams: ``python -m stead_bench.beside_streams``.
+"""The latency of a small query beside open event streams: ``python -m stead_bench.beside_streams``.
 
-One worker. Rounds with and without the streams take turns, so that other work on the machine disturbs both alike:
-compare only the numbers of one run. A reader takes what the streams bring. With `--writes`, each write is an event on
-every stream.
+One worker. Rounds with and without streams alternate, so that other work on the machine disturbs both alike: compare
+only numbers of one run. A reader consumes the streams. With `--writes`, each write is an event on every stream. With
+`--merged`, the streams are those of pages of the web interface: one message per second at most.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SITE = Site("numa", 1000)
 LIMIT = 10
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39, stead 1.0"}
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39, stead 1.1"}
 
 
 def main() -> None:
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="with the streams, and as many without")
     parser.add_argument("--requests", type=int, default=100, help="of each round")
     parser.add_argument("--writes", type=float, default=0.0, help="per second, in all rounds")
+    parser.add_argument("--merged", action="store_true", help="streams of merged changes")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     taken: dict[bool, list[float]] = {False: [], True: []}
@@ -50,10 +51,11 @@ def main() -> None:
         filling.make(url, SITE, silent)
         server = stack.enter_context(servers.stead(folder, url, servers.Serving(1), durable=False))
         stack.enter_context(writing(server.url, options.writes))
-        times(server, options.requests)  # everything is loaded
+        times(server, options.requests)  # warm up
         for turn in range(options.rounds):
             for has_streams in (False, True) if turn % 2 else (True, False):
-                with streams(server.url, options.streams if has_streams else 0):
+                path = "/changes?merged=true" if options.merged else "/changes"
+                with streams(server.url, options.streams if has_streams else 0, path):
                     began = processes.cpu_seconds(server.processes())
                     round_ = times(server, options.requests)
                     cpu[has_streams].append(processes.cpu_seconds(server.processes()) - began)
@@ -76,22 +78,22 @@ def main() -> None:
 
 
 def percentile(values: list[float]) -> float:
-    """The 99th."""
+    """The 99th percentile."""
     return statistics.quantiles(values, n=100)[98]
 
 
 def times(server: servers.Server, requests: int) -> list[float]:
-    """Milliseconds of each of so many small queries, on a kept connection."""
+    """Milliseconds of each of *requests* small queries, on a kept connection."""
     query = queries.port_and_gpu(SITE)
     with closing(server.connect()) as connection:
         return [connection.get(query.target(turn, LIMIT)).seconds * 1e3 for turn in range(requests)]
 
 
 @contextmanager
-def streams(url: str, number: int) -> Iterator[None]:
-    """So many open streams of `/changes`, which a thread reads."""
+def streams(url: str, number: int, path: str) -> Iterator[None]:
+    """Open *number* streams of *path*; a thread reads them."""
     place = urlsplit(url)
-    request = "GET /changes HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
     request += "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items()) + "\r\n"
     stopped = threading.Event()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -110,7 +112,7 @@ def streams(url: str, number: int) -> Iterator[None]:
 
 
 def read(selector: selectors.BaseSelector, stopped: threading.Event) -> None:
-    """Read, and throw away, what comes."""
+    """Read and discard the data."""
     while not stopped.wait(0.05):
         for key, _ in selector.select(0):
             key.fileobj.recv(65536)  # type: ignore[union-attr]  # they are sockets
@@ -118,7 +120,7 @@ def read(selector: selectors.BaseSelector, stopped: threading.Event) -> None:
 
 @contextmanager
 def writing(url: str, rate: float) -> Iterator[None]:
-    """So many writes per second."""
+    """Write *rate* times per second."""
     stopped = threading.Event()
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""``stead-bench candidates``: what a query costs Stead, a peer, and a server that only returns the same bytes."""
+"""``stead-bench candidates``: the cost of a query for Stead, a peer, and a server that only returns the same bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ADDED_BY_THE_SERVER = {"date", "server", "connection", "transfer-encoding"}
 
 COMPARED = 3
-"""Requests of a row whose answers are compared, if the first was not slow."""
+"""Number of requests of a row whose answers are compared, if the first was not slow."""
 
 SLOW = 2.0
 """Seconds."""
@@ -39,10 +39,10 @@ SLOW = 2.0
 
 @dataclass
 class Bench:
-    """What all rows have in common.
+    """The parameters of all rows.
 
     Attributes:
-        stead: a server that runs; None starts one per site, on a temporary SQLite database.
+        stead: a running server; None starts one per site, on a temporary SQLite database.
         seconds: per row and server.
     """
 
@@ -56,7 +56,7 @@ class Bench:
     salt: str = field(default_factory=lambda: uuid4().hex)
 
     def rows(self, suite: str, cases: Iterable[Case]) -> Iterator[Row]:
-        """Measure *cases*, those of one site in one go.
+        """Measure *cases*; cases of the same site must be consecutive.
 
         Raises:
             BenchError: a server did not start, or could not be loaded.
@@ -69,7 +69,7 @@ class Bench:
 
 @dataclass
 class _Rig:
-    """The servers with one site in them."""
+    """The servers, loaded with one site."""
 
     site: Site
     stead: Server
@@ -101,14 +101,14 @@ class _Rig:
             yield cls(site, stead, idle, bodies, providers, roomy(site), note)
 
     def keep(self, reply: Reply) -> str:
-        """Let the bare application answer what Stead did; returns where."""
+        """Make the bare application return Stead's answer; returns its path."""
         self.kept += 1
         sent = [pair for pair in reply.headers if pair[0].lower() not in ADDED_BY_THE_SERVER]
         return bare.keep(self.bodies, self.kept, sent, reply.body)
 
 
 def _fill_peer(peer: Peer | None, site: Site, watcher: Watcher) -> str | None:
-    """Why the peer can not be asked for *site*; None if it can."""
+    """Why the peer cannot be measured with *site*; None if it can."""
     if peer is None or peer.is_loaded:
         return None
     if not peer.is_ready():
@@ -122,7 +122,7 @@ def _fill_peer(peer: Peer | None, site: Site, watcher: Watcher) -> str | None:
 
 
 class _Rows:
-    """The rows of one case, a limit each; the unlimited answers of the peer are kept for those with a limit."""
+    """The rows of one case, one per limit. The peer's unlimited answers are kept for the rows with a limit."""
 
     def __init__(self, bench: Bench, rig: _Rig, suite: str, case: Case) -> None:
         self._bench, self._rig, self._suite, self._case = bench, rig, suite, case
@@ -184,7 +184,7 @@ class _Rows:
         return Side(server.name, server.connect(self._bench.microversion), target, pids=server.processes())
 
     def _compare(self, peer: Peer, limit: int | None, first: Reply, found: _Findings) -> str | None:
-        """Hold Stead's answers against the peer's; returns why the peer is not measured, None if it is."""
+        """Compare Stead's answers with the peer's; returns why the peer is not measured, or None."""
         if not peer.is_ready():
             return "still busy"
         ours = self._rig.stead.connect(self._bench.microversion)
@@ -218,7 +218,7 @@ class _Rows:
         found.differences += compare.limited_differences(ours, theirs, unlimited)
 
     def _after(self, sides: Sequence[Side], found: _Findings) -> None:
-        """Give back what was claimed; what went wrong while it was measured is a difference, too, but for patience."""
+        """Release all claims. Errors during the measurement count as differences too, except timeouts."""
         for side in sides:
             overdue = side.failed is not None and side.failed.startswith(">")
             if side.failed is None:
@@ -261,7 +261,7 @@ class _Rows:
 
 @dataclass
 class _Findings:
-    """What the comparison of one row found."""
+    """The result of comparing one row."""
 
     compared: str | None = None
     differences: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A claim between two timed requests, so that nothing that was answered before is still true."""
+"""A claim between two timed requests, so that no cached answer is still valid."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from stead_bench.asking import Connection
 
 STRIDE = 7919
-"""A prime: the providers that are claimed from one after the other are far from each other."""
+"""A prime: successive claims use providers that are far apart."""
 
 
 def body(allocations: dict[str, dict[str, int]]) -> dict[str, object]:
-    """What a new consumer sends to claim *allocations* (amounts by class, by provider); from microversion 1.38."""
+    """The body of a new consumer's claim of *allocations* (amounts by class, by provider); from microversion 1.38."""
     return {
         "allocations": {provider: {"resources": resources} for provider, resources in allocations.items()},
         "project_id": "bench",
@@ -32,11 +32,11 @@ def body(allocations: dict[str, dict[str, int]]) -> dict[str, object]:
 
 @dataclass
 class Claims:
-    """Claims one unit from one provider after the other, and gives it back at the next claim.
+    """Claims one unit from one provider after the other, and releases it at the next claim.
 
     Attributes:
-        roomy: providers, with a class of which a unit more or less changes no answer but in the amount used.
-        salt: what makes the consumers different from those of another server or run.
+        roomy: providers, each with a class in which one unit more or less changes only the used amount in answers.
+        salt: makes the consumers different from those of other servers and runs.
     """
 
     connection: Connection
@@ -46,11 +46,11 @@ class Claims:
     _held: list[str] = field(default_factory=list)
 
     def turn(self) -> None:
-        """Claim from the next provider, and release what was claimed before.
+        """Claim from the next provider, and release the previous claim.
 
         Raises:
-            Refused: the server did not take it.
-            Overdue: it did not answer; what it may have taken is released with the rest.
+            Refused: the server rejected the claim.
+            Overdue: it did not answer; a claim that it made nevertheless is released with the others.
         """
         provider, resource_class = self.roomy[self._number * STRIDE % len(self.roomy)]
         consumer = str(uuid5(SPACE, f"{self.salt}/{self._number}"))
@@ -61,7 +61,7 @@ class Claims:
         self._release(before)
 
     def release(self) -> None:
-        """Give back what is held."""
+        """Release all present claims."""
         self._release(self._held.copy())
         self.connection.close()
 

@@ -1,7 +1,8 @@
-"""``stead-bench claims``: claims per second of a Stead, in turns with a program that only commits the same rows."""
+"""``stead-bench claims``: claims per second of Stead, alternating with a program that only commits the same rows."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -13,17 +14,21 @@ from statistics import median
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import stead
+from stead import Group, Request
 from stead_bench import processes, servers
 from stead_bench.bare_claims import BareClaims
 from stead_bench.claims import body
-from stead_bench.claims_site import WORKS, ClaimsSite, make
+from stead_bench.claims_site import OWNER, WORKS, ClaimsSite, make
 from stead_bench.errors import BenchError
 from stead_bench.results import percentile
 from stead_bench.tables import durable, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
+    from stead import Site
     from stead_bench.asking import Connection
     from stead_bench.bare_claims import BareClient, Places
     from stead_bench.filling import Watcher
@@ -31,21 +36,24 @@ if TYPE_CHECKING:
 
     Claim = Callable[[int], None]  # makes the claim of this number
 
+EMBEDDED, SPREAD = "in the process", "spread"
+"""The work of claims of the library, and of the bare program beside them."""
+
 APART = 1_000_003
-"""Between the numbers of two clients."""
+"""Distance between the claim numbers of two clients."""
 
 
 @dataclass(frozen=True)
 class ClaimRate:
-    """So many clients, who claim in one way on one database, as fast as they can.
+    """The result for a number of clients that claim in one way on one database, as fast as they can.
 
     Attributes:
-        work: one of :data:`~stead_bench.claims_site.WORKS`.
+        work: one of :data:`~stead_bench.claims_site.WORKS`, or :data:`EMBEDDED`.
         per_second, bare_per_second: medians over the rounds.
         p50_ms, p99_ms, bare_p50_ms, bare_p99_ms: of all claims of all rounds.
-        ratio: bare claims by Stead's, median over the rounds; in each, one was measured right after the other.
+        ratio: bare claims by Stead's, median over the rounds; in each round, both are measured back to back.
         cpu_ms: processor milliseconds of the service per claim.
-        bare_retries: what the bare program had to write again because of a deadlock or a busy file.
+        bare_retries: writes that the bare program repeated because of a deadlock or a busy file.
     """
 
     database: str
@@ -65,7 +73,7 @@ class ClaimRate:
 
 @dataclass
 class Turn:
-    """What some clients did in one go: seconds of each claim, and what went wrong."""
+    """The result of one run of some clients: seconds of each claim, and the errors."""
 
     seconds: float = 0.0
     claims: list[float] = field(default_factory=list)
@@ -79,7 +87,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Bench:
-    """How claims are measured.
+    """The parameters of the measurement.
 
     Attributes:
         seconds: of each turn of Stead and of the bare program.
@@ -91,13 +99,15 @@ class Bench:
     seconds: float
     rounds: int
     watcher: Watcher
+    embedded: bool = False
+    """Claims are those of the library in the process of the benchmark, which finds their places, not HTTP requests."""
 
     def rates(self, database: str | None, clients: Sequence[int]) -> Iterator[ClaimRate]:
         """A row for each way to claim and each number of clients, on an empty database; None is a temporary file.
 
         Raises:
             BenchError: the database has other providers, or a claim failed.
-            NotDurable: the database may lose what it committed, which would be measured instead.
+            NotDurable: the database may lose commits, which would make them faster.
         """
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stead-bench-")))
@@ -106,12 +116,27 @@ class Bench:
                 make(store, self.site, self.watcher)
             store = stack.enter_context(durable(url, max(clients)))
             bare = BareClaims(store, self.site.every())
+            name = url.partition(":")[0].partition("+")[0]
+            if self.embedded:
+                library = stack.enter_context(stead.open(url, project=OWNER))
+                for number in clients:
+                    yield self._rate(name, [os.getpid()], partial(_in_process, library), bare, EMBEDDED, number)
+                return
             server = stack.enter_context(servers.stead(folder, url, self.serving))
             for work in WORKS:
                 for number in clients:
-                    yield self._rate(url.partition(":")[0].partition("+")[0], server, bare, work, number)
+                    serving = partial(_over_http, server, self.site, work)
+                    yield self._rate(name, server.processes(), serving, bare, work, number)
 
-    def _rate(self, database: str, server: Server, bare: BareClaims, work: str, clients: int) -> ClaimRate:
+    def _rate(
+        self,
+        database: str,
+        pids: Sequence[int],
+        serving: Callable[[int], AbstractContextManager[list[Claim]]],
+        bare: BareClaims,
+        work: str,
+        clients: int,
+    ) -> ClaimRate:
         ours: list[Turn] = []
         theirs: list[Turn] = []
         retries, cpu = 0, 0.0
@@ -120,11 +145,11 @@ class Bench:
                 writers = [bare.client(number) for number in range(clients)]
                 for writer in writers:
                     stack.callback(writer.close)
-                places = [bare.places(self.site.taken(work, number)) for number in range(self.site.hosts)]
+                alike = SPREAD if self.embedded else work
+                places = [bare.places(self.site.taken(alike, number)) for number in range(self.site.hosts)]
                 theirs.append(turn([_bare(writer, places) for writer in writers], self.seconds))
                 retries += sum(writer.retries for writer in writers)
-            with _over_http(server, self.site, work, clients) as claims:
-                pids = server.processes()
+            with serving(clients) as claims:
                 before = processes.cpu_seconds(pids)
                 ours.append(turn(claims, self.seconds))
                 cpu += processes.cpu_seconds(pids) - before
@@ -148,7 +173,7 @@ class Bench:
 
 
 def turn(claims: Sequence[Claim], seconds: float) -> Turn:
-    """Let clients claim for so long, each in a thread of its own, after a first claim that is not counted.
+    """Let clients claim for *seconds*, each in its own thread, after a first claim that does not count.
 
     Raises:
         BenchError: a claim failed.
@@ -197,7 +222,7 @@ def _bare(writer: BareClient, places: Sequence[Places]) -> Claim:
 
 @contextmanager
 def _over_http(server: Server, site: ClaimsSite, work: str, clients: int) -> Iterator[list[Claim]]:
-    """Clients of *server*, each with a connection of its own."""
+    """Clients of *server*, each with its own connection."""
 
     def claim(connection: Connection, number: int) -> None:
         taken = {provider: dict.fromkeys(classes, 1) for provider, classes in site.taken(work, number).items()}
@@ -209,6 +234,17 @@ def _over_http(server: Server, site: ClaimsSite, work: str, clients: int) -> Ite
     finally:
         for connection in connections:
             connection.close()
+
+
+@contextmanager
+def _in_process(library: Site, clients: int) -> Iterator[list[Claim]]:
+    """Threads that claim by query in this process, each claim for a new consumer."""
+    request = Request(Group(VCPU=1, MEMORY_MB=1, DISK_GB=1))  # as in the other works
+
+    def claim(_: int) -> None:
+        library.claim(request, str(uuid4()))
+
+    yield [claim] * clients
 
 
 def _ms(seconds: float) -> float:

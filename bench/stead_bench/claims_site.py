@@ -1,4 +1,4 @@
-"""The providers that claims are measured on, and what each claim takes of them; one unit each time."""
+"""The providers for measurements of claims, and the places of each claim; one unit per place."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from stead_bench.filling import Watcher
 
 Taken = dict[str, list[str]]
-"""Classes by provider uuid; a unit of each."""
+"""Classes by provider uuid; one unit of each."""
 
 STRIDE = 7919
-"""A prime: hosts that are claimed from one after the other are far from each other."""
+"""A prime: successive claims use hosts that are far apart."""
 
 PLENTY = Inventory(1_000_000_000)
 COMPUTE = ("VCPU", "MEMORY_MB")
@@ -32,13 +32,13 @@ AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class ClaimsSite:
-    """Hosts with disks, as many without, and a storage pool that serves these and has consumers already."""
+    """Hosts with disks, equally many without, and a storage pool that serves the latter and already has consumers."""
 
     hosts: int
     consumers: int
 
     def descriptions(self) -> Iterator[Description]:
-        """The providers; no claim ever finds one of them full."""
+        """The providers, with enough capacity for all claims of a measurement."""
         near = frozenset({uuid_of("claims")})
         for number in range(self.hosts):
             yield _provider(host(number), (*COMPUTE, DISK), frozenset(), frozenset())
@@ -46,11 +46,11 @@ class ClaimsSite:
         yield _provider(POOL, (DISK,), SHARES, near)
 
     def every(self) -> list[Taken]:
-        """All that any claim takes."""
+        """The places of all claims."""
         return [self.taken(work, number) for work in WORKS for number in range(self.hosts)]
 
     def taken(self, work: str, number: int) -> Taken:
-        """What the claim of this number takes."""
+        """The places of claim *number*."""
         return WORKS[work](number * STRIDE % self.hosts)
 
 
@@ -79,14 +79,14 @@ WORKS: Mapping[str, Callable[[int], Taken]] = {
     "one provider": lambda _: {_uuid(host(0)): [*COMPUTE, DISK]},
     "pool": lambda number: {_uuid(diskless(number)): [*COMPUTE], _uuid(POOL): [DISK]},
 }
-"""What a claim takes, by where it is: of one host after the other, all of one, of hosts and all of the pool."""
+"""The places of a claim, by kind of work: different hosts, the same host, or different hosts and the same pool."""
 
 
 def make(store: Store, site: ClaimsSite, watcher: Watcher) -> None:
-    """Make *site* in an empty database.
+    """Create *site* in an empty database.
 
     Raises:
-        BenchError: there are providers of somebody else.
+        BenchError: the database has other providers.
     """
     tables.prepare(store)
     tables.clear(store)

@@ -1,7 +1,7 @@
-"""``python -m stead_bench.client``: one client of a throughput run, a process of its own, so that it costs itself.
+"""``python -m stead_bench.client``: one client of a throughput run, in its own process, so that its cost stays apart.
 
-It reads a line of JSON (:class:`Order`) from stdin, says ``ready``, waits for another line, works, and writes one line
-of JSON (:class:`Outcome`).
+It reads a line of JSON (:class:`Order`) from stdin, prints ``ready``, waits for another line, works, and prints one
+line of JSON (:class:`Outcome`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from stead_bench.sites import Site
 READS_PER_CLAIM = 9
 LIMIT = 10
 APART = 1_000_003
-"""Between the request numbers of two clients, so that no two ask the same."""
+"""Distance between the request numbers of two clients, so that all requests differ."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a client shall do.
+    """The parameters of a client.
 
     Attributes:
-        number: which client it is.
-        seed: of what it chooses among answers, and of its consumers.
+        number: of the client.
+        seed: for its choice among answers, and for its consumers.
     """
 
     url: str
@@ -47,7 +47,7 @@ class Order:
 
 @dataclass
 class Outcome:
-    """What became of it: seconds of each read and claim that succeeded, and how many did not."""
+    """The result: seconds of each successful read and claim, and the numbers of failures."""
 
     reads: list[float] = field(default_factory=list)
     claims: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def work(order: Order) -> Outcome:
-    """Ask nine times where something fits, claim one of the last answers, and again, until the time is over."""
+    """Query candidates nine times, claim one of the last answers, and repeat until the time is over."""
     outcome = Outcome()
     connection = Connection(order.url, order.headers)
     query = host_in_zones(Site("flat", order.hosts, order.traits))
@@ -101,7 +101,7 @@ def _claim(connection: Connection, found: list[Any], random: Random, outcome: Ou
 
 
 def main() -> None:
-    """Do what stdin says."""
+    """Run the order on stdin."""
     order = Order(**json.loads(sys.stdin.readline()))
     print("ready", flush=True)
     sys.stdin.readline()

@@ -1,8 +1,8 @@
-"""What `stead --help` costs beyond Python itself: `python -m stead_bench.command_start`, in a checkout.
+"""The cost of `stead --help` beyond Python itself: `python -m stead_bench.command_start`, in a checkout.
 
-Builds a wheel, installs it into a new virtual environment with nothing else in it, and takes the processor time of both
-commands in turns; the median of the differences is what counts. It ends with 1 if that is more than the bound. It
-needs `pip` and whatever index that is configured for.
+Builds a wheel, installs it into a new, otherwise empty virtual environment, and alternately measures the processor time
+of both commands. The result is the median of the differences. The exit code is 1 if it exceeds the bound. Requires
+`pip` and a configured package index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TURNS = 15
 
 
 def cpu_seconds(*command: str | Path) -> float:
-    """Processor time, of the user and of the system, of one run."""
+    """Processor time of one run, user and system."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -32,7 +32,7 @@ def cpu_seconds(*command: str | Path) -> float:
 
 
 def installed(directory: Path) -> Path:
-    """The `bin` of a new environment that has the wheel and what it requires, and nothing of ours."""
+    """The `bin` of a new environment with the wheel and its dependencies only."""
     wheels = directory / "wheels"
     quiet = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([sys.executable, *quiet, "wheel", "--no-deps", "--wheel-dir", wheels, ROOT], check=True)
@@ -44,8 +44,8 @@ def installed(directory: Path) -> Path:
 
 
 def main() -> None:
-    """Measure, and write a line of JSON."""
-    os.environ.pop("PYTHONPATH", None)  # which would bring a checkout in
+    """Measure, and print a line of JSON."""
+    os.environ.pop("PYTHONPATH", None)  # it could point to a checkout
     with tempfile.TemporaryDirectory() as directory:
         programs = installed(Path(directory))
         python, stead = programs / "python", programs / "stead"

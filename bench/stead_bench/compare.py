@@ -1,4 +1,4 @@
-"""Whether two servers give the same set of answers, whatever their order."""
+"""Compares the answers of two servers, ignoring their order."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLES = 3
-"""Answers of a kind that a difference shows."""
+"""Maximum number of answers of each kind in the report of a difference."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """A body, canonical: each answer with how often it stands there, and what is said beside them of each provider.
+    """A canonical body: each answer with its number of occurrences, and the additional data of each provider.
 
-    Generations are left out: they tell how a provider came to be what it is.
+    Generations are left out, since they depend on how the provider was created.
     """
 
     found: Counter[tuple[Any, ...]]
@@ -51,7 +51,7 @@ def canonical(value: Any) -> Any:
 
 
 def differences(ours: Answers, theirs: Answers) -> list[str]:
-    """In what two complete answers differ, in sentences; empty if in nothing."""
+    """The differences of two complete answers, as sentences; empty if they are equal."""
     return [
         *_surplus("only in Stead's answer", ours.found - theirs.found),
         *_surplus("only in the peer's answer", theirs.found - ours.found),
@@ -62,10 +62,10 @@ def differences(ours: Answers, theirs: Answers) -> list[str]:
 
 
 def limited_differences(ours: Answers, theirs: Answers, unlimited: Answers | None) -> list[str]:
-    """In what two answers differ that were cut at the same limit, and need not be cut at the same place.
+    """The differences of two answers with the same limit, which may contain different candidates.
 
     Args:
-        unlimited: all that the peer knows, if that could be had: ours must be among it.
+        unlimited: the peer's complete answer, if available; it must contain all of Stead's answers.
     """
     found = [] if len(ours) == len(theirs) else [f"Stead gives {len(ours):,} answers, the peer {len(theirs):,}"]
     if unlimited is not None:

@@ -1,4 +1,4 @@
-"""``stead-bench door``: what the HTTP server of ``stead serve`` costs, beside another WSGI server."""
+"""``stead-bench door``: the cost of the HTTP server of ``stead serve``, compared with another WSGI server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEAD = "stead.wsgi:application"
 CONNECTIONS = (1, 16, 256)
 
 QUESTIONS = ("bytes", "many bytes", "root", "small query", "large query")
-"""From the least to the most work of the application; of the first two only the server's work is left."""
+"""Ordered by the work of the application, least first; in the first two only the server works."""
 
 SMALL_LIMIT = 10
 
@@ -39,7 +39,7 @@ _JSON = [("content-type", "application/json")]
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and of which application."""
+    """A request, and the application that receives it."""
 
     name: str
     target: str
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one server took: medians over the rounds.
+    """The cost of one server: medians over the rounds.
 
     Attributes:
         cpu_us: processor microseconds per request, all processes and threads of the server.
@@ -65,12 +65,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class DoorRow:
-    """One question on so many connections.
+    """One question on a number of connections.
 
     Attributes:
-        bytes: of the body of an answer.
-        peer: None if there is none, as in the ratios.
-        rate_ratio, p99_ratio, cpu_ratio: Stead's by the peer's.
+        bytes: size of the body of an answer.
+        peer: None if there is none, like the ratios.
+        rate_ratio, p99_ratio, cpu_ratio: Stead's value divided by the peer's.
     """
 
     question: str
@@ -84,7 +84,7 @@ class DoorRow:
 
     @property
     def complaints(self) -> list[str]:
-        """What a measurement should not have."""
+        """Problems that make the measurement doubtful."""
         where = f"{self.question}, {self.connections} connections"
         sides = {"Stead": self.stead, "peer": self.peer}
         return [
@@ -96,13 +96,13 @@ class DoorRow:
 
 @dataclass(frozen=True)
 class Bench:
-    """How the server is measured.
+    """The parameters of the measurement.
 
     Attributes:
-        peer_command: starts a WSGI server in the foreground, with `{port}` and `{application}` in their places.
-        seconds: of each turn of Stead and of the peer.
-        rounds: turns of each.
-        hosts: of the site that is asked.
+        peer_command: starts a WSGI server in the foreground; `{port}` and `{application}` are replaced.
+        seconds: per round, of Stead and of the peer.
+        rounds: number of rounds.
+        hosts: number of hosts of the site.
     """
 
     serving: Serving
@@ -113,7 +113,7 @@ class Bench:
     watcher: Watcher
 
     def rows(self, questions: Sequence[str], connections: Sequence[int]) -> Iterator[DoorRow]:
-        """A row for each question, of those in `QUESTIONS`, and each number of connections.
+        """A row for each of *questions*, which are in `QUESTIONS`, and each number of connections.
 
         Raises:
             BenchError: a server did not start, or there is no load generator.
@@ -151,7 +151,7 @@ class Bench:
 
 
 class _Doors:
-    """The servers of both applications, Stead's and the peer's, all over the same site."""
+    """The servers of both applications, Stead's and the peer's, all with the same site."""
 
     def __init__(self, bench: Bench, folder: Path, stack: ExitStack) -> None:
         bodies = folder / "bodies"
@@ -204,7 +204,7 @@ def _peer(command: str, application: str, ready: str, folder: Path, environment:
 
 
 def _turn(wrk: Wrk, server: Server, target: str, connections: int, seconds: int) -> tuple[Load, float]:
-    """What the load did, and the processor seconds of the server meanwhile."""
+    """The result of the load, and the processor seconds of the server during it."""
     pids = server.processes()
     before = processes.cpu_seconds(pids)
     load = wrk.run(server.url + target, server.headers(), connections=connections, seconds=seconds)

@@ -1,14 +1,14 @@
-"""What makes a measurement impossible, in words for the person who asked for it."""
+"""Errors that make a measurement impossible."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """The measurement cannot be made, or not go on; exit code 2."""
+    """The measurement cannot start or continue; exit code 2."""
 
 
 class Overdue(BenchError):
-    """A server took longer for an answer than we have patience."""
+    """A server did not answer within the timeout."""
 
 
 class Refused(BenchError):

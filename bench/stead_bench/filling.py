@@ -1,4 +1,4 @@
-"""A server gets a site: what it lacks is made, what the site before had beyond it is removed."""
+"""Loads a site into a server: creates what it lacks, and deletes what belongs to the previous site only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Who is told how far the work is."""
+    """Receives the progress of the work."""
 
     def __call__(self, work: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Work of *size* pieces begins; in the context, the function hears how many more are done."""
+        """Start work of *size* items. In the context, call the function with the number of further completed items."""
         ...
 
 
 def make(url: str, site: Site, watcher: Watcher) -> int:
-    """Make *site* in the empty database behind *url*, tables and all; returns how many providers it has.
+    """Create *site* in the empty database at *url*, including the tables; returns the number of providers.
 
     Raises:
-        BenchError: there are providers already.
+        BenchError: the database has providers already.
     """
     with tables.opened(url) as store:
         tables.prepare(store)
@@ -43,7 +43,7 @@ def make(url: str, site: Site, watcher: Watcher) -> int:
 
 
 def fill(server: Server, site: Site, watcher: Watcher) -> None:
-    """Bring *server*, which runs, to have *site* and nothing else: through its database if that is known, else its API.
+    """Make *site* the only content of *server*, which runs: through its database if that is known, else its API.
 
     Raises:
         BenchError: it has other providers than those of a benchmark.

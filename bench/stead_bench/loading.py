@@ -1,4 +1,4 @@
-"""``stead-bench load``: what Stead's start costs beyond what the driver needs to fetch the rows, and a refresh."""
+"""``stead-bench load``: the cost of Stead's start beyond the driver's time to fetch the rows, and of a refresh."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Refresh:
-    """The snapshot after some providers changed.
+    """The refresh of the snapshot after some providers changed.
 
     Attributes:
-        changed: how many did.
-        ms: until the snapshot was there.
-        execute_ms: of that, the driver's time for executing statements; fetching is not in it on every driver.
-        driver_ms: what the driver alone needs to read the same rows, measured afterwards.
+        changed: number of changed providers.
+        ms: duration until the snapshot was available.
+        execute_ms: part of it in which the driver executed statements; some drivers do not count fetching here.
+        driver_ms: the driver's time to read the same rows, measured afterwards.
         rest_ms: *ms* without *driver_ms*.
-        rows: that were read; of SQLite all rows of a statement come as one.
-        longest_pause_ms: for which a thread that needs nothing but memory was kept waiting meanwhile.
+        rows: number of rows read; in SQLite all rows of a statement count as one.
+        longest_pause_ms: the longest wait of a concurrent thread that needs only memory.
     """
 
     changed: int
@@ -49,12 +49,12 @@ class Start:
     """A start on a database that has a site.
 
     Attributes:
-        driver_seconds: to fetch with the driver alone all rows that a start reads.
-        rows: so many; of SQLite all rows of a statement come as one.
-        seconds: of the start, imports left out.
+        driver_seconds: the driver's time to fetch all rows that a start reads.
+        rows: number of these rows; in SQLite all rows of a statement count as one.
+        seconds: of the start, without imports.
         beyond_driver_seconds: the difference.
-        memory_mib: resident after the start; *memory_before_mib* before it, when all is imported.
-        idle_pause_ms: what the pauses of refreshes are to be compared with: the longest when nothing happened.
+        memory_mib: resident after the start; *memory_before_mib* before it, with all modules imported.
+        idle_pause_ms: the longest pause without a refresh, for comparison with the pauses of refreshes.
     """
 
     site: str
@@ -72,10 +72,10 @@ class Start:
 
 
 def measure(site: Site, database: str | None, changed: Sequence[int], watcher: Watcher) -> Start:
-    """Make *site* in *database*, which has nothing else (None: a temporary SQLite file), and start on it.
+    """Create *site* in *database*, which must be empty (None: a temporary SQLite file), and start on it.
 
     Args:
-        changed: of how many changed providers a refresh is measured, each.
+        changed: numbers of changed providers; a refresh is measured for each.
 
     Raises:
         BenchError: the database has other providers, or a measurement failed.

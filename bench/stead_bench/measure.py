@@ -1,4 +1,4 @@
-"""Servers, asked the same in turns, so that what disturbs the machine disturbs all of them."""
+"""Measures several servers alternately, so that disturbances of the machine affect all of them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from stead_bench.asking import Connection, Reply
 
 FEWEST, MOST = 3, 500
-"""Requests to one server for one row, whatever the time."""
+"""Number of requests to one server for one row, whatever the time."""
 
 KEPT_SHARE = 0.2
-"""Of the seconds of a row, those for requests that were answered before."""
+"""Share of a row's seconds for repeated requests, whose answers the server may have cached."""
 
 
 @dataclass
 class Side:
-    """One server, what it is asked, and what that took.
+    """One server, its requests, and their cost.
 
     Attributes:
         target: the n-th request.
-        between: done before each request, outside of the time taken.
-        afterwards: done in the end, unless the server failed.
-        pids: the processes whose time counts; none if it is unknown.
-        check: looks at each answer, outside of the time taken.
+        between: called before each request, outside of the measured time.
+        afterwards: called at the end, unless the server failed.
+        pids: the processes whose processor time counts; empty if unknown.
+        check: checks each answer, outside of the measured time.
         seconds: of each request.
         cpu: processor seconds of the server during all of them.
-        kept: seconds of each request that repeats the one before, with nothing in between.
-        failed: why the server is not asked any more.
+        kept: seconds of each repetition of the previous request, without a claim in between.
+        failed: why the server gets no more requests.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Side:
     failed: str | None = None
 
     def ask(self, number: int) -> None:
-        """One timed request; a server that fails is not asked again."""
+        """One timed request; a server that fails gets no more requests."""
         try:
             self.between()
             before = processes.cpu_seconds(self.pids)
@@ -66,24 +66,24 @@ class Side:
         self.check(reply.body)
 
     def ask_again(self, number: int) -> Reply:
-        """A request whose answer the server may have kept."""
+        """A repeated request, whose answer the server may have cached."""
         reply = self.connection.get(self.target(number))
         self.kept.append(reply.seconds)
         return reply
 
     def wants(self, seconds: float) -> bool:
-        """Whether more requests would tell more: it had few, or has time left."""
+        """Whether to send more requests: there were few, or time remains."""
         count = len(self.seconds)
         return self.failed is None and (count < FEWEST or (count < MOST and sum(self.seconds) < seconds))
 
 
 def in_turns(sides: Sequence[Side], floor: Side, *, seconds: float) -> None:
-    """Ask every side again and again, each for about *seconds* of its own time; who is first changes every round.
+    """Send requests to all sides, each for about *seconds* of its own time; the first side changes every round.
 
-    Requests are numbered from 1: number 0 was asked when the row began.
+    Requests are numbered from 1: number 0 was sent when the row began.
 
     Args:
-        floor: asked in every round, as long as any other is.
+        floor: gets a request in every round, as long as any other side does.
     """
     number = 0
     while asking := [side for side in sides if side.wants(seconds)]:
@@ -98,7 +98,7 @@ def in_turns(sides: Sequence[Side], floor: Side, *, seconds: float) -> None:
 
 
 def _ask_again(side: Side, number: int, seconds: float) -> None:
-    side.connection.get(side.target(number))  # now it can have been kept
+    side.connection.get(side.target(number))  # the server may cache the answer from now on
     deadline = time.monotonic() + seconds
     while len(side.kept) < FEWEST or (len(side.kept) < MOST and time.monotonic() < deadline):
         side.ask_again(number)

@@ -1,4 +1,4 @@
-"""Options that several of the commands take, and what they stand for."""
+"""Options that several commands share, and the objects that they describe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PeerLoaded = Annotated[bool, typer.Option("--peer-loaded", help="The peer has th
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """What the house refuses ends the command, in one line."""
+    """End the command with one line if Stead or the benchmark raises one of its own errors."""
     from stead.domain.errors import SteadError
     from stead_bench.errors import BenchError
 
@@ -60,7 +60,7 @@ def peer_of(
     loaded: bool,
     patience: float,
 ) -> Iterator[Peer | None]:
-    """The peer that the options name, started if it is to be; None if they name none.
+    """The peer that the options name, started if necessary; None if they name none.
 
     Raises:
         BenchError: it does not start.

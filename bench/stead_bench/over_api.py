@@ -1,4 +1,4 @@
-"""Sites, made through the API of any Placement server, by a few threads."""
+"""Creates sites through the API of any Placement server, with a few threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREADS = 4
 
 
 def make_names(connection: Connection, descriptions: Iterable[Description]) -> None:
-    """Make the custom traits and resource classes that some *descriptions* have."""
+    """Create the custom traits and resource classes of some *descriptions*."""
     traits: set[str] = set()
     classes: set[str] = set()
     for described in descriptions:
@@ -35,10 +35,10 @@ def make_names(connection: Connection, descriptions: Iterable[Description]) -> N
 
 
 def present(connection: Connection) -> dict[str, str | None]:
-    """The uuids of all providers, with that of the parent.
+    """The uuids of all providers, with their parents' uuids.
 
     Raises:
-        BenchError: there are some that no site here has: this server is in use.
+        BenchError: the server has providers that are not from a benchmark, so it is in use.
     """
     listed = connection.read("/resource_providers")["resource_providers"]
     require_ours(one["name"] for one in listed)
@@ -46,7 +46,7 @@ def present(connection: Connection) -> dict[str, str | None]:
 
 
 class Crew:
-    """A few threads, each with a connection of its own."""
+    """A few threads, each with its own connection."""
 
     def __init__(self, connect: Callable[[], Connection], threads: int = THREADS) -> None:
         self._own = threading.local()
@@ -60,10 +60,10 @@ class Crew:
             connection.close()
 
     def load(self, descriptions: Iterable[Description], loaded: Callable[[int], None]) -> None:
-        """Make *descriptions*, each tree by one thread; *loaded* hears how many providers a tree had.
+        """Create *descriptions*, each tree in one thread; *loaded* gets the number of providers of each tree.
 
         Raises:
-            Refused: the server did not take one of them.
+            Refused: the server rejected one of them.
         """
 
         def make(tree: list[Description]) -> None:
@@ -76,7 +76,7 @@ class Crew:
         self._each(make, portions(descriptions, 1))
 
     def remove(self, uuids: Iterable[str], removed: Callable[[int], None]) -> None:
-        """Delete providers that have neither children, but among those named before, nor allocations."""
+        """Delete providers without allocations; their children must come earlier in *uuids*."""
 
         def delete(uuid: str) -> None:
             try:
@@ -102,10 +102,10 @@ class Crew:
 
 
 def create(connection: Connection, described: Description, parent: str | None) -> None:
-    """Make one provider, below *parent* (its uuid).
+    """Create one provider, below *parent* (its uuid).
 
     Raises:
-        Refused: the server did not take it.
+        Refused: the server rejected it.
     """
     body = {"name": described.name, "uuid": described.uuid}
     if parent is not None:
@@ -125,7 +125,7 @@ def create(connection: Connection, described: Description, parent: str | None) -
 
 
 def waves(parents: dict[str, str | None], leaving: set[str]) -> list[list[str]]:
-    """The providers *leaving* in an order in which they can: those without children, then their parents, and so on."""
+    """The providers *leaving* in a valid order of deletion: those without children, then their parents, and so on."""
     depth = {uuid: _depth(uuid, parents) for uuid in leaving}
     levels = sorted(set(depth.values()), reverse=True)
     return [[uuid for uuid in sorted(leaving) if depth[uuid] == level] for level in levels]

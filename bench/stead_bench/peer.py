@@ -1,4 +1,4 @@
-"""The server that Stead is compared with, which may take longer than anybody waits."""
+"""The server that Stead is compared with, which may exceed the timeout."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Peer:
-    """A server that runs, or that we started.
+    """A running server, or one that the benchmark starts.
 
     Attributes:
-        started: it was started here, and is started anew when it does not answer in time.
-        is_loaded: it has the one site that is measured already.
-        is_busy: it still works on a request that we gave up.
-        owed: to be done as soon as it answers again: claims to give back.
+        started: the benchmark started it, and restarts it when it does not answer in time.
+        is_loaded: it already has the only site of the measurement.
+        is_busy: it still works on an abandoned request.
+        owed: work for when it answers again: claims to release.
     """
 
     server: Server
@@ -31,7 +31,7 @@ class Peer:
     owed: list[Callable[[], None]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start it, if that is for us to do.
+        """Start it, unless it runs independently of the benchmark.
 
         Raises:
             BenchError: it does not start.
@@ -40,14 +40,14 @@ class Peer:
             self.server = replace(self.server, pids=(self.started.start(),))
 
     def stop(self) -> None:
-        """End it, if we started it."""
+        """End it, if the benchmark started it."""
         if self.started is not None:
             self.started.kill()
 
     def gave_up(self) -> None:
-        """A request was given up, on which it may well go on working, to the disturbance of everybody else.
+        """Handle an abandoned request: the server may continue to work on it and disturb the other measurements.
 
-        If we started it, it is started anew. Else it is left out until it rests.
+        A server that the benchmark started is restarted. Another one is skipped until it is idle.
         """
         if self.started is not None:
             self.stop()
@@ -56,7 +56,7 @@ class Peer:
             self.is_busy = not servers.becomes_idle(self.server, self.server.patience * 2)
 
     def is_ready(self) -> bool:
-        """Whether it may be asked."""
+        """Whether it may get requests."""
         if self.is_busy:
             self.is_busy = not servers.becomes_idle(self.server, 2.0)
         while self.owed and not self.is_busy:

@@ -1,4 +1,4 @@
-"""Cost against size, as a picture: matplotlib, which only who wants pictures has to install."""
+"""Cost against size, as a chart. Requires matplotlib, which is not a dependency."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from stead_bench.results import Row
 
 ACROSS = 3
-"""Fields beside each other."""
+"""Number of charts in a row."""
 
 STYLES = {None: "-", 1000: "--", 10: ":"}
 COLOURS = {"stead": "tab:blue", "peer": "tab:red", "bare": "tab:gray"}
 
 
 def require() -> None:
-    """Refuse before anything is measured if nothing could be drawn.
+    """Fail before any measurement if matplotlib is missing.
 
     Raises:
-        BenchError: with the command that helps.
+        BenchError: with the command that installs it.
     """
     if find_spec("matplotlib") is None:
         raise BenchError("a plot needs matplotlib: pip install 'stead-bench[plot]'")
 
 
 def draw(rows: Sequence[Row], file: Path) -> None:
-    """Draw median time over the number of providers into the PNG *file*: a field per suite, both axes logarithmic."""
+    """Draw median time over the number of providers into the PNG *file*: a chart per suite, both axes logarithmic."""
     from matplotlib.figure import Figure
 
     suites = list(dict.fromkeys(row.suite for row in rows))

@@ -1,4 +1,4 @@
-"""What processes cost, from ``/proc`` (Linux): processor time and resident memory."""
+"""The cost of processes, from ``/proc`` (Linux): processor time and resident memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KIB = 1024
 
 
 def family(pids: Iterable[int]) -> list[int]:
-    """These processes and all they started, as far as they live."""
+    """These processes and all their descendants that still run."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for process in _PROC.glob("[0-9]*"):
         fields = _stat(process)
@@ -35,7 +35,7 @@ def family(pids: Iterable[int]) -> list[int]:
 def cpu_seconds(pids: Iterable[int]) -> float:
     """Processor seconds of all threads of these processes so far.
 
-    Source: ``schedstat``, whose first number is nanoseconds on a processor; where the kernel does not keep it, the
+    Source: ``schedstat``, whose first number is nanoseconds on a processor. If the kernel does not provide it, the
     much coarser clock ticks of ``stat``.
     """
     return sum(_of_thread(thread) for pid in pids for thread in _threads(pid))
@@ -62,7 +62,7 @@ def _of_thread(thread: Path) -> float:
 
 
 def _stat(process: Path) -> list[str]:
-    """The fields behind the name, which may hold blanks and brackets: state, parent, …; empty if it ended."""
+    """The fields after the name, which may contain blanks and brackets: state, parent, …; empty if it has ended."""
     try:
         return (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

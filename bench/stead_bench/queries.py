@@ -1,4 +1,4 @@
-"""What sites are asked for: every request of a query differs from the one before, and has as many answers."""
+"""The queries of sites: every request of a query differs from the one before, but has the same number of answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CANDIDATES = "/allocation_candidates"
 PROVIDERS = "/resource_providers"
 
 COUNTED = {CANDIDATES: b'"allocations"', PROVIDERS: b'"uuid"'}
-"""What stands once per answer in a body, so that answers are counted without reading them."""
+"""A text that occurs once per answer in a body, to count answers without parsing."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Query:
         return f"{self.path}?{query}" if query else self.path
 
     def count(self, body: bytes) -> int:
-        """How many answers *body* has."""
+        """The number of answers in *body*."""
         return body.count(COUNTED[self.path])
 
 
 def _memory(number: int) -> int:
-    """MiB; a multiple of the step of NUMA nodes, and different for each of some thousand requests."""
+    """MiB; a multiple of the step of NUMA nodes, and different for some thousand successive requests."""
     return 512 + 4 * (number % 4096)
 
 
@@ -99,7 +99,7 @@ def shared_disk(_site: Site) -> Query:
 
 
 def isolated(groups: int) -> Query:
-    """So many groups that ask for one device each, every one of another provider."""
+    """Query with *groups* groups that request one device each, from different providers."""
 
     def vary(number: int) -> str:
         asked = "".join(f"&resources_{number}G{group}=PGPU:1" for group in range(groups))
@@ -109,7 +109,7 @@ def isolated(groups: int) -> Query:
 
 
 def torn_apart(_site: Site) -> Query:
-    """Cores and a GPU of one NUMA node, where each is somewhere and never both in one."""
+    """Cores and a GPU of one NUMA node, which exist on different nodes but never on the same."""
 
     def vary(number: int) -> str:
         cores, gpu = f"_C{number}", f"_G{number}"
@@ -122,7 +122,7 @@ def torn_apart(_site: Site) -> Query:
 
 
 def node_with_function(_site: Site) -> Query:
-    """Cores of a NUMA node, and a virtual function of a card at it."""
+    """Cores of a NUMA node, and a virtual function of a card attached to it."""
 
     def vary(number: int) -> str:
         node, port = f"_N{number}", f"_P{number}"
@@ -135,7 +135,7 @@ def node_with_function(_site: Site) -> Query:
 
 
 def providers_with_room(_site: Site) -> Query:
-    """The list of the hosts that have room for something, which all have."""
+    """The list of hosts with room for some amounts, which all hosts have."""
 
     def vary(number: int) -> str:
         return f"resources=VCPU:{1 + number % 4},MEMORY_MB:{_memory(number)}"
@@ -144,5 +144,5 @@ def providers_with_room(_site: Site) -> Query:
 
 
 def all_providers(_site: Site) -> Query:
-    """The list of all providers: the only query whose requests are alike; claims change what it answers."""
+    """The list of all providers: the only query whose requests are equal; claims change its answer."""
     return Query("all providers", PROVIDERS, lambda _: "")

@@ -1,6 +1,6 @@
-"""Which rows a piece of work reads: its SELECT statements, recorded as they go to the driver, and played again.
+"""Records the SELECT statements that some code sends to the driver, and replays them.
 
-What is played again costs what the driver alone needs to fetch the same rows: the floor of any loader.
+The cost of the replay is the driver's time to fetch the same rows: the lower bound for any loader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READS = ("SELECT", "WITH")
 
 @dataclass
 class Recording:
-    """Statements with their parameters, and the seconds that the driver took to execute them, fetching left out."""
+    """Statements with their parameters, and the driver's seconds to execute them, without fetching."""
 
     statements: list[tuple[str, Any]] = field(default_factory=list)
     execute_seconds: float = 0.0
@@ -31,7 +31,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Replay:
-    """What it took to execute the statements and to fetch all their rows."""
+    """The time to execute the statements and to fetch all their rows."""
 
     seconds: float
     rows: int
@@ -39,7 +39,7 @@ class Replay:
 
 @contextmanager
 def recorded() -> Iterator[Recording]:
-    """Record what every engine of this process reads, in whichever thread, until the block ends."""
+    """Record the reads of all engines of this process, in all threads, until the block ends."""
     recording = Recording()
     began = 0.0
 
@@ -62,7 +62,7 @@ def recorded() -> Iterator[Recording]:
 
 
 def play(connection: PoolProxiedConnection, statements: list[tuple[str, Any]]) -> Replay:
-    """Execute *statements* with nothing but the driver, and fetch all rows."""
+    """Execute *statements* with the driver only, and fetch all rows."""
     rows = 0
     began = time.perf_counter()
     for statement, parameters in statements:

@@ -1,4 +1,4 @@
-"""What was measured, as tables on the terminal."""
+"""Prints the results as tables on the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stead_bench.throughput import Throughput
 
 WIDTH = 400
-"""More columns than the widest table takes: a terminal that has fewer breaks its lines, but no number is cut."""
+"""Wider than the widest table: a narrower terminal wraps lines, but no number is truncated."""
 
 
 def show(table: Table, *, markdown: bool) -> None:
@@ -45,7 +45,7 @@ def complaints() -> Console:
 
 @contextmanager
 def progress(work: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, if somebody sits there."""
+    """A progress bar on stderr, if it is a terminal."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -120,7 +120,7 @@ def _number(value: float | None, *, digits: int = 2) -> str:
 
 
 def differences(rows: Iterable[Row]) -> list[str]:
-    """What is wrong, a line per difference."""
+    """The differences between answers, one per line."""
     return [
         f"{row.site}, {row.query}, limit {row.limit or 'none'}: {difference}"
         for row in rows
@@ -211,7 +211,7 @@ def _door_side(cost: door.Cost) -> list[str]:
 
 
 def start_table(start: Start) -> Table:
-    """What a start and the refreshes after it cost."""
+    """The cost of a start and of the refreshes after it."""
     drawn = Table(title=f"{start.site} on {start.database}: {start.providers:,} providers")
     drawn.title_justify = "left"
     drawn.add_column("of the start", no_wrap=True)

@@ -1,4 +1,4 @@
-"""What was measured, as it is written to JSON."""
+"""The results, and their JSON form."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one server took for one row.
+    """The cost of one server for one row.
 
     Attributes:
-        requests: how many were timed.
-        median_ms, p99_ms: from sending a request to having read the last byte.
-        requests_per_second: of one client that asks one request after the other.
+        requests: number of timed requests.
+        median_ms, p99_ms: from sending a request to reading the last byte.
+        requests_per_second: of one client that sends one request after the other.
         cpu_ms: processor milliseconds of the server per request, all its processes and threads; None if unknown.
-        kept_ms: median of requests that repeat the one before with no claim in between.
+        kept_ms: median of requests that repeat the previous one without a claim in between.
     """
 
     requests: int
@@ -67,8 +67,8 @@ class Row:
         stead_to_bare: ratio of the medians.
         peer_to_stead, peer_to_stead_cpu: ratios of medians, and of processor time; None if there is no peer.
         peer_note: why the peer has no numbers.
-        compared: how Stead's answers were held against the peer's; None if they were not.
-        differences: in what they differ.
+        compared: how Stead's answers were compared with the peer's; None if they were not.
+        differences: between the answers.
     """
 
     suite: str
@@ -104,7 +104,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def ratio(one: Cost | None, other: Cost | None, of: str) -> float | None:
-    """One server's *of* (a field of :class:`Cost`) by another's, if both are known and the other is not 0."""
+    """The *of* (a field of :class:`Cost`) of one server divided by another's, if both are known and nonzero."""
     over, under = getattr(one, of, None), getattr(other, of, None)
     return round(over / under, 2) if over is not None and under else None
 
@@ -118,7 +118,7 @@ PACKAGES = ("stead", "httptools", "falcon", "numpy", "orjson", "sqlalchemy")
 
 
 def machine() -> dict[str, Any]:
-    """Where and with what it was measured."""
+    """The machine and the software of the measurement."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),

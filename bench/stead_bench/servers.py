@@ -1,4 +1,4 @@
-"""The servers under test: those that run already, and those that are started here as processes of their own."""
+"""The servers under test: running ones, and those that the benchmark starts as separate processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MICROVERSION = "1.39"
 
 @dataclass(frozen=True)
 class Serving:
-    """How a server is run: worker processes, and threads of each."""
+    """The worker processes of a server, and the threads of each."""
 
     workers: int = 1
     threads: int = 8
@@ -40,9 +40,9 @@ class Server:
     """A running server.
 
     Attributes:
-        name: what reports call it.
-        pids: its processes, those started by them not counted; empty if unknown.
-        database: the URL of its database, if sites may be written straight into it.
+        name: in reports.
+        pids: its main processes, without their children; empty if unknown.
+        database: the URL of its database, if sites may be written directly into it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Server:
     patience: float = PATIENCE
 
     def headers(self, microversion: str = MICROVERSION) -> dict[str, str]:
-        """What a request says of itself: who asks, and at which microversion."""
+        """The headers of a request: identity and microversion."""
         return {
             "X-Auth-Token": self.token,
             "OpenStack-API-Version": f"placement {microversion}",
@@ -70,11 +70,11 @@ class Server:
 
 
 def configure(folder: Path, database: str, *, durable: bool = True) -> Path:
-    """Write a placement.conf for a Stead on *database* that believes who asks (``noauth2``); returns the file."""
+    """Write a placement.conf for Stead on *database* without verified identities (``noauth2``); returns the file."""
     configuration = folder / "placement.conf"
-    connection = database.replace("$", "$$")  # which oslo.config takes for a reference
+    connection = database.replace("$", "$$")  # oslo.config would treat a single $ as a reference
     configuration.write_text(
-        # The bare server beside it logs no requests either.
+        # The bare server does not log requests either.
         "[DEFAULT]\ndefault_log_levels = placement.requestlog=WARNING\n"
         f"[placement_database]\nconnection = {connection}\nsync_on_startup = true\n"
         f"sqlite_synchronous = {durable}\n[api]\nauth_strategy = noauth2\n",
@@ -85,10 +85,10 @@ def configure(folder: Path, database: str, *, durable: bool = True) -> Path:
 
 @contextmanager
 def stead(folder: Path, database: str, serving: Serving, *, durable: bool = True) -> Iterator[Server]:
-    """A ``stead serve`` on *database*, with its configuration and log in *folder*; ended when the block is.
+    """Run ``stead serve`` on *database* during the block, with its configuration and log in *folder*.
 
     Args:
-        durable: off, SQLite does not wait for the disk, where writes are not what is measured.
+        durable: if off, SQLite does not wait for the disk; for measurements that do not concern writes.
 
     Raises:
         BenchError: it did not start.
@@ -103,7 +103,7 @@ def stead(folder: Path, database: str, serving: Serving, *, durable: bool = True
 
 @contextmanager
 def bare(folder: Path, bodies: Path, serving: Serving) -> Iterator[Server]:
-    """The application that returns the files in *bodies*, under the same HTTP server with the same settings.
+    """Serve the files in *bodies* with the bare application, under the same HTTP server with the same settings.
 
     Raises:
         BenchError: it did not start.
@@ -115,8 +115,8 @@ def bare(folder: Path, bodies: Path, serving: Serving) -> Iterator[Server]:
 
 
 def _complete(server: Server, serving: Serving) -> Server:
-    """The server when all its workers are there: connections stay with the worker that took them, so those made while
-    the first one was alone would all be its.
+    """Wait until all workers of the server run. A connection stays with the worker that accepted it, so otherwise the
+    first worker would get all connections.
     """
     if serving.workers > 1 and not becomes_idle(server, START_SECONDS):
         raise BenchError(f"the workers of {server.name} do not come to rest")
@@ -124,18 +124,18 @@ def _complete(server: Server, serving: Serving) -> Server:
 
 
 class Started:
-    """A server that a command starts, in the foreground, at a URL that is known; it can be started anew."""
+    """A server that a command starts in the foreground, at a known URL; it can be restarted."""
 
     def __init__(
         self, command: str, url: str, log: Path, *, ready: str = "/", environment: Mapping[str, str] | None = None
     ) -> None:
-        """Nothing is started yet.
+        """Start nothing yet.
 
         Args:
             command: a program and its arguments, quoted as in a shell.
-            log: what it prints goes there.
+            log: file for its output.
             ready: a path at which it answers as soon as it is ready.
-            environment: variables beside those of this process.
+            environment: variables in addition to those of this process.
         """
         self._command, self._url, self._log = shlex.split(command), url, log
         self._ready = ready
@@ -143,10 +143,10 @@ class Started:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> int:
-        """Start it and wait until it answers; returns its process.
+        """Start it and wait until it answers; returns its process id.
 
         Raises:
-            BenchError: it does not.
+            BenchError: it does not answer.
         """
         try:
             with self._log.open("ab") as log:
@@ -168,7 +168,7 @@ class Started:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it and all it started, whatever they do."""
+        """Kill it and all its descendants."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -177,7 +177,7 @@ class Started:
 
 
 def _answers(url: str, path: str) -> bool:
-    """Whether a server answers at *path*: one that listens need not be ready yet."""
+    """Whether a server answers at *path*: a listening server need not be ready yet."""
     with closing(Connection(url, {}, START_SECONDS)) as connection:
         try:
             connection.get(path)
@@ -190,7 +190,7 @@ def _answers(url: str, path: str) -> bool:
 def _running(
     command: list[str], environment: Mapping[str, str], log: Path
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start *command*, wait for the line that says it listens, and end it with all it started afterwards."""
+    """Start *command*, wait for the line that says it listens; at the end of the block, end it with its descendants."""
     with log.open("w") as errors:
         process = subprocess.Popen(
             command,
@@ -223,7 +223,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def free_port() -> int:
-    """A port that nothing listens at now."""
+    """A port on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -231,7 +231,7 @@ def free_port() -> int:
 
 
 def becomes_idle(server: Server, within: float) -> bool:
-    """Whether *server* stops working within so many seconds; at once true if its processes are unknown."""
+    """Whether *server* becomes idle within *within* seconds; True at once if its processes are unknown."""
     pids = server.processes()
     deadline = time.monotonic() + within
     while pids and time.monotonic() < deadline:

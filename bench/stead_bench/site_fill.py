@@ -1,7 +1,7 @@
-"""``stead-bench fill``: a site of empty hosts is filled by clients at once, by one request for each claim or by two.
+"""``stead-bench fill``: concurrent clients fill a site of empty hosts, with one request for each claim or with two.
 
-By one: POST ``/claims``. By two: GET ``/allocation_candidates`` for the best candidate, and PUT of what it says; who is
-refused because somebody else was faster asks again.
+One request: POST ``/claims``. Two requests: GET ``/allocation_candidates`` for the best candidate, then PUT of that
+candidate; a client whose PUT conflicts with another client's starts again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stead_bench.servers import Server, Serving
 
     Step = Callable[[Connection], int | None]
-    """Claims once; how often it was refused a place that somebody else had taken, None if nothing fits any more."""
+    """Claims once; returns the number of conflicts with other clients, None if nothing fits any more."""
 
 TAKEN = {"VCPU": 2, "MEMORY_MB": 4096}
 OWNER = {"project_id": "bench", "user_id": "bench", "consumer_type": "BENCH", "consumer_generation": None}
@@ -42,14 +42,14 @@ VERSIONS = "1.39, stead 1.0"
 
 @dataclass(frozen=True)
 class Fill:
-    """How one site was filled.
+    """The result of filling one site.
 
     Attributes:
         way: ``POST`` or ``GET + PUT``.
-        order: by which candidates were wanted.
+        order: the requested order of candidates.
         per_second: claims, over the time until nothing fitted.
-        p50_ms, p99_ms: of what one claim took its client, repeats included.
-        conflicts: places that were refused because somebody else had taken them.
+        p50_ms, p99_ms: duration of one claim for its client, including retries.
+        conflicts: places that were refused because another client had claimed them.
         cpu_ms: processor milliseconds of all services per claim.
     """
 
@@ -70,7 +70,7 @@ class Fill:
 
 @dataclass
 class _Done:
-    """What all clients did."""
+    """The results of all clients."""
 
     seconds: list[float] = field(default_factory=list)
     conflicts: int = 0
@@ -79,11 +79,11 @@ class _Done:
 
 @dataclass(frozen=True)
 class Bench:
-    """How it is measured.
+    """The parameters of the measurement.
 
     Attributes:
-        per_host: claims that fit on one host.
-        services: on one database; each client keeps to one of them.
+        per_host: number of claims that fit on one host.
+        services: number of services on one database; each client uses one of them.
     """
 
     hosts: int
@@ -94,7 +94,7 @@ class Bench:
     watcher: Watcher
 
     def fills(self, database: str | None, orders: Sequence[str]) -> Iterator[Fill]:
-        """A row for each order and way, each on a site that is empty; None is a temporary SQLite file.
+        """A row for each order and way, each on an empty site; None is a temporary SQLite file.
 
         Raises:
             BenchError: the database has other providers, or a claim failed.
@@ -167,7 +167,7 @@ def _claim_all(server: Server, step: Step, done: _Done) -> None:
             if conflicts is None:
                 return
             done.seconds.append(time.perf_counter() - began)
-            done.conflicts += conflicts  # of one thread at a time, nearly always: a figure, not a promise
+            done.conflicts += conflicts  # not atomic; rarely wrong, which is enough for a report
     except BenchError as error:
         done.complaints.append(str(error))
     finally:

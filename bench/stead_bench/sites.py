@@ -1,7 +1,7 @@
-"""Sites to measure on. Every kind is deterministic, and a site is the beginning of each larger one of its kind.
+"""Sites for measurements. Every kind is deterministic, and a site is a prefix of each larger one of its kind.
 
-So a server that has the smaller site only needs what is missing, and two servers that were loaded at different times
-hold the same providers under the same uuids.
+So a server with the smaller site needs only the additional providers, and servers that were loaded at different times
+have the same providers with the same uuids.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 SPACE = UUID("be9c0000-0000-4000-8000-000000000000")
 PREFIX = "bench-"
-"""What the name of every provider made here begins with: nothing else is ever removed from a server."""
+"""Prefix of the names of all providers created here; nothing else is ever deleted from a server."""
 
 RACK = 100
 """Hosts that share an aggregate, and with it a storage pool."""
 
 ZONES = 3
 MODELS = 64
-"""Kinds of hosts: those of one kind have the same traits, as in sites that were bought by the rack."""
+"""Number of models of hosts: hosts of one model have the same traits, as in sites that are bought by the rack."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What is loaded into a server before it is asked.
+    """The content of a server for a measurement.
 
     Attributes:
         kind: one of :data:`KINDS`.
-        size: hosts; for ``wide``, ``split`` the devices, NUMA nodes of the one host.
-        traits: of each flat host; two thirds are had by all of them.
-        seed: of what differs between hosts.
-        folder: where the hwloc XML files of ``machines`` are.
+        size: hosts; for ``wide`` the devices and for ``split`` the NUMA nodes of the only host.
+        traits: of each flat host; all hosts have two thirds of them in common.
+        seed: for the differences between hosts.
+        folder: the folder of the hwloc XML files of ``machines``.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Site:
         """The providers, every parent before its children and the trees one after the other; all have uuids.
 
         Raises:
-            SiteError: the folder of ``machines`` has none.
+            SiteError: the folder of ``machines`` has no file.
         """
         return KINDS[self.kind](self)
 
@@ -70,7 +70,7 @@ class Site:
 
 
 def trait(number: int) -> str:
-    """The name of one of the made-up traits."""
+    """The name of a generated trait."""
     return f"CUSTOM_BENCH_{number:03}"
 
 
@@ -91,7 +91,7 @@ def rack(host: int) -> str:
 
 
 def roomy(site: Site, most: int = 1000) -> list[tuple[str, str]]:
-    """Providers, by uuid, with a resource class of which a unit more or less makes no difference to any query."""
+    """Providers, by uuid, with a resource class in which one unit more or less does not affect any query."""
     found = (
         (str(described.uuid), next(iter(roomy_classes)))
         for described in site.descriptions()
@@ -185,7 +185,7 @@ def physnet(number: int) -> str:
 
 
 def gpu_type(number: int) -> str:
-    """The trait of the GPUs that are cut into virtual ones of one type."""
+    """The trait of the GPUs that are divided into virtual ones of one type."""
     return f"CUSTOM_VGPU_TYPE_{number % GPU_TYPES}"
 
 
@@ -209,7 +209,7 @@ def shared(site: Site) -> Iterator[Description]:
 
 
 def wide(site: Site) -> Iterator[Description]:
-    """One host with *size* devices that are all alike."""
+    """One host with *size* equal devices."""
     host = f"{PREFIX}wide"
     yield _provider(host, inventories=HOST)
     for number in range(site.size):
@@ -231,7 +231,7 @@ def split(site: Site) -> Iterator[Description]:
 
 
 def machines(site: Site) -> Iterator[Description]:
-    """The machines of the hwloc XML files in the site's folder, in turn, until there are *size* of them."""
+    """The machines of the hwloc XML files in the site's folder, repeated until there are *size* of them."""
     if site.folder is None or not (files := sorted(site.folder.glob("*.xml"))):
         raise SiteError(f"no hwloc XML files (*.xml) in {site.folder or 'the folder, which was not given'}")
     read = [read_xml(file.read_bytes(), str(file)) for file in files]

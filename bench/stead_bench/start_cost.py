@@ -1,11 +1,11 @@
 """``python -m stead_bench.start_cost TASK CONFIGURATION …``: one measurement of a service in this process.
 
-Every task runs in a process that did nothing before, and writes one line of JSON:
+Every task runs in a new process, and prints one line of JSON:
 
-* ``record CONFIGURATION STATEMENTS``: start the service and keep in a file what it read;
-* ``driver CONFIGURATION STATEMENTS``: read the same with the driver alone;
-* ``start CONFIGURATION``: start the service, and say what that took;
-* ``refresh CONFIGURATION COUNT…``: start it, let so many providers change, and say what the next snapshot took.
+* ``record CONFIGURATION STATEMENTS``: start the service and store its reads in a file;
+* ``driver CONFIGURATION STATEMENTS``: repeat these reads with the driver alone;
+* ``start CONFIGURATION``: start the service, and report the cost;
+* ``refresh CONFIGURATION COUNT…``: start it, change COUNT providers, and report the cost of the next snapshot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def record(settings: Settings, file: str) -> dict[str, Any]:
-    """What a start reads."""
+    """The reads of a start."""
     with recorded() as recording:
         build_service(settings).close()
     Path(file).write_bytes(pickle.dumps(recording.statements))
@@ -42,8 +42,8 @@ def record(settings: Settings, file: str) -> dict[str, Any]:
 
 
 def driver(settings: Settings, file: str) -> dict[str, Any]:
-    """What the driver alone needs for it."""
-    statements = pickle.loads(Path(file).read_bytes())  # which our own process wrote
+    """The driver's cost of these reads."""
+    statements = pickle.loads(Path(file).read_bytes())  # safe: our own process wrote the file
     with opened(settings.database.url) as store:
         connection = store.reader.raw_connection()
         replay = play(connection, statements)
@@ -52,7 +52,7 @@ def driver(settings: Settings, file: str) -> dict[str, Any]:
 
 
 def start(settings: Settings) -> dict[str, Any]:
-    """What a start takes, imports left out."""
+    """The cost of a start, without imports."""
     before = processes.resident_bytes([os.getpid()])
     cpu, began = time.process_time(), time.perf_counter()
     service = build_service(settings)
@@ -63,12 +63,12 @@ def start(settings: Settings) -> dict[str, Any]:
 
 
 def refresh(settings: Settings, *counts: str) -> dict[str, Any]:
-    """What the snapshot after so many changed providers takes."""
+    """The cost of the snapshot after *counts* changed providers, each."""
     service = build_service(settings)
     with opened(settings.database.url) as store:
         ids = store.read(providers_with_inventory)
         _change(service, ids[:1])
-        service.snapshot()  # whatever is done once, is done now
+        service.snapshot()  # so that one-time work does not count
         connection = store.reader.raw_connection()
         refreshes = [_refresh(service, ids[: int(count)], lambda read: play(connection, read)) for count in counts]
         connection.close()
@@ -77,12 +77,12 @@ def refresh(settings: Settings, *counts: str) -> dict[str, Any]:
 
 
 def _change(service: Service, ids: Sequence[int]) -> None:
-    """Change an amount of each of these providers, all in one transaction of somebody who uses the service."""
+    """Change an amount of each of these providers, all in one transaction, as another client would."""
     service.write(reserve_one_more, ids)
 
 
 def _refresh(service: Service, ids: Sequence[int], again: Callable[[list[tuple[str, Any]]], Any]) -> dict[str, Any]:
-    """Once alone, for the time, and once beside a reader, for the pause: who spins takes time from the other."""
+    """Measure once alone, for the time, and once beside a reader, for the pause: the reader takes processor time."""
     _change(service, ids)
     with recorded() as recording:
         began = time.perf_counter()
@@ -105,7 +105,7 @@ def _refresh(service: Service, ids: Sequence[int], again: Callable[[list[tuple[s
 
 
 class _Spinning:
-    """A thread that reads from a snapshot without end, and how long it was kept from it at most, in seconds."""
+    """A thread that continuously reads from a snapshot; records its longest pause in seconds."""
 
     def __init__(self, snapshot: object) -> None:
         self._snapshot = snapshot
@@ -126,14 +126,14 @@ class _Spinning:
     def _spin(self) -> None:
         last = time.perf_counter()
         while not self._stop:
-            copy.copy(self._snapshot)  # reads all that it consists of; only the interpreter can make us wait
+            copy.copy(self._snapshot)  # reads the whole object; only the interpreter can delay it
             now = time.perf_counter()
             self.longest = max(self.longest, now - last)
             last = now
 
 
 def _idle_pause_ms() -> float:
-    """What the same thread sees when nothing is refreshed: what the machine itself does to it."""
+    """The longest pause of the same thread without a refresh: disturbances of the machine."""
     with _Spinning(object()) as spinning:
         time.sleep(1.0)
     return spinning.longest * 1e3
@@ -148,9 +148,9 @@ TASKS: Mapping[str, Callable[..., dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Do the task of the command line."""
+    """Run the task of the command line."""
     task, configuration, *arguments = sys.argv[1:]
-    prepare_process()  # as a worker does
+    prepare_process()  # like a worker
     print(json.dumps(TASKS[task](load([Path(configuration)]), *arguments)))
 
 

@@ -1,4 +1,4 @@
-"""Suites: which site is asked which query, with which limits."""
+"""Suites: combinations of sites, queries and limits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from stead_bench.queries import Query
 
 MOST_UNLIMITED = 10_000
-"""Hosts up to which all answers are asked for."""
+"""Maximum number of hosts for queries without a limit."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One query of one site; each limit is a row of its own, None is no limit."""
+    """One query of one site; each limit is its own row, None is no limit."""
 
     site: Site
     query: Query
@@ -29,7 +29,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases over growing sizes: those it has by itself, unless others are asked for."""
+    """Cases over growing sizes: the default sizes, or given ones."""
 
     help: str
     sizes: tuple[int, ...]
@@ -38,7 +38,7 @@ class Suite:
 
 
 def _limits(site: Site) -> tuple[int | None, ...]:
-    """No limit first: what it finds is what the limited answers are held against."""
+    """No limit first: the limited answers are compared with its result."""
     return (None, 10, 1000) if site.size <= MOST_UNLIMITED else (10, 1000)
 
 
@@ -63,7 +63,7 @@ def _machines(site: Site) -> Iterator[Case]:
 
 
 def _wide(site: Site) -> Iterator[Case]:
-    """Fewer groups than devices, and as many."""
+    """Fewer groups than devices, and equally many."""
     if site.size > FEW_GROUPS:
         yield Case(site, queries.isolated(FEW_GROUPS), (1000,))
     yield Case(site, queries.isolated(site.size), (1000,))
@@ -99,7 +99,7 @@ SUITES: Mapping[str, Suite] = {
 }
 
 TRAITS = {"traits": 90}
-"""Traits of a host where a suite wants more than usual."""
+"""Traits of a host for suites that need more than the default."""
 
 
 def cases(
@@ -111,7 +111,7 @@ def cases(
     folder: Path | None = None,
     limits: Collection[int] = (),
 ) -> list[Case]:
-    """The cases of the suite *name*, the smallest site first; of their limits only those in *limits*, 0 for none."""
+    """The cases of the suite *name*, the smallest site first; only with the limits in *limits*, 0 for none."""
     suite = SUITES[name]
     had = traits if traits is not None else TRAITS.get(name, Site.traits)
     found = (

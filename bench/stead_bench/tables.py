@@ -1,7 +1,7 @@
-"""Sites, written into the tables of a Placement database: as fast as it takes rows. The only module that imports them.
+"""Writes sites directly into the tables of a Placement database, as fast as it accepts rows. Only this module does so.
 
-Servers that run on the database find the rows at once if they read SQL; Stead does when the commit clock says that
-everything changed, which is the last thing written.
+Running servers that read SQL find the rows at once. Stead finds them when the commit clock says that everything
+changed, which is written last.
 
 Source: "The write and refresh protocol", docs/protocol.md (rule 6).
 """
@@ -70,18 +70,18 @@ __all__ = [
 ]
 
 AT_ONCE = 5000
-"""Providers written in one transaction, about."""
+"""Approximate number of providers in one transaction."""
 
 PAIRS_AT_ONCE = 5000
-"""Pairs of ids in one statement."""
+"""Number of pairs of ids in one statement."""
 
 
 @contextmanager
 def opened(url: str) -> Iterator[Store]:
-    """The database behind *url*; what is written to SQLite need not survive a power cut.
+    """The database at *url*. Data written to SQLite need not survive a power cut.
 
     Raises:
-        BenchError: *url* is none, or there is no driver for it.
+        BenchError: *url* is invalid, or there is no driver for it.
     """
     try:
         store = Store(Database(complete_url(url), sqlite_synchronous=False), write_timeout=60.0)
@@ -98,8 +98,8 @@ def durable(url: str, connections: int) -> Iterator[Store]:
     """The database with Stead's own settings.
 
     Raises:
-        BenchError: *url* is none, or there is no driver for it.
-        NotDurable: it may lose what it committed.
+        BenchError: *url* is invalid, or there is no driver for it.
+        NotDurable: the database may lose commits.
     """
     try:
         store = Store(Database(complete_url(url), max_pool_size=connections))
@@ -113,13 +113,13 @@ def durable(url: str, connections: int) -> Iterator[Store]:
 
 
 def prepare(store: Store) -> None:
-    """Make the tables, where they are missing, and the standard names."""
+    """Create missing tables and the standard names."""
     schema.prepare(store.writer, may_upgrade=True)
     store.write(names.sync_standard)
 
 
 def make_names(store: Store, descriptions: Iterable[Description]) -> None:
-    """Make the custom traits and resource classes that some *descriptions* have."""
+    """Create the custom traits and resource classes of some *descriptions*."""
     wanted_traits: set[str] = set()
     wanted_classes: set[str] = set()
     for described in descriptions:
@@ -138,10 +138,10 @@ def _make_names(tx: Transaction, wanted_traits: Collection[str], wanted_classes:
 
 
 def load(store: Store, descriptions: Iterable[Description], loaded: Callable[[int], None] = lambda _: None) -> None:
-    """Insert *descriptions*, trees one after the other, whose traits and classes are known to the database.
+    """Insert *descriptions*, one tree after the other; their traits and classes must exist.
 
     Args:
-        loaded: hears of every portion how many providers it had.
+        loaded: called for every portion with its number of providers.
     """
     known = _Names(store)
     for portion in portions(descriptions):
@@ -151,7 +151,7 @@ def load(store: Store, descriptions: Iterable[Description], loaded: Callable[[in
 
 
 def count_anew(store: Store) -> None:
-    """Let the database count what there is, as it does by itself in time: its plans rest on that."""
+    """Update the database's statistics, on which its query plans rest, instead of waiting for it to do so."""
     with store.writer.begin() as connection:
         if connection.dialect.name in ("mysql", "mariadb"):
             connection.exec_driver_sql(f"ANALYZE TABLE {', '.join(table.name for table in _FILLED)}").all()
@@ -163,7 +163,7 @@ _FILLED = (resource_providers, inventories, resource_provider_traits, resource_p
 
 
 def tell(store: Store) -> None:
-    """Let each Stead that runs on the database know that everything changed; where there is no clock, nobody asks."""
+    """Notify each running Stead on the database that everything changed. Without a clock, none runs."""
     if sa.inspect(store.reader).has_table(stead_clock.name):
         store.write(lambda tx: tx.touch([EVERYTHING]))
 
@@ -172,7 +172,7 @@ def present(store: Store) -> set[str]:
     """The uuids of all providers.
 
     Raises:
-        BenchError: there are some that no site here has: this database is in use.
+        BenchError: the database has providers that are not from a benchmark, so it is in use.
     """
     rows = store.read(lambda connection: connection.execute(sa.select(_providers.uuid, _providers.name)).all())
     require_ours(name for _, name in rows)
@@ -180,10 +180,10 @@ def present(store: Store) -> set[str]:
 
 
 def require_ours(provider_names: Iterable[str]) -> None:
-    """Refuse to go on where providers are that nobody here made.
+    """Refuse to continue if there are providers that no benchmark created.
 
     Raises:
-        BenchError: naming one of them.
+        BenchError: names one of them.
     """
     foreign = next((name for name in provider_names if not name.startswith(PREFIX)), None)
     if foreign is not None:
@@ -191,10 +191,10 @@ def require_ours(provider_names: Iterable[str]) -> None:
 
 
 def clear(store: Store) -> None:
-    """Remove all providers, and what is of them.
+    """Delete all providers with all their data.
 
     Raises:
-        BenchError: some of them are not ours; nothing was removed.
+        BenchError: some providers are not from a benchmark; nothing was deleted.
     """
     present(store)
     store.write(_clear)
@@ -212,7 +212,7 @@ _providers = resource_providers.c
 
 
 def portions(descriptions: Iterable[Description], size: int = AT_ONCE) -> Iterator[list[Description]]:
-    """*descriptions* in runs of at least *size*, but for the last; no tree is cut."""
+    """*descriptions* in portions of at least *size*, except the last; trees are not split."""
     portion: list[Description] = []
     for described in descriptions:
         if described.parent is None and len(portion) >= size:
@@ -224,7 +224,7 @@ def portions(descriptions: Iterable[Description], size: int = AT_ONCE) -> Iterat
 
 
 class _Names:
-    """Ids by name: traits and classes as they were when we began, aggregates made when they are met."""
+    """Ids by name: traits and classes as of the start, aggregates created at first use."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -233,7 +233,7 @@ class _Names:
         self.aggregates: dict[str, int] = {}
 
     def learn_aggregates(self, portion: Iterable[Description]) -> None:
-        """Make those that are not known yet."""
+        """Create the aggregates that do not exist yet."""
         wanted = {uuid for described in portion for uuid in described.aggregates}
         if unknown := wanted - self.aggregates.keys():
             self.aggregates |= names.aggregate_ids(self._store, unknown)
@@ -270,9 +270,9 @@ def _insert(tx: Transaction, portion: Sequence[Description], known: _Names) -> N
 
 
 def _insert_providers(connection: sa.Connection, portion: Sequence[Description], now: datetime) -> dict[str, int]:
-    """Level by level, since children name the ids of their parents; returns the ids by name.
+    """Insert level by level, since children refer to the ids of their parents; returns the ids by name.
 
-    The ids are the database's own, so that its counters go on behind them.
+    The database assigns the ids, so that its counters stay consistent.
     """
     before = connection.execute(sa.select(sa.func.coalesce(sa.func.max(_providers.id), 0))).scalar_one()
     outside = {described.parent for described in portion} - {described.name for described in portion}
@@ -303,7 +303,7 @@ def _insert_providers(connection: sa.Connection, portion: Sequence[Description],
 
 
 def _levels(portion: Iterable[Description]) -> list[list[Description]]:
-    """Roots, their children, the children of these, …; those whose parents are there already are as good as roots."""
+    """Roots, their children, the children of these, …; providers whose parents exist already count as roots."""
     depths: dict[str, int] = {}
     levels: defaultdict[int, list[Description]] = defaultdict(list)
     for described in portion:
@@ -313,7 +313,7 @@ def _levels(portion: Iterable[Description]) -> list[list[Description]]:
 
 
 def _insert_pairs(connection: sa.Connection, where: str, pairs: Iterable[tuple[int, int]]) -> None:
-    """Insert pairs of ids: as text, which all drivers pass on several times faster than rows of parameters."""
+    """Insert pairs of ids as text, which all drivers process several times faster than parameters."""
     texts: list[str] = []
     for one, other in pairs:
         texts.append(f"({one:d},{other:d})")
@@ -327,7 +327,7 @@ def _insert_pairs(connection: sa.Connection, where: str, pairs: Iterable[tuple[i
 def missing(
     descriptions: Iterable[Description], there: Mapping[str, object] | Collection[str]
 ) -> Iterator[Description]:
-    """Those of *descriptions* whose uuid is not *there*."""
+    """The *descriptions* whose uuid is not in *there*."""
     return (described for described in descriptions if described.uuid not in there)
 
 
@@ -336,7 +336,7 @@ Owner = tuple[int, int, int]
 
 
 def owner_ids(store: Store, name: str) -> Owner:
-    """The project, the user and, in capitals, the consumer type of this name; made if they are missing."""
+    """The project, the user and, in capitals, the consumer type of this name; creates missing ones."""
     return (
         names.project_ids(store, {name})[name],
         names.user_ids(store, {name})[name],
@@ -355,7 +355,7 @@ def class_ids(store: Store, class_names: Collection[str]) -> Mapping[str, int]:
 
 
 def hold(store: Store, provider: str, class_name: str, uuids: Sequence[str], owner: Owner) -> None:
-    """Let each of these new consumers hold a unit of a provider."""
+    """Give each of these new consumers an allocation of one unit of a provider."""
     store.write(_hold, provider, class_name, uuids, owner)
 
 
@@ -372,10 +372,10 @@ def _hold(tx: Transaction, provider: str, class_name: str, uuids: Sequence[str],
 
 
 def keep_sums(store: Store, described: Sequence[Description], used: Mapping[str, int]) -> None:
-    """Write the sums and the change rows that every claim finds after the first, so that none is measured as the first.
+    """Write the sums and change rows that exist after a first claim, so that no claim is measured as the first.
 
     Args:
-        used: of each class of a provider, by the provider's name; 0 where none is given.
+        used: usage of each class of a provider, by the provider's name; 0 if missing.
     """
     store.write(_keep_sums, described, used)
 

@@ -1,4 +1,4 @@
-"""``stead-bench throughput``: many clients at once, who ask where something fits and now and then claim it."""
+"""``stead-bench throughput``: many concurrent clients that query candidates and sometimes claim one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Load:
-    """So many clients at once, for so long."""
+    """The number of concurrent clients, and the duration."""
 
     clients: int
     seconds: float
@@ -38,13 +38,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What one server did.
+    """The result of one server.
 
     Attributes:
-        requests_per_second: reads and claims that succeeded.
-        conflicts: claims that were refused because somebody else was faster.
+        requests_per_second: successful reads and claims.
+        conflicts: claims that were refused because of another client's claim.
         empty: claims that were not tried because nothing fitted.
-        errors: of another kind; the first few are in *complaints*.
+        errors: other errors; the first few are in *complaints*.
         cpu_ms: processor milliseconds per request, all processes of the server; None if unknown.
         database_cpu_ms: the same of the database server.
     """
@@ -70,7 +70,7 @@ class Throughput:
 
 @contextmanager
 def stead(database: str | None, site: Site, serving: Serving, watcher: Watcher) -> Iterator[Server]:
-    """A Stead with *site* on *database*, which has nothing else; None is a temporary SQLite file.
+    """A Stead with *site* on *database*, which must be empty; None is a temporary SQLite file.
 
     Raises:
         BenchError: the database has other providers.
@@ -83,7 +83,7 @@ def stead(database: str | None, site: Site, serving: Serving, watcher: Watcher) 
 
 
 def prepare_peer(peer: Peer, site: Site, watcher: Watcher) -> None:
-    """Give *peer* the site, without claims of an earlier run where that is in our power.
+    """Load the site into *peer*, without claims of an earlier run if possible.
 
     Raises:
         BenchError: it has other providers.
@@ -97,13 +97,13 @@ def prepare_peer(peer: Peer, site: Site, watcher: Watcher) -> None:
 
 
 def measure(server: Server, load: Load, *, seed: int, database_pids: Sequence[int] = ()) -> Throughput:
-    """Let the clients loose on *server*.
+    """Run the clients against *server*.
 
     Args:
-        database_pids: processes of the database server, whose time is reported apart.
+        database_pids: processes of the database server, whose time is reported separately.
 
     Raises:
-        BenchError: a client did not start or came to an end.
+        BenchError: a client did not start or ended early.
     """
     with _clients(server, load, seed) as clients:
         ours = server.processes()
@@ -121,7 +121,7 @@ def measure(server: Server, load: Load, *, seed: int, database_pids: Sequence[in
 
 @contextmanager
 def _clients(server: Server, load: Load, seed: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """The clients, started and ready; ended in the end."""
+    """The clients, started and ready; they are ended at the end of the block."""
     command = [sys.executable, "-m", "stead_bench.client"]
     clients = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(load.clients)

@@ -1,7 +1,7 @@
-"""What being watched costs a request: ``python -m stead_bench.watching``.
+"""The cost of observation for a request: ``python -m stead_bench.watching``.
 
 In this process, without a network: microseconds of a request for the root document and of a small query for candidates,
-with nobody watching, with metrics, and with a line in the log of either form: the least of seven runs of 1,500.
+without observation, with metrics, and with a log line of either form: the minimum of seven runs of 1,500.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def least(app: WSGIApplication, path: str) -> float:
-    """Microseconds of a GET, in the best of all runs."""
+    """Microseconds of a GET, in the fastest of all runs."""
     found = []
     for _ in range(RUNS):
         began = time.perf_counter()
@@ -92,7 +92,7 @@ def ask(app: WSGIApplication, method: str, path: str, body: Any = None) -> None:
         "REMOTE_ADDR": "127.0.0.1", "SERVER_NAME": "localhost", "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1",
         "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(sent), "wsgi.errors": sys.stderr,
     }  # fmt: skip
-    answer = b"".join(app(environ, lambda status, *_: statuses.append(status)))  # type: ignore[arg-type]  # a start_response whose write nobody calls
+    answer = b"".join(app(environ, lambda status, *_: statuses.append(status)))  # type: ignore[arg-type]  # a start_response whose write is never called
     if not statuses[0].startswith("2"):
         raise RuntimeError(f"{method} {path}: {statuses[0]} {answer!r}")
 

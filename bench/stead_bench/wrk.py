@@ -1,4 +1,4 @@
-"""The load generator ``wrk``: many kept connections in one process of C, which costs less than any server in Python."""
+"""The load generator ``wrk``: many kept connections in one C process, which needs less CPU than any Python server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ end
 
 @dataclass(frozen=True)
 class Load:
-    """What one run of the load generator did.
+    """The result of one run of the load generator.
 
     Attributes:
         failed: requests that had no answer: no connection, a broken one, or no answer within `PATIENCE`.
@@ -47,13 +47,13 @@ class Load:
 
 
 class Wrk:
-    """Sends the same GET request on several connections, on each the next one as soon as an answer is read."""
+    """Sends the same GET request on several connections, the next one on each as soon as an answer is read."""
 
     def __init__(self, folder: Path) -> None:
-        """*folder* gets its script.
+        """Write the script into *folder*.
 
         Raises:
-            BenchError: it is not installed.
+            BenchError: wrk is not installed.
         """
         program = shutil.which("wrk")
         if program is None:
@@ -63,7 +63,7 @@ class Wrk:
         self._script.write_text(_SCRIPT, encoding="ascii")
 
     def run(self, url: str, headers: Mapping[str, str], *, connections: int, seconds: int) -> Load:
-        """Send requests for so many *seconds*.
+        """Send requests for *seconds*.
 
         Raises:
             BenchError: no request was answered.

@@ -1,4 +1,4 @@
-"""The whole application, put together from settings: alone knows everyone."""
+"""The whole application, assembled from settings. This module alone imports all the packages."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from stead.api.middleware import (
     Slices,
 )
 from stead.auth import Policy, authenticate
+from stead.auth.signing_in import strategy_of
 from stead.candidates.engine import Enumeration
 from stead.config import load
 from stead.config.paths import serving_program
@@ -56,7 +57,7 @@ class Application:
     """The WSGI application of one process."""
 
     def __init__(self, app: WSGIApplication, observation: Observation) -> None:
-        """*observation* watches *app* already."""
+        """*observation* already observes *app*."""
         self._app = app
         self._observation = observation
 
@@ -65,15 +66,15 @@ class Application:
         return self._app(environ, start_response)
 
     def watch_server(self, server: Server) -> None:
-        """Show the metrics of *server*, which serves this. Other WSGI servers have none."""
+        """Export the metrics of *server*, which runs this application. Other WSGI servers have none."""
         self._observation.watch_server(server)
 
 
 def init_application() -> Application:
-    """The application as the configuration of this machine has it, for WSGI files that make it themselves.
+    """The application as this machine's configuration files describe it, for WSGI files that create it themselves.
 
     Raises:
-        ConfigError: the configuration can not be used.
+        ConfigError: the configuration cannot be used.
         NotWritable, NotDurable, SchemaOutdated, SchemaTooNew, Unavailable: as :func:`build_application`.
     """
     with held_back("oslo_config"):
@@ -81,12 +82,12 @@ def init_application() -> Application:
 
 
 def build_application(settings: Settings) -> Application:
-    """The application, with its database checked and loaded.
+    """The application, after checking the database and loading the catalog from it.
 
     Raises:
-        ConfigError: the settings can not work.
-        NotWritable, NotDurable: the database can not keep the promises.
-        SchemaOutdated: it lacks tables, and is not to be changed at start.
+        ConfigError: the settings cannot be used.
+        NotWritable, NotDurable: the database rejects writes, or does not commit durably.
+        SchemaOutdated: tables are missing, and the settings forbid upgrading them at start.
         Unavailable: the database does not answer.
     """
     observation = Observation(settings)
@@ -100,40 +101,64 @@ def build_application(settings: Settings) -> Application:
 
 
 def prepare_process() -> None:
-    """Set what holds for the whole process: nobody is kept waiting for its memory or for the interpreter."""
+    """Apply the settings of the whole process that keep pauses short: memory, collector and switch interval."""
     keep_freed()
     turns.share()
 
 
 def assemble(service: Service, settings: Settings, observation: Observation | None = None) -> WSGIApplication:
-    """The application over a service that has started; *observation* is told of its requests.
+    """The application over a *service* that has started; it reports its requests to *observation*.
 
     Raises:
-        ConfigError: the settings can not work.
+        ConfigError: the settings cannot be used.
     """
     most = settings.limits
+    policy = Policy(settings.conf)
+    limits = Limits(
+        body=most.body_size,
+        query=most.query_length,
+        groups=most.request_groups,
+        suffix=most.suffix_length,
+        allocations=most.allocations,
+        claims=most.claims,
+        tree_providers=most.tree_providers,
+    )
     api = create_app(
         service,
-        Policy(settings.conf),
+        policy,
         incomplete_project=settings.allocations.incomplete_project_id,
         incomplete_user=settings.allocations.incomplete_user_id,
-        limits=Limits(
-            body=most.body_size,
-            query=most.query_length,
-            groups=most.request_groups,
-            suffix=most.suffix_length,
-            allocations=most.allocations,
-            claims=most.claims,
-        ),
+        limits=limits,
     )
     watchers = observation.watchers if observation else ()
-    app: WSGIApplication = RequestLog(HeaderSizes(_surrounded(authenticate(api, settings), settings)), watchers)
+    app: WSGIApplication = _surrounded(authenticate(api, settings), settings)
+    if settings.ui.enabled or settings.ui.public_docs:
+        app = _with_ui(app, api, service, policy, settings, limits)
+    app = RequestLog(HeaderSizes(app), watchers)
     app = Health(app, _readiness(service).problem)
     if settings.proxy_headers:
         app = ProxyHeaders(app)
     if settings.path_prefix:
         app = Prefix(app, settings.path_prefix)
     return Drain(Slices(app), most.body_size)
+
+
+def _with_ui(
+    app: WSGIApplication, api: WSGIApplication, service: Service, policy: Policy, settings: Settings, limits: Limits
+) -> WSGIApplication:
+    from stead.ui.app import Features, with_ui
+
+    ui = settings.ui
+    return with_ui(
+        app,
+        api,
+        service,
+        policy,
+        strategy_of(settings),
+        lambda pages: authenticate(pages, settings),
+        Features(ui.enabled, ui.writes, ui.public_docs, ui.hosts),
+        limits,
+    )
 
 
 def _readiness(service: Service) -> Readiness:
@@ -145,7 +170,7 @@ def _readiness(service: Service) -> Readiness:
 
 
 def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
-    """*app* inside what sees a request before anybody knows who asks."""
+    """*app* inside the middleware that handles a request before authentication."""
     if settings.limits.concurrent_requests:
         app = Concurrency(app, settings.limits.concurrent_requests)
     cors = settings.cors
@@ -163,10 +188,10 @@ def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
 
 
 def build_service(settings: Settings, observation: Observation | None = None) -> Service:
-    """The service on its database, checked and loaded; a database that does not answer is waited for.
+    """The service, after checking the database and loading the catalog. Retries while the database does not answer.
 
     Args:
-        observation: is told what happens in it.
+        observation: receives the events of the service.
 
     Raises:
         NotWritable, NotDurable, SchemaOutdated, Unavailable
@@ -175,19 +200,19 @@ def build_service(settings: Settings, observation: Observation | None = None) ->
 
 
 def open_store(settings: DatabaseSettings) -> Store:
-    """A store whose schema is ready; a database that does not answer is waited for, as the settings say.
+    """A store whose schema is ready. Retries while the database does not answer, as often as the settings say.
 
     Raises:
-        NotWritable: the database takes no writes.
-        NotDurable: its settings do not keep what is acknowledged, and the operator demands it.
-        SchemaOutdated: it is not at its heads, and is not to be changed at start.
-        Unavailable: it did not answer in time.
+        NotWritable: the database rejects writes.
+        NotDurable: the database may lose acknowledged commits, and the settings require durable commits.
+        SchemaOutdated: the schema is not at its heads, and the settings forbid upgrading it at start.
+        Unavailable: the database did not answer in time.
     """
     return _patiently(settings, lambda: _ready_store(settings))
 
 
 def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
-    """What *attempt* returns; where the database fails, it is made anew after a while, as often as the settings say."""
+    """The result of *attempt*. If the database fails, retry after a pause, up to the number in the settings."""
     for retries in itertools.count():
         try:
             return attempt()
@@ -210,7 +235,7 @@ def _ready_store(settings: DatabaseSettings, observation: Observation | None = N
         )
         undoing.callback(store.close)
         durability.check(store.writer, required=settings.require_durable_commits)
-        with closing(Store(patient)) as preparing:  # which may take long
+        with closing(Store(patient)) as preparing:  # no statement timeout: an upgrade may take long
             schema.prepare(preparing.writer, may_upgrade=settings.sync_on_startup)
         undoing.pop_all()
         return store
@@ -241,7 +266,7 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
 
 
 def database_of(settings: DatabaseSettings) -> Database:
-    """What the store needs to know to reach the database; its answers may take as long as they like."""
+    """The database of the settings, without a statement timeout."""
     return Database(
         settings.url,
         max_pool_size=settings.max_pool_size,

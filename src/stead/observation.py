@@ -1,37 +1,46 @@
-"""A service and those who watch it, introduced to each other: log, metrics, traces, as the settings want them."""
+"""Connects a service with its log, metrics and traces, as far as the settings enable them."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from typing import TYPE_CHECKING
 
 from stead import __version__
+from stead.catalog import capacity
 from stead.config.errors import ConfigError
 from stead.config.masking import mask_of
+from stead.domain.errors import Unavailable
 from stead.httpd.refusals import REASONS
 from stead.observe import log, metrics
+from stead.observe.capacity import Group, text_of_providers, text_of_sums
 from stead.observe.tallies import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from stead.catalog.snapshot import Mask
     from stead.config import Settings
+    from stead.config.settings import CapacityMetrics
+    from stead.domain.capacity import Sums
     from stead.httpd.refusals import Reason
     from stead.httpd.server import Server
     from stead.observe.notes import Watcher
     from stead.observe.tallies import Gauge
     from stead.service.service import Service
 
+_log = logging.getLogger(__name__)
+
 
 class Observation:
-    """Who watches one process. What the settings do not ask for does not exist."""
+    """The log, metrics and traces of one process. Only those that the settings enable exist."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing runs yet.
+        """Create the enabled parts; start nothing.
 
         Raises:
-            ConfigError: traces are wanted without the extra, or metrics without a directory.
+            ConfigError: traces are enabled but the extra is not installed, or metrics are enabled without a directory.
         """
         self._settings = settings
         self._watch = settings.watch
@@ -51,47 +60,55 @@ class Observation:
 
     @property
     def watchers(self) -> Sequence[Watcher]:
-        """Whoever wants to be told of every request."""
+        """The watchers that receive every request."""
         return self._watchers
 
     def retried(self, cause: str) -> None:
-        """A write is tried again."""
+        """Record that a write is retried."""
         if self._recorder is not None:
             self._recorder.record(metrics.RETRIES, (cause,))
 
     def refreshed(self, found: str, seconds: float) -> None:
-        """The memory was refreshed."""
+        """Record a refresh of the catalog."""
         if self._recorder is not None:
             self._recorder.record(metrics.REFRESHES, (found,), seconds)
 
     def refused(self, reason: Reason) -> None:
-        """The HTTP server refused a request or a connection."""
+        """Record that the HTTP server refused a request or a connection."""
         if self._recorder is not None:
             self._recorder.record(metrics.REFUSED, (reason,))
 
     def watch_server(self, server: Server) -> None:
-        """Show the metrics of *server* too."""
+        """Also export the metrics of *server*."""
         if self._recorder is None:
             return
         for reason in REASONS:
-            self._recorder.record(metrics.REFUSED, (reason,), 0.0)  # a counter that appears with 1 has no increase
+            # Create the counter with 0: a counter that first appears with 1 shows no increase.
+            self._recorder.record(metrics.REFUSED, (reason,), 0.0)
         server.refusals.tell(self.refused)
         self._server = server
 
     def start(self, service: Service) -> None:
-        """Show the metrics of *service* from now on, until the process ends."""
+        """Export the metrics of *service* from now on, until the process ends."""
         process = os.getpid()
-        atexit.register(lambda: self.close() if os.getpid() == process else None)  # a child inherits what is registered
+        # A forked child inherits the registration, but must not close the parent's files.
+        atexit.register(lambda: self.close() if os.getpid() == process else None)
         if self._recorder is None or self._watch.metrics is None or self._watch.metrics_dir is None:
             return
         from stead.observe.exporter import Exporter
 
-        exporter = Exporter(self._recorder, lambda: self._gauges(service), self._watch.metrics_dir, self._watch.metrics)
+        exporter = Exporter(
+            self._recorder,
+            lambda: self._gauges(service),
+            self._watch.metrics_dir,
+            self._watch.metrics,
+            lambda: capacity_text(service, self._watch.capacity, self._watch.capacity_traits),
+        )
         self._closing.append(exporter.stop)
         exporter.start()
 
     def close(self) -> None:
-        """Tell what was not told yet, and watch no more."""
+        """Export what is pending, and stop observing."""
         while self._closing:
             self._closing.pop()()
 
@@ -112,10 +129,10 @@ class Observation:
 
 
 def set_up_log(settings: Settings) -> None:
-    """Let this process log as it shall.
+    """Configure the logging of this process.
 
     Raises:
-        ConfigError: what the options of the log say can not be done.
+        ConfigError: the log options cannot be applied.
     """
     try:
         log.set_up(
@@ -129,7 +146,7 @@ def set_up_log(settings: Settings) -> None:
 
 
 def gauges(service: Service) -> Iterator[Gauge]:
-    """What *service* measures now."""
+    """The current measurements of *service*."""
     vitals = service.vitals()
     yield metrics.PROVIDERS, (), vitals.providers
     yield metrics.LAG, (), vitals.lag
@@ -141,8 +158,30 @@ def gauges(service: Service) -> Iterator[Gauge]:
         yield metrics.POOL_LIMIT, (name,), pool.most
 
 
+def capacity_text(service: Service, level: CapacityMetrics, traits: Sequence[str]) -> str:
+    """The metrics of capacity of the site, in the text format; none while the database does not answer."""
+    if level == "off":
+        return ""
+    try:
+        snapshot = service.snapshot()
+    except Unavailable as error:
+        _log.warning("no metrics of capacity: %s", error)  # once per scrape
+        return ""
+
+    def sums(members: Mask) -> list[Sums]:
+        return list(capacity.sums(snapshot, members))
+
+    groups = [Group(sums(snapshot.live))]
+    groups += [Group(sums(capacity.members_of_trait(snapshot, trait)), trait=trait) for trait in traits]
+    if level != "totals":
+        aggregates = capacity.members_of_aggregates(snapshot)
+        groups += [Group(sums(members), aggregate=uuid) for uuid, members in aggregates]
+    text = text_of_sums(groups)
+    return text + text_of_providers(capacity.inventories(snapshot)) if level == "hosts" else text
+
+
 def server_gauges(server: Server) -> Iterator[Gauge]:
-    """What *server* measures now."""
+    """The current measurements of *server*."""
     for state, connections in server.states().items():
         yield metrics.HTTP_CONNECTIONS, (state,), connections
     yield metrics.QUEUE_LENGTH, (), server.queue_length()

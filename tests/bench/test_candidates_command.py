@@ -3,15 +3,15 @@
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from stead_bench.app import run
 from stead_bench.sites import Site
 from tests.bench.conftest import serving
+from tests.checkout import ROOT
 
-SAMPLES = Path(__file__).parents[2] / "samples" / "site"
+SAMPLES = ROOT / "samples" / "site"
 COST = {"requests", "median_ms", "p99_ms", "requests_per_second", "cpu_ms", "kept_ms"}
 QUICK = ("--seconds", "0.05")
 

@@ -8,7 +8,7 @@ import pytest
 from stead_bench.bare_claims import BareClaims
 from stead_bench.claims_site import WORKS, ClaimsSite, make
 from tests.bench.conftest import unwatched
-from tests.store.books import Books, faults, fresh_uuid, picture, reloaded
+from tests.rooms.store.books import Books, faults, fresh_uuid, picture, reloaded
 
 pytestmark = pytest.mark.timeout(240)  # starts servers
 
@@ -30,6 +30,13 @@ def test_claims_are_held_against_bare_commits(bench):
         assert one["bare_p50_ms"] <= one["bare_p99_ms"]
         assert one["cpu_ms"] > 0
     assert "bare/Stead" in ran.out
+
+
+def test_claims_of_the_library_are_held_against_bare_commits(bench):
+    ran = bench("claims", "--embedded", "--hosts", "5", "--consumers", "20", "--clients", "1", "--seconds", "0.3")
+    assert ran.code == 0, ran.err
+    [rate] = ran.json["rates"]
+    assert (rate["work"], rate["claims"] > 0, rate["ratio"] > 0) == ("in the process", True, True)
 
 
 def test_a_database_that_may_lose_commits_is_not_measured(bench, tmp_path, monkeypatch):

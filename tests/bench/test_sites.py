@@ -1,14 +1,14 @@
 """Sites: the same in every run, and each the beginning of the next larger one."""
 
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from stead.topology.site import SiteError
 from stead_bench.sites import KINDS, PREFIX, Site, roomy
+from tests.checkout import ROOT
 
-SAMPLES = Path(__file__).parents[2] / "samples" / "site"
+SAMPLES = ROOT / "samples" / "site"
 
 
 def site(kind: str, size: int, **more: object) -> Site:

@@ -8,13 +8,14 @@ import pkgutil
 import sys
 import textwrap
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
 OURS = {"stead", "stead_bench", "tests", "scripts"}
 FOLDERS = ("bench", "scripts", "src", "tests")
 
@@ -37,7 +38,8 @@ def source_files() -> Iterator[Path]:
     """All files that run in the project's own environment; a folder with requirements of its own has another."""
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
-            if not any(list(parent.glob("requirements*")) for parent in file.parents if parent.is_relative_to(ROOT)):
+            folders = (parent for parent in file.parents if parent.is_relative_to(ROOT))
+            if not any(list(parent.glob("requirements*.txt")) for parent in folders):
                 yield file
 
 

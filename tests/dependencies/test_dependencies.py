@@ -30,7 +30,10 @@ UNPROMISED = {
         "sqlalchemy.engine.Connection": ["dispatch"],
         "sqlalchemy.exc.DBAPIError": ["instance"],
     },
-    "typer": {"typer.core": ["TyperGroup", "TyperCommand"]},
+    "typer": {
+        "typer.core": ["TyperGroup", "TyperCommand"],
+        "typer.core.TyperArgument": ["display_type_rich"],
+    },
 }
 
 

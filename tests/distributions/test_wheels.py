@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # builds distributions
 
 OF_STEAD = {
-    "__init__.py", "api", "application.py", "auth", "candidates", "catalog", "cli", "config", "domain", "httpd",
-    "observation.py", "observe", "process", "py.typed", "serve", "service", "store", "topology", "wsgi.py",
+    "__init__.py", "aio.py", "api", "application.py", "auth", "candidates", "catalog", "cli", "client", "config",
+    "domain", "embedded.py", "httpd", "observation.py", "observe", "process", "py.typed", "serve", "service", "store",
+    "testing", "topology", "wsgi.py",
 }  # fmt: skip
 
 

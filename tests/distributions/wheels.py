@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.checkout import ROOT
+
 NAMES = ROOT / "distributions" / "stead-placement"
 BENCHMARKS = ROOT / "bench"
 

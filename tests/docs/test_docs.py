@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scripts import docs
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SOURCES = [file for room in ("src", "tests", "bench", "scripts") for file in sorted((ROOT / room).rglob("*.py"))]
 

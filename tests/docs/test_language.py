@@ -53,6 +53,23 @@ def test_messages_and_help_use_the_usual_words() -> None:
     assert found == {}
 
 
+def test_docstrings_and_comments_use_the_usual_words() -> None:
+    source = language.ROOT / "src" / "stead"
+    unusual = {
+        f"{file}:{line}": language.unusual_words(text)
+        for file in sorted(source.rglob("*.py"))
+        for line, text in language.remarks(file)
+        if language.unusual_words(text)
+    }
+    assert unusual == {}
+
+
+def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""nobody"""\nx = "once more"  # it can\n# not\ny = 1\n"""anew"""\n# some\n')
+    assert sorted(language.remarks(module)) == [(1, "nobody"), (2, "it can not"), (5, "anew"), (6, "some")]
+
+
 def test_messages_are_found_and_docstrings_are_not(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text('"""nobody"""\nraise ValueError(f"{name} can not\\nbe")\nhelp = "once more"\n')

@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.docs.checkout import NEEDED, make_checkout, plain_environment
+from tests.docs.clean_checkout import NEEDED, make_checkout, plain_environment
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -41,7 +41,8 @@ def checkout(tmp_path_factory):
 def own_terminal():
     """Run in the new process: its terminal is its own, and a hangup ends it even if the tests run under nohup."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGINT):  # which a shell ignores in what it starts in the background
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Run:
@@ -173,9 +174,26 @@ def test_the_welcome_is_what_one_sees_and_the_log_is_in_the_file_that_it_names(m
     assert not any("HTTP/1.1" in line or "INFO" in line for line in shown)
     (name,) = re.findall(r"^ +log +(\S+)$", run.said, re.MULTILINE)
     log = run.checkout / name
-    assert '"GET /resource_providers' in log.read_text()
+    assert '"PUT /provider_trees' in log.read_text()
     assert log.stat().st_mode & 0o077 == 0
     assert (run.checkout / ".stead" / "admin-token").read_text().strip() not in log.read_text()
+
+
+def test_the_commands_of_the_welcome_fit_80_columns_and_claim_a_gpu(make_run):
+    run = make_run().started()
+    _, _, trying = run.said.partition("in this directory:")
+    commands = trying.partition(WELCOME_ENDS)[0].replace("\\\n", "").split("\n")
+    assert [line for line in trying.splitlines() if len(line) > 80] == []
+    outputs = [
+        subprocess.run(
+            command, shell=True, cwd=run.checkout, env=plain_environment(COLUMNS="80"), capture_output=True, text=True,
+            check=True,
+        ).stdout for command in commands if command.strip()
+    ]  # fmt: skip
+    assert len(outputs) == 3
+    assert "1 PGPU" in outputs[1]
+    assert "claimed for consumer" in outputs[2]
+    assert [line for output in outputs for line in output.splitlines() if len(line) > 80] == []
 
 
 def test_a_second_one_says_where_the_first_listens_and_leaves_its_log(make_run):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.checkout import NEEDED, ROOT, make_checkout, plain_environment
+from tests.docs.clean_checkout import NEEDED, ROOT, make_checkout, plain_environment
 from tests.docs.console import Command, commands_of, run
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ pytestmark = [
 ]
 
 SAMPLE_MACHINE = "samples/site/compute.xml"
-ALIKE = re.compile(r"(?<=compute)\d|(?<=NUMA)\d|(?<=NIC_0000:)(16|81):00\.\d")
+ALIKE = re.compile(r"(?<=gpu)\d|(?<=NUMA)\d|(?<=GPU_0000:)(17|18|81|82):00\.0")
 """What differs between the places of which a claim draws one."""
 
-ADOPTED = ROOT / "tests" / "adoption" / "dumps" / "16.0.0" / "sqlite.sql"
+ADOPTED = ROOT / "tests" / "system" / "adoption" / "dumps" / "16.0.0" / "sqlite.sql"
 
 
 def place_stand_ins(checkout: Path, tools: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.checkout import ROOT
 
 
 @pytest.mark.timeout(240)  # mkdocs renders all pages

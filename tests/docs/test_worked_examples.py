@@ -17,6 +17,7 @@ import pytest
 from rich.cells import cell_len
 
 import stead
+from tests.checkout import ROOT
 from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of, run
 from tests.servers.stead import started
@@ -24,7 +25,7 @@ from tests.servers.stead import started
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = ROOT / "docs"
 
 pytestmark = [
     pytest.mark.timeout(180),  # runs what the pages show
@@ -32,12 +33,12 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md"])
+@pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md", "headroom.md", "other-languages.md"])
 def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> None:
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
     with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
         commands = commands_of(DOCS / name)
-        assert len(commands) > 5
+        assert len(commands) > 4
         require(commands, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
 
 
@@ -85,6 +86,13 @@ def test_no_picture_of_a_page_is_wider_than_a_terminal(page: Path) -> None:
         if cell_len(line) > 80
     ]
     assert too_long == []
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", DOCS / "getting-started.md"], ids=lambda page: page.name)
+def test_no_command_for_newcomers_is_wider_than_a_terminal(page: Path) -> None:
+    lines = [line for command in commands_of(page) for line in f"$ {command.text}".splitlines()]
+    assert len(lines) > 20
+    assert [line for line in lines if cell_len(line) > 80] == []
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import write_configuration
-from tests.differential import released
 from tests.servers.stead import started
+from tests.system.differential import released
 
 
 @contextmanager

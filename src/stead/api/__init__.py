@@ -1,1 +1,1 @@
-"""The edge: HTTP in and out. Knows microversions, headers and JSON, so that nobody below has to."""
+"""The HTTP layer: microversions, headers and JSON. The packages below it know nothing of them."""

@@ -1,6 +1,6 @@
-"""What the Accept header admits.
+"""Which media types the Accept header admits.
 
-Falcon's own reader lets ``application/json; charset=utf8`` admit ``application/json``; the contract does not.
+Falcon's own parser lets ``application/json; charset=utf8`` admit ``application/json``; the contract does not.
 Source: RFC 9110, section 12.5.1.
 """
 
@@ -30,7 +30,7 @@ class MediaRange(NamedTuple):
     has_parameters: bool
 
     def specificity(self, main: str, sub: str) -> int | None:
-        """How exactly the range names a media type that has no parameters; None if it does not admit it."""
+        """How exactly the range matches a media type without parameters; None if it does not admit the type."""
         if self.has_parameters:
             return None
         if (self.main, self.sub) == (main, sub):
@@ -41,7 +41,7 @@ class MediaRange(NamedTuple):
 
 
 def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
-    """The ranges of an Accept header; None if it is malformed, which is to be read as if it were absent."""
+    """The ranges of an Accept header; None if it is malformed, which counts as absent."""
     found: list[MediaRange] = []
     at = 0
     while at < len(header):
@@ -64,9 +64,9 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
     return tuple(found)
 
 
-@cached_if_short(256)  # all clients together send a handful of them
+@cached_if_short(256)  # all clients together send a handful of different headers
 def quality(media_type: str, header: str) -> float:
-    """How much *header* wants *media_type*, between 0 and 1. The most specific range decides; 1 if it is malformed."""
+    """The preference of *header* for *media_type*, from 0 to 1. The most specific range decides; 1 if malformed."""
     ranges = media_ranges(header)
     if ranges is None:
         return 1.0

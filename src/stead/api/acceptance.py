@@ -1,7 +1,7 @@
-"""Schemas as predicates: whether a value is of a schema, in a fraction of the time that saying why not takes.
+"""Schemas compiled to predicates: they validate a value much faster than jsonschema, but do not explain a fault.
 
-Almost all bodies and queries have no fault, and to find none takes jsonschema longer than all the rest of the edge. A
-predicate means by each keyword what jsonschema does, and knows none that our schemas do not use.
+Almost all bodies and queries are valid, and validating them with jsonschema takes longer than the rest of the HTTP
+layer. A predicate implements each keyword as jsonschema does, and only the keywords that Stead's schemas use.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Predicates:
-    """Makes predicates: what accepts a value by returning something true."""
+    """Builds predicates: functions that return a true value for each valid value."""
 
     def __init__(self, formats: Mapping[str, Accepts]) -> None:
-        """*formats*: what accepts the values of a format, by its name."""
+        """*formats*: the predicate of each format, by its name."""
         self._formats = formats
 
     def of(self, schema: Schema) -> Accepts:
-        """What accepts the JSON values that are of *schema*.
+        """The predicate for JSON values of *schema*.
 
         Raises:
-            KeyError: the schema has a keyword, type or format that is not known here.
+            KeyError: the schema has an unsupported keyword, type or format.
         """
         checks = [self._check(keyword, schema) for keyword in schema if keyword not in _OF_MEMBERS]
         if not _OF_MEMBERS.isdisjoint(schema):
@@ -86,7 +86,7 @@ def _any(checks: Sequence[Accepts]) -> Accepts:
 
 
 def _only(is_of_kind: Accepts, check: Accepts) -> Accepts:
-    """*check* for values of one kind; any other is accepted."""
+    """*check* for values of one kind; a value of another kind is valid."""
     return lambda value: check(value) if is_of_kind(value) else True
 
 
@@ -111,7 +111,7 @@ _TYPES: dict[str, Accepts] = {
 }
 
 _OF_MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties"})
-"""Keywords that only together say which members an object may have."""
+"""Keywords that only together decide which members an object may have."""
 
 
 def _unique_strings(values: Sequence[object]) -> bool:
@@ -132,4 +132,4 @@ _KEYWORDS: dict[str, tuple[str, Callable[[Any], Accepts]]] = {
     "minProperties": ("object", lambda least: lambda members: len(members) >= least),
     "propertyNames": ("object", _each),
 }
-"""Of which type the values are that a keyword speaks of, and what makes its check of what it demands."""
+"""For each keyword, the type of the values that it restricts, and a function from its argument to a predicate."""

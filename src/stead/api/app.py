@@ -1,4 +1,4 @@
-"""The WSGI application: routes, wired to a service. Who asks is found out before, by the layers around it."""
+"""The WSGI application: the routes of the API over a service. The layers around it authenticate the client."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from stead.api.resources.changes import Changes
 from stead.api.resources.claims import Claims
 from stead.api.resources.consumers import Consumers
 from stead.api.resources.explanations import Explanations
+from stead.api.resources.headroom import HeadroomOfRequest
 from stead.api.resources.inventories import Inventories, OneClass
 from stead.api.resources.openapi import OpenApi
+from stead.api.resources.provider_states import ProviderStates
 from stead.api.resources.provider_trees import ProviderTrees
 from stead.api.resources.reshaper import Reshaper
 from stead.api.resources.resource_classes import OneResourceClass, ResourceClasses
@@ -40,7 +42,7 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 class App(falcon.App[Request, Response]):
-    """Falcon puts all that a header says into one line; here each service's version has a line of its own."""
+    """Sends the version of each service in its own header line, where Falcon would join them into one line."""
 
     def __call__(self, env: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -64,23 +66,28 @@ def create_app(
     """The API over *service*, as far as *policy* allows.
 
     Args:
-        incomplete_project: owner of what clients claim that can not name a project yet (before 1.8); likewise the user.
-        limits: how much one request may ask for.
+        incomplete_project: project of allocations from clients that cannot state one (before 1.8); likewise the user.
+        limits: the limits of one request.
     """
     app = App(
         request_type=Request,
-        router=cast("Any", Router()),  # any object with its two methods will do
+        router=cast("Any", Router()),  # Falcon calls only its two methods
         middleware=[Negotiation(policy), Sizes(limits)],
     )
-    app.resp_options.default_media_type = cast("str", None)  # no body, no content type
+    app.resp_options.default_media_type = cast("str", None)  # a response without a body has no content type
     errors.install(app)
     for path, resource in routes(service, Owner(incomplete_project, incomplete_user), limits).items():
         app.add_route(path, resource)
     return app
 
 
+def documented_routes() -> dict[str, object]:
+    """The resource of each path, for documents about them; none can be called."""
+    return routes(cast("Any", None), Owner(NOBODY, NOBODY), Limits())
+
+
 def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, object]:
-    """Every path and what stands there."""
+    """The resource of each path."""
     provider = "/resource_providers/{uuid}"
     found: dict[str, object] = {
         "/": Root(),
@@ -100,10 +107,12 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/allocations/{consumer_uuid}": AllocationsOfConsumer(service, incomplete, limits),
         "/allocation_candidates": AllocationCandidates(service, limits),
         "/allocation_candidates/explain": Explanations(service, limits),
+        "/headroom": HeadroomOfRequest(service, limits),
         "/usages": Usages(service),
         "/reshaper": Reshaper(service, incomplete, limits),
         "/consumers": Consumers(service),
-        "/provider_trees": ProviderTrees(service),
+        "/provider_trees": ProviderTrees(service, limits),
+        "/provider_trees/{uuid}": ProviderStates(service),
         "/claims": Claims(service, limits),
         "/changes": Changes(service),
     }

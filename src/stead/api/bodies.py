@@ -1,7 +1,7 @@
-"""JSON bodies: which form is accepted, and which value it stands for.
+"""JSON bodies: which form is accepted, and which value is built from it.
 
-The words of a refusal follow jsonschema's, which clients match; its best match is the error nearest the
-document's root.
+The wording of a refusal follows jsonschema's, on which clients match. Its best match is the error nearest the root of
+the document.
 Source: "Form of the validation messages", docs/api.md.
 """
 
@@ -24,6 +24,7 @@ from stead.api.errors import MalformedBody, Refused
 from stead.api.excerpts import excerpt, shorten
 from stead.api.faults import FAULTS_LOOKED_AT, keywords
 from stead.api.request import BodyIncomplete, BodyTooLong
+from stead.domain.moments import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,10 +37,13 @@ T = TypeVar("T")
 Schema = dict[str, Any]
 
 STORABLE = "text without NUL"
-"""A format for what is stored as it is given: PostgreSQL stores no NUL."""
+"""A format for text that is stored unchanged: PostgreSQL cannot store NUL."""
+
+MOMENT = "date-time"
+"""A format for a moment with its time zone."""
 
 ONE_LINE = "single line"
-"""A format beside a pattern, whose final ``$`` lets a line break pass."""
+"""A format beside a pattern, since the pattern's final ``$`` admits a line break."""
 
 
 def _formats(is_uuid: Callable[[str], bool]) -> FormatChecker:
@@ -47,18 +51,27 @@ def _formats(is_uuid: Callable[[str], bool]) -> FormatChecker:
     checker.checks("uuid")(lambda value: not isinstance(value, str) or is_uuid(value))
     checker.checks(STORABLE)(lambda value: not isinstance(value, str) or "\0" not in value)
     checker.checks(ONE_LINE)(lambda value: not isinstance(value, str) or not value.endswith("\n"))
+    checker.checks(MOMENT)(lambda value: not isinstance(value, str) or _is_moment(value))
     return checker
 
 
+def _is_moment(text: str) -> bool:
+    try:
+        from_text(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
 LENIENT_UUIDS = _formats(uuids.is_like)
-"""What bodies accept."""
+"""Spellings that bodies accept."""
 
 STRICT_UUIDS = _formats(uuids.is_strict)
-"""What queries accept."""
+"""Spellings that queries accept."""
 
 
 def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Jsonschema's own check compares all pairs when items can not be sorted, which a large body could abuse."""
+    """Check in linear time. Jsonschema compares all pairs if items cannot be sorted, which a large body could abuse."""
     if wanted and isinstance(instance, list):
         strings = [item for item in instance if isinstance(item, str)]
         if len(set(strings)) < len(strings):
@@ -69,9 +82,9 @@ _Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  
 
 
 class Validator:
-    """A compiled schema: ``accepts`` says yes or no at once; the words for a no are jsonschema's.
+    """A compiled schema: ``accepts`` decides quickly; jsonschema words the faults.
 
-    ``reference`` is jsonschema as it is, which all else must agree with.
+    ``reference`` is the unmodified jsonschema validator, with which the others must agree.
     """
 
     def __init__(self, schema: Schema, *, formats: FormatChecker = LENIENT_UUIDS) -> None:
@@ -82,19 +95,25 @@ class Validator:
         self.reference = _Validator(schema, format_checker=formats)
 
     def faults(self, value: object) -> Iterator[ValidationError]:
-        """All that is wrong with *value*, in the order of the schema's keywords."""
+        """All faults of *value*, in the order of the schema's keywords."""
         found: Iterator[ValidationError] = self._finder.iter_errors(value)
         return found
 
-    def best_fault(self, value: object) -> str | None:
-        """What is wrong with *value*, in jsonschema's choice; None if nothing is."""
+    def best_fault(self, value: object, *, placed: bool = False) -> str | None:
+        """The fault of *value* that jsonschema's best match selects; None if *value* is valid.
+
+        Args:
+            placed: put the place before a short message, as ``claims[3].query: …``, instead of jsonschema's form.
+        """
         if self.accepts(value):
             return None
         fault = best_match(islice(self.faults(value), FAULTS_LOOKED_AT))
-        return None if fault is None else _words(fault)
+        if fault is None:
+            return None
+        return _placed_words(fault) if placed and fault.absolute_path else _words(fault)
 
     def first_fault(self, value: object) -> str | None:
-        """What is wrong with *value*, in the order of the schema's keywords; None if nothing is."""
+        """The first fault of *value*, in the order of the schema's keywords; None if *value* is valid."""
         if self.accepts(value):
             return None
         fault = next(self.faults(value), None)
@@ -102,17 +121,19 @@ class Validator:
 
     @cached_property
     def _finder(self) -> Any:
-        """Jsonschema with our own keywords, at a bounded cost."""
+        """Jsonschema with Stead's own keywords, whose cost is bounded."""
         finder: Any = extend(_Validator, keywords(self._predicates))  # type: ignore[no-untyped-call]  # the stubs know no types
         return finder(self.schema, format_checker=self.reference.format_checker)
 
 
 @dataclass(frozen=True)
 class Body(Generic[T]):
-    """One form of a body: its schema, and how the value it stands for is built from what the schema let through."""
+    """One form of a body: its schema, and the function that builds a value from a valid body."""
 
     schema: Schema
     build: Callable[[Any], T]
+    placed: bool = False
+    """Messages begin with the place of the fault, which helps with large documents."""
     validator: Validator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +145,7 @@ def read_body(req: Request, forms: Versioned[Body[T]]) -> T:
 
     Raises:
         MalformedBody: not UTF-8, not JSON, or not of that form.
-        Refused: 413, too long, or too many values.
+        Refused: 413, the body is too long or has too many values.
     """
     form = forms.at(req.version)
     try:
@@ -136,7 +157,7 @@ def read_body(req: Request, forms: Versioned[Body[T]]) -> T:
     except orjson.JSONDecodeError as error:
         raise MalformedBody(f"Malformed JSON: {error}") from None
     try:
-        fault = form.validator.best_fault(value)
+        fault = form.validator.best_fault(value, placed=form.placed)
     except RecursionError:
         fault = "it is nested too deeply"
     if fault is not None:
@@ -153,7 +174,7 @@ def _parsed(body: bytes, most: int) -> object:
 def strict_object(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
     """The schema of an object with these properties and no others.
 
-    Keywords that speak of the object itself come before those that speak of its parts.
+    Keywords for the object itself come before the keywords for its members, since the order decides the error.
     """
     properties = {**required, **(optional or {})}
     head: Schema = {"type": "object", "required": list(required)} if required else {"type": "object"}
@@ -163,6 +184,11 @@ def strict_object(required: Mapping[str, Schema], optional: Mapping[str, Schema]
 def mapping(pattern: str, of: Schema, **more: Any) -> Schema:
     """The schema of an object whose keys match *pattern* and whose values are *of* one schema."""
     return {"type": "object", **more, "additionalProperties": False, "patternProperties": {pattern: of}}
+
+
+def _placed_words(fault: ValidationError) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{excerpt(part)[1:-1]}" for part in fault.absolute_path)
+    return f"{place.removeprefix('.')}: {shorten(fault.message)}"
 
 
 def _words(fault: ValidationError) -> str:

@@ -1,4 +1,4 @@
-"""How long a body may be, by route: HTTP servers that read bodies before the application does ask here too.
+"""The maximum length of a body by route. HTTP servers that read bodies before the application also use this.
 
 Source: "Limits", docs/api.md.
 """
@@ -6,20 +6,20 @@ Source: "Limits", docs/api.md.
 from __future__ import annotations
 
 SMALL = 64 * 1024
-"""Bytes of a body on routes whose body describes one thing: a provider, an inventory, a name."""
+"""Maximum size in bytes of a body that describes one object: a provider, an inventory, a name."""
 
 _LISTS = frozenset({("POST", "/allocations"), ("POST", "/reshaper"), ("POST", "/claims"), ("PUT", "/provider_trees")})
 _LISTS_OF_A_PROVIDER = frozenset({"aggregates", "inventories", "traits"})
 
 _BYTES_PER_VALUE = 12
-"""The least that a value takes, on average, in a body that a client has a use for.
+"""The minimum average size of a value in a realistic body.
 
 The smallest values take 2 bytes of text and up to 90 of memory: 16 MiB of nested lists took 770 MB and 11 s to parse.
 """
 
 
 def longest_body(method: str, path: str, most: int) -> int:
-    """Bytes of a body that a request may have; *path* is without any prefix, *most* is `[stead] max_body_size`."""
+    """Maximum size of a body in bytes; *path* is without any prefix, *most* is `[stead] max_body_size`."""
     return most if _takes_lists(method, path) else min(SMALL, most)
 
 
@@ -35,13 +35,14 @@ def _takes_lists(method: str, path: str) -> bool:
 
 
 def most_values(longest: int) -> int:
-    """JSON values, each member of an object and each element of an array, in a body of at most *longest* bytes."""
+    """Maximum number of JSON values (members of objects, elements of arrays) in a body of at most *longest* bytes."""
     return longest // _BYTES_PER_VALUE
 
 
 def counts_at_most(body: bytes, values: int) -> bool:
     """Whether *body* has at most that number of JSON values, counted without parsing it.
 
-    Each value but the first follows a comma or the start of a container. These characters in strings count too.
+    Each value but the first follows a comma or the start of a container. These characters count in strings too, so
+    the count may be too high.
     """
     return len(body) <= values or sum(body.count(start) for start in (b",", b"[", b"{")) <= values

@@ -1,4 +1,4 @@
-"""Conditional reads: the ``ETag`` of an answer, and 304 for a client that has it.
+"""Conditional reads: the ``ETag`` of an answer, and status 304 for a client that already has the answer.
 
 Source: "Conditional reads", docs/api.md; RFC 9110, sections 8.8.3 and 13.1.2.
 """
@@ -20,13 +20,13 @@ _LENGTH = 32
 
 
 def is_current(req: Request, resp: Response, moment: str) -> bool:
-    """Send the ETag of an answer that follows from *moment*; if the client has that answer, the answer is 304.
+    """Send the ETag of an answer that depends on *moment* only; if the client already has the answer, send 304.
 
     The tag is weak, since a proxy or this service may compress the answer. It differs between versions of the API and
-    of this program, which may show the same state in different ways.
+    of Stead, which may show the same state in different ways.
 
     Args:
-        moment: a text that differs between any two states of what the answer is made of.
+        moment: a text that differs between any two states of the data in the answer.
     """
     made_of = repr((__version__, *req.agreed, moment))
     tag = f'"{hashlib.sha256(made_of.encode()).hexdigest()[:_LENGTH]}"'
@@ -39,7 +39,7 @@ def is_current(req: Request, resp: Response, moment: str) -> bool:
 
 
 def _names(header: str, tag: str) -> bool:
-    """Whether an If-None-Match header has *tag*; not if it is malformed before that."""
+    """Whether an If-None-Match header lists *tag*. The header is read up to its first syntax error."""
     if header.strip() == "*":
         return True
     position = 0

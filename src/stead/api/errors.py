@@ -1,6 +1,6 @@
-"""From what went wrong to an answer: one table for statuses and codes.
+"""Converts exceptions into answers: one table of statuses and codes.
 
-A route that words or codes an error in its own way says so in rows beside its handler: see :func:`answering`.
+A route with its own wording or code for an error states it in rows beside its handler: see :func:`answering`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ PROVIDER_HAS_CHILDREN = "placement.resource_provider.cannot_delete_parent"
 PROVIDER_NOT_FOUND = "placement.resource_provider.not_found"
 NOTHING_FITS = "stead.nothing_fits"
 START_OVER = "stead.start_over"
+PROVIDER_DISABLED = "stead.provider_disabled"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status and code of an error; ``text`` words it: ``{error}``, its own facts, the path's parameters."""
+    """Status and code of an error. ``text`` is the message, with ``{error}``, its fields and path parameters."""
 
     status: int
     code: str | Callable[[Any], str] = UNDEFINED
     text: str = "{error}"
     more: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
-    """Further fields of the JSON error object, and what makes them of the error."""
+    """Further fields of the JSON error object, each with the function that reads it from the error."""
 
 
 def _code_of_unknown_provider(error: domain.UnknownProvider) -> str:
@@ -70,23 +71,24 @@ ANSWERS: Rows = {
     domain.InventoryExists: Answer(409, CONCURRENT_UPDATE),
     domain.InventoryInUse: Answer(409, INVENTORY_IN_USE),
     domain.NothingFits: Answer(409, NOTHING_FITS),
+    domain.ProviderDisabled: Answer(409, PROVIDER_DISABLED, "Unable to allocate inventory: {error}"),
     domain.StartOver: Answer(410, START_OVER),
 }
-"""A class that is not listed answers as its base does."""
+"""A class that is not listed has the answer of its base class."""
 
 
 def race(doing: str) -> Rows:
-    """The row of a route on which a write that lost all its races is a conflict, and not 503 as elsewhere."""
+    """The row of a route on which a write that lost every race returns 409 instead of 503."""
     again = "Another thread concurrently updated the resource provider data. Please retry your update"
     return {domain.ConcurrentUpdate: Answer(409, CONCURRENT_UPDATE, f"{doing}: {again}")}
 
 
 class MalformedBody(domain.BadRequest):
-    """The body is not JSON, or not of the form the route asks for."""
+    """The body is not JSON, or does not have the form that the route requires."""
 
 
 class Refused(Exception):
-    """The edge itself refuses the request: for its path, method, media types, version or headers."""
+    """The HTTP layer refuses the request because of its path, method, media types, version or headers."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Refused(Exception):
 
 
 class Worded(Exception):
-    """A domain error together with the rows of the route it was raised on."""
+    """A domain error together with the rows of the route that raised it."""
 
     def __init__(self, error: domain.SteadError, rows: Rows, names: Mapping[str, str]) -> None:
         super().__init__(str(error))
@@ -111,7 +113,7 @@ class Worded(Exception):
 
 
 def answering(rows: Rows) -> Callable[[H], H]:
-    """Word and code errors on this route as *rows* say, and all others as :data:`ANSWERS` does."""
+    """Answer errors on this route as *rows* say, and all others as :data:`ANSWERS` says."""
 
     def around(handler: H) -> H:
         @wraps(handler)
@@ -128,13 +130,13 @@ def answering(rows: Rows) -> Callable[[H], H]:
 
 
 def rows_of(handler: object) -> Rows:
-    """The rows of the route that *handler* serves."""
+    """The rows of *handler*'s route."""
     found: Rows = getattr(handler, "rows", {})
     return found
 
 
 def problem_of(error: domain.SteadError, rows: Rows | None = None, names: Mapping[str, str] | None = None) -> Problem:
-    """The answer to *error*: its own class decides before its bases do, and *rows* before the table."""
+    """The answer to *error*: its own class precedes its base classes, and *rows* precede the table."""
     own = rows or {}
     row = next(own.get(cls) or ANSWERS[cls] for cls in type(error).__mro__ if cls in own or cls in ANSWERS)
     facts = {"error": error, **vars(error), **(names or {})}
@@ -147,7 +149,7 @@ def problem_of(error: domain.SteadError, rows: Rows | None = None, names: Mappin
 
 
 def install(app: falcon.App[Request, Response]) -> None:
-    """Let *app* answer every exception in the contract's form."""
+    """Make *app* answer every exception in the contract's error format."""
     app.add_error_handler(Exception, _unexpected)
     app.add_error_handler(falcon.HTTPError, _of_framework)
     app.add_error_handler(Refused, _refused)
@@ -186,9 +188,9 @@ def _unexpected(req: Request, resp: Response, error: Exception, _params: object)
     req.note(error=type(error).__name__)
     LOG.error("%s %r failed (%s)", _method(req), req.path, req.id, exc_info=error)
     write(req, resp, Problem(500, ASK_THE_OPERATORS))
-    req.negotiated = False  # no version headers: whatever failed, it was not the version's doing
+    req.negotiated = False  # no version headers: the failure is unrelated to the version
 
 
 def _method(req: Request) -> str:
-    """The method as a line of the log may show it: a client can call it anything."""
+    """The method, made safe for a line of the log: a client can send any text as the method."""
     return ascii(req.method)[1:-1]

@@ -1,7 +1,7 @@
-"""Excerpts: what `repr` would write of a JSON value, without its middle, and without writing the whole of it.
+"""Excerpts: the `repr` of a JSON value without its middle, produced without writing the whole text.
 
-An error message repeats what a client sent. Written out, a body of the greatest size takes more time and memory than
-the request itself.
+An error message repeats what a client sent. For a body of the maximum size, the full text would take more time and
+memory than the request itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Container = dict[str, object] | list[object]
 
 LIMIT = 1000
-"""Characters of a text that is shown whole."""
+"""Maximum number of characters of a text that is shown completely."""
 
 
 def shorten(text: str, limit: int = LIMIT) -> str:
@@ -24,7 +24,7 @@ def shorten(text: str, limit: int = LIMIT) -> str:
 
 
 def excerpt(value: object, limit: int = LIMIT) -> str:
-    """``shorten(repr(value), limit)`` of a JSON value, made of its first and its last *limit* characters alone."""
+    """``shorten(repr(value), limit)`` of a JSON value, built from its first and last *limit* characters only."""
     head = "".join(_as_far_as(limit + 1, _pieces(value, limit, backwards=False)))
     if len(head) <= limit:
         return head
@@ -33,7 +33,7 @@ def excerpt(value: object, limit: int = LIMIT) -> str:
 
 
 def _as_far_as(limit: int, pieces: Iterable[str]) -> Iterator[str]:
-    """As many of *pieces* as it takes to have *limit* characters."""
+    """The first of *pieces*, until they have *limit* characters together."""
     missing = limit
 
     def is_missing(piece: str) -> bool:
@@ -48,7 +48,7 @@ def _as_far_as(limit: int, pieces: Iterable[str]) -> Iterator[str]:
 def _pieces(value: object, most: int, *, backwards: bool) -> Iterator[str]:
     """The text of *value* in pieces; of a string longer than *most*, only the end that is written first.
 
-    The containers that are open are kept in a list: clients nest deeper than Python calls.
+    A list holds the open containers instead of recursion: clients can nest deeper than Python's recursion limit.
     """
     if not isinstance(value, dict | list):
         yield _leaf(value, most, backwards=backwards)
@@ -65,7 +65,7 @@ def _pieces(value: object, most: int, *, backwards: bool) -> Iterator[str]:
 
 
 def _members(container: Container, most: int, *, backwards: bool) -> Iterator[str | Container]:
-    """Texts, and the containers among the members, whose own members come in their place."""
+    """Texts, and nested containers, which the caller replaces with their own members."""
 
     def written(value: object) -> str | Container:
         return value if isinstance(value, dict | list) else _leaf(value, most, backwards=backwards)
@@ -88,7 +88,7 @@ def _members(container: Container, most: int, *, backwards: bool) -> Iterator[st
 def _leaf(value: object, most: int, *, backwards: bool) -> str:
     if not isinstance(value, str) or len(value) <= most:
         return repr(value)
-    # All of the string decides which quotes Python puts around it.
+    # The whole string decides which quotes Python puts around it.
     if "'" in value and '"' not in value:
         quote, forced = '"', "'"
     else:

@@ -1,8 +1,8 @@
-"""Faults: jsonschema's errors and their words, found and written at a cost that the size of a body bounds.
+"""Faults: jsonschema's errors and messages, at a cost that the size of a body bounds.
 
-jsonschema writes out every value it complains about, enters every member of every container, and sorts the names that
-it does not expect. On a body of the greatest size that takes minutes and gigabytes. The keywords here find the same
-errors in the same order, with messages of which the middle of long values is missing.
+jsonschema writes out every value that it rejects, enters every member of every container, and sorts all unexpected
+names. For a body of the maximum size that takes minutes and gigabytes. The keywords here find the same errors in the
+same order, but their messages omit the middle of long values.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     Keyword = Callable[[Any, Any, Any, Schema], Iterator[ValidationError]]
 
 FAULTS_LOOKED_AT = 100
-"""A body may be wrong in a million places; those near the root come first, and these many are enough to choose from."""
+"""Number of faults to choose the message from. A body may have a million; those near the root come first."""
 
 _NAMES_SHOWN = 300
-"""At each end of a sorted list of names: more than fit into a message, since one takes at least four characters."""
+"""Names at each end of a sorted list. More names do not fit into a message: each takes at least four characters."""
 
 
 def keywords(predicates: Predicates) -> dict[str, Keyword]:
-    """The keywords of our schemas, for `jsonschema.validators.extend`; *predicates* decide what has a fault."""
+    """The keywords of Stead's schemas, for `jsonschema.validators.extend`; *predicates* decide which value is valid."""
     judged = {keyword: _judged(predicates, keyword, verdict) for keyword, verdict in _VERDICTS.items()}
     return {
         **judged,
@@ -66,7 +66,7 @@ _VERDICTS: dict[str, Callable[[Any], str]] = {
     "type": lambda types: f"is not of type {_names(types)}",
     "uniqueItems": lambda _wanted: "has non-unique elements",
 }
-"""What follows the value in the message of a keyword that judges a value by itself."""
+"""The end of the message, after the value, for keywords that check a value on its own."""
 
 
 def _judged(predicates: Predicates, keyword: str, verdict: Callable[[Any], str]) -> Keyword:
@@ -109,13 +109,13 @@ def _additional_properties(
 
 
 def _sorted(names: Sequence[str]) -> str:
-    """All *names* in their order, separated by commas, but for the middle of a long text."""
+    """All *names*, sorted and separated by commas, without the middle of a long text."""
     shown = (
         sorted(names)
         if len(names) <= 2 * _NAMES_SHOWN
         else [*nsmallest(_NAMES_SHOWN, names), *reversed(nlargest(_NAMES_SHOWN, names))]
     )
-    return excerpt(shown, LIMIT + 4)[1:-1]  # without the brackets, and still long enough to be shortened where it was
+    return excerpt(shown, LIMIT + 4)[1:-1]  # without the brackets; the limit allows for them and the quotes
 
 
 def _items(predicates: Predicates) -> Keyword:

@@ -1,6 +1,6 @@
-"""Gates before a handler: what must hold for a request to come in. They stand in the order in which they are checked.
+"""Gates before a handler: conditions that a request must meet, in the order in which they are checked.
 
-``gates_of`` lists them, so that tests and docs can walk over all there are.
+``gates_of`` lists them for tests and docs.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ EVENTS = "text/event-stream"
 
 
 class Gate(Protocol):
-    """Something a request must pass."""
+    """A condition that a request must meet."""
 
     def check(self, req: Request) -> None:
-        """Let *req* pass, or raise."""
+        """Return if *req* meets the condition, else raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The route exists since microversion ``first``; before it answers ``otherwise``."""
+    """The route exists since microversion ``first``; older requests get status ``otherwise``."""
 
     first: Microversion
     otherwise: int = 404
 
     def check(self, req: Request) -> None:
-        """Refuse microversions that do not know the route, as if it were not there."""
+        """Refuse older microversions, as if the route did not exist."""
         if req.version < self.first:
             raise Refused(self.otherwise, f"{req.method} {req.path} is not known to microversion {req.version}")
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A policy rule must allow it; ``target`` reads what the rule is about, where it is not the caller itself."""
+    """A policy rule must allow the request; ``target`` reads the rule's target, None for the caller itself."""
 
     rule: str
     target: Callable[[Request], Mapping[str, Any]] | None = None
 
     def check(self, req: Request) -> None:
-        """Ask the policy."""
+        """Evaluate the policy rule."""
         req.require(self.rule, self.target(req) if self.target else None)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """The body is declared to be JSON."""
+    """The request must declare its body as JSON."""
 
     def check(self, req: Request) -> None:
-        """Refuse every other media type, also none."""
+        """Refuse every other media type, and a missing one."""
         media_type = (req.content_type or "").partition(";")[0].strip()
         if media_type != JSON:
             raise Refused(415, f"The media type {media_type or None} is not supported, use {JSON}")
@@ -69,7 +69,7 @@ class JsonBody:
 
 @dataclass(frozen=True, slots=True)
 class JsonAnswer:
-    """The client accepts JSON; or, where ``events`` are offered, a stream of these."""
+    """The client accepts JSON or, on routes with ``events``, a stream of events."""
 
     events: bool = False
 
@@ -82,18 +82,18 @@ class JsonAnswer:
 
 
 def gates_of(handler: object) -> tuple[Gate, ...]:
-    """The gates before *handler*, first to last."""
+    """The gates before *handler*, in order."""
     found: tuple[Gate, ...] = getattr(handler, "gates", ())
     return found
 
 
 def since(first: Microversion, *, otherwise: int = 404) -> _Decorator:
-    """Refuse the route before microversion *first*."""
+    """Refuse requests before microversion *first*."""
     return _Decorator(Since(first, otherwise))
 
 
 def allowed(rule: str, target: Callable[[Request], Mapping[str, Any]] | None = None) -> _Decorator:
-    """403 unless the policy allows *rule*."""
+    """Return 403 unless the policy allows *rule*."""
     return _Decorator(Allowed(rule, target))
 
 
@@ -116,19 +116,20 @@ class _Decorator:
 
 
 json_body = _Decorator(JsonBody())
-"""415 unless the body is declared to be JSON."""
+"""Returns 415 unless the request declares its body as JSON."""
 
 json_answer = _Decorator(JsonAnswer())
-"""406 unless the client accepts JSON."""
+"""Returns 406 unless the client accepts JSON."""
 
 json_or_events = _Decorator(JsonAnswer(events=True))
-"""406 unless the client accepts JSON or a stream of events."""
+"""Returns 406 unless the client accepts JSON or a stream of events."""
 
 
 def by_version(handlers: Versioned[Callable[..., None]]) -> Callable[..., None]:
-    """One handler made of several, for a route whose meaning changed; each has gates of its own.
+    """Combine several handlers into one, for a route whose meaning changed; each has its own gates.
 
-    A microversion older than all of them is left to the gates of the oldest. To who looks at it, it is the newest.
+    For a microversion older than all of them, the gates of the oldest handler decide. Its attributes are those of the
+    newest handler.
     """
     oldest = min(handlers)
 

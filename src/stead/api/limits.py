@@ -1,6 +1,6 @@
-"""How much one request may ask for. What is over a limit is refused before anything is read or written for it.
+"""The limits of one request. A request over a limit is refused before it reads or writes anything.
 
-Source: "Limits", docs/api.md, which also says how the defaults were chosen.
+Source: "Limits", docs/api.md, which also explains the defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one request may have of each; ``body`` and ``query`` are in bytes."""
+    """Maximum values for one request; ``body`` and ``query`` are in bytes."""
 
     body: int = 16 * 1024 * 1024
     query: int = 64_000
@@ -29,6 +29,7 @@ class Limits:
     suffix: int = 64
     allocations: int = 250_000
     claims: int = 1000
+    tree_providers: int = 10_000
 
     def require_groups(self, groups: Sequence[RequestGroup]) -> None:
         """Refuse too many request groups, or one whose suffix is too long.
@@ -43,7 +44,7 @@ class Limits:
             raise Refused(400, f"A suffix has {longest} characters; at most {self.suffix} are accepted.")
 
     def require_allocations(self, claims: Iterable[Claim]) -> None:
-        """Refuse too many allocations: one is an amount of one class, of one provider, for one consumer.
+        """Refuse too many allocations. An allocation is an amount of one class, of one provider, for one consumer.
 
         Raises:
             Refused: 413
@@ -53,7 +54,7 @@ class Limits:
             raise Refused(413, f"The request has {count} allocations; at most {self.allocations} are accepted.")
 
     def require_claims(self, claims: Sequence[object], queries: Iterable[str]) -> None:
-        """Refuse too many claims in one request, and queries that are longer than one of a URL may be.
+        """Refuse too many claims in one request, and queries longer than the limit for URLs.
 
         Raises:
             Refused: 413
@@ -63,15 +64,24 @@ class Limits:
         if any(len(query.encode("utf-8", "surrogatepass")) > self.query for query in queries):
             raise Refused(413, f"A query has more than {self.query} bytes.")
 
+    def require_tree_providers(self, count: int) -> None:
+        """Refuse too many providers in one document of provider trees.
+
+        Raises:
+            Refused: 413
+        """
+        if count > self.tree_providers:
+            raise Refused(413, f"The document has {count} providers; at most {self.tree_providers} are accepted.")
+
 
 class Sizes:
-    """Falcon middleware: refuses what is too long to be looked at, before it is routed."""
+    """Falcon middleware: refuses long queries and bodies before routing."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     def process_request(self, req: Request, _resp: Response) -> None:
-        """Refuse a long query and a body that says that it is long; leave a limit for one that does not say."""
+        """Refuse a long query, and a body whose declared length is too long; set the limit for other bodies."""
         if len(req.query_string) > self._limits.query:
             raise Refused(414, f"The query has more than {self._limits.query} bytes.")
         req.longest_body = longest_body(req.method, req.path, self._limits.body)

@@ -1,4 +1,4 @@
-"""Finding what a path names."""
+"""Looks up the provider that a path names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def find_provider(snapshot: Snapshot, uuid: str) -> Slot:
-    """Where the provider with this uuid stands, spelled exactly so.
+    """The slot of the provider with exactly this spelling of the uuid.
 
     Raises:
-        ProviderNotFound: there is none.
+        ProviderNotFound: no provider has this uuid.
     """
     slot = snapshot.find(uuid)
     if slot is None:

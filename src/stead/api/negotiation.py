@@ -1,4 +1,4 @@
-"""Before a route is looked for: which versions are in force, and are the body's headers in order?
+"""Checks before routing: which versions apply, and whether the body headers are valid.
 
 Source: "Microversion negotiation" and "Request body headers", docs/api.md.
 """
@@ -24,21 +24,21 @@ N = TypeVar("N", bound=Step)
 HEADER = "openstack-api-version"
 
 NEEDED_BY_STEAD = V.ANY_TRAITS
-"""The first microversion beside which Stead's own versions may be asked for."""
+"""The first microversion with which Stead's own versions may be combined."""
 
 
 _MOST_DIGITS = 100
-"""Of a length. Python reads no number of more than some thousand digits, and nobody sends a body of this length."""
+"""Digits of a length. Python cannot parse numbers of several thousand digits, and no real body has such a length."""
 
 
 class Negotiation:
-    """Falcon middleware: settles microversion and caller before routing, and names the microversion in every answer."""
+    """Falcon middleware: determines microversion and caller before routing, and names the versions in every answer."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     def process_request(self, req: Request, _resp: Response) -> None:
-        """Settle the microversion and who asks; refuse body headers that no route could accept."""
+        """Determine the microversion and the caller; refuse body headers that no route could accept."""
         req.version, req.stead = agree(req.env.get("HTTP_OPENSTACK_API_VERSION"))
         req.negotiated = True
         credentials = Credentials.of(req.env)
@@ -50,7 +50,7 @@ class Negotiation:
         _require_body_headers(req)
 
     def process_response(self, req: Request, resp: Response, _resource: object, _succeeded: bool) -> None:
-        """Name the versions that were used."""
+        """Add the headers with the versions in use."""
         req.note(route=req.uri_template)
         if req.negotiated:
             resp.set_header(HEADER, f"placement {req.version}")
@@ -60,22 +60,22 @@ class Negotiation:
 
 
 def asks_for_several(environ: WSGIEnvironment) -> bool:
-    """Whether the header may speak of more than one service."""
+    """Whether the header may name more than one service."""
     return "," in environ.get("HTTP_OPENSTACK_API_VERSION", "")
 
 
 def lines_of(name: str, value: str) -> list[tuple[str, str]]:
-    """The lines in which a header of the answer is sent: one for each version, one for anything else."""
+    """The lines in which a response header is sent: one for each version, one for any other header."""
     return [(name, version) for version in value.split(", ")] if name == HEADER else [(name, value)]
 
 
-@cached_if_short(256)  # all clients together send a handful of them
+@cached_if_short(256)  # all clients together send a handful of different headers
 def agree(header: str | None) -> Agreed:
-    """The versions that the header asks for; the oldest of Placement and none of Stead if it asks for none.
+    """The versions that the header requests. The defaults are the oldest of Placement and none of Stead.
 
     Raises:
-        Refused: 400 if a version is no version, or Stead's is asked for beside an old one of Placement; 406 if a
-            version is one this service does not have.
+        Refused: 400 if a version is malformed, or Stead's is requested with a Placement version that is too old; 406 if
+            this service does not have a version.
     """
     asked = _asked_for(header or "")
     placement = _version(asked["placement"], Microversion) if "placement" in asked else OLDEST
@@ -86,7 +86,7 @@ def agree(header: str | None) -> Agreed:
 
 
 def _asked_for(header: str) -> dict[str, str]:
-    """Version by service type; the last entry of a service counts, an entry without a version does not."""
+    """Version by service type. The last entry of a service applies; entries without a version are ignored."""
     entries = (entry.split(None, 1) for entry in header.split(","))
     return {entry[0].lower(): entry[1].strip() for entry in entries if len(entry) == 2}
 

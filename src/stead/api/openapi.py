@@ -1,7 +1,7 @@
-"""The OpenAPI document of the newest microversion, made of what the service itself works with.
+"""The OpenAPI document of the newest microversion, generated from the service's own data.
 
-Routes and checks come from the routes' gates, bodies and queries from the schemas that requests are checked with, and
-statuses, codes and words of errors from the one table of answers.
+Routes and checks are read from the gates, bodies and queries from the schemas that validate requests, and statuses,
+codes and messages of errors from the table of answers.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from stead.api.answer_schemas import ERRORS, SCHEMAS, STRANGER
 from stead.api.errors import problem_of, rows_of
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
-from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, SCHEMAS, STRANGER
+from stead.api.operations import EXAMPLES, OPERATIONS
 from stead.api.problems import TITLES_AND_SENTENCES, UNDEFINED
 from stead.api.query.candidates import GROUP_KEYS
 from stead.api.routing import Router, stead_since
@@ -50,6 +51,12 @@ ASKED_VERSION: Json = {
     "description": "The requested microversion; default 1.0.",
     "schema": {"type": "string", "default": "placement 1.0", "examples": [f"placement {NEWEST}"]},
 }
+IF_NONE_MATCH: Json = {
+    "name": "If-None-Match",
+    "in": "header",
+    "description": "ETags of earlier responses, or `*`. While one of them is current, the response is 304.",
+    "schema": {"type": "string"},
+}
 UNAVAILABLE = Unavailable("the database does not answer")
 
 
@@ -71,7 +78,7 @@ def document(routes: Mapping[str, object]) -> Json:
         "components": {
             "schemas": {name: _named(schema, inside=name) for name, schema in SCHEMAS.items()},
             "headers": HEADERS,
-            "parameters": {"version": ASKED_VERSION},
+            "parameters": {"version": ASKED_VERSION, "if_none_match": IF_NONE_MATCH},
             "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
         },
     }
@@ -110,8 +117,11 @@ def _operation(method: str, path: str, handler: object) -> Json:
             described["x-policy-rule"] = gate.rule
     if path == "/":
         described["security"] = []
-    if of.query is not None:
-        described["parameters"] = _query(of)
+    parameters = [] if of.query is None else _query(of)
+    if 304 in of.answers:
+        parameters.append({"$ref": "#/components/parameters/if_none_match"})
+    if parameters:
+        described["parameters"] = parameters
     if of.body is not None:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": _named(of.body)}}}
     described["responses"] = _successes(of) | _refusals(of, handler, gates, open_to_all=path == "/")
@@ -151,7 +161,7 @@ def _successes(of: Operation) -> Json:
 
 
 def _refusals(of: Operation, handler: object, gates: tuple[Gate, ...], *, open_to_all: bool) -> Json:
-    """The errors by status; the description of each lists codes with words."""
+    """The errors by status; the description of each lists its codes and messages."""
     told: dict[int, list[str]] = {400: [], 406: []}
     if not open_to_all:
         told[401] = []
@@ -189,7 +199,7 @@ def _refusal(status: int, lines: list[str]) -> Json:
 
 
 def _named(schema: Schema, *, inside: str | None = None) -> Any:
-    """*schema* with references to those that have a name, wherever they are in it; *inside* is its own name."""
+    """*schema* with each schema that has a name replaced by a reference; *inside* is the name of *schema* itself."""
     for name, known in SCHEMAS.items():
         if schema == known and name != inside:
             return {"$ref": f"#/components/schemas/{name}"}

@@ -1,7 +1,6 @@
-"""What each route takes and answers at the newest microversion, for the OpenAPI document.
+"""Parameters, bodies and answers of each route at the newest microversion, for the OpenAPI document.
 
-Bodies and queries are the schemas that requests are checked with. Answers are put together here, from the shapes that
-make them where there are any, and tests hold real answers against them.
+Bodies and queries are the schemas that validate requests; `answer_schemas` has those of the answers.
 """
 
 from __future__ import annotations
@@ -9,9 +8,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.api import provider_text, tree_text
-from stead.api.bodies import Schema, mapping, strict_object
-from stead.api.query import candidates, provider_trees, providers
+from stead.api import tree_document, tree_outcome
+from stead.api.answer_schemas import (
+    AGGREGATES,
+    CANDIDATES,
+    CHANGES,
+    CONSUMER_ALLOCATIONS,
+    GRANTED,
+    HOLDER,
+    LINKS,
+    MERGED_CHANGES,
+    ONE_INVENTORY,
+    PROJECT_TOTALS,
+    PROJECT_USAGES,
+    PROVIDER,
+    PROVIDER_ALLOCATIONS,
+    PROVIDER_STATE,
+    PROVIDER_TRAITS,
+    PROVIDER_TREES,
+    PROVIDER_USAGES,
+    RESOURCE_CLASS,
+    SHOWN_INVENTORIES,
+    TEXT,
+    TREE_COLUMNS,
+    VERSIONS,
+    array,
+    shown,
+)
+from stead.api.bodies import Schema, strict_object
+from stead.api.query import candidates, headroom, provider_trees, providers
 from stead.api.query.groups import MISSING_VALUE
 from stead.api.query.pairs import DUPLICATE_KEY
 from stead.api.query.values import BAD_VALUE
@@ -23,29 +48,27 @@ from stead.api.resources import (
     consumers,
     explanations,
     inventories,
+    provider_states,
     reshaper,
     resource_classes,
     resource_providers,
     traits,
     usages,
 )
-from stead.api.shapes import (
-    ALL_INVENTORIES,
-    ALLOCATIONS_BY_PROVIDER,
-    GENERATION,
-    INVENTORY_FIELDS,
-    RESOURCES,
-    TOTAL,
-    UUID,
-    UUID_KEY,
-    consumer,
-)
+from stead.api.resources import headroom as headroom_of_request
 from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, name_of
 from stead.domain import errors as domain
-from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.tree_document import (
+    CapacityBelowUse,
+    DescribedProviderGone,
+    DocumentFault,
+    Overcommitment,
+    Remaining,
+    RemovedInUse,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 
 SOME_PROVIDER = "0c0ffee0-0000-4000-8000-000000000001"
@@ -56,11 +79,11 @@ EXAMPLES = {"uuid": SOME_PROVIDER, "consumer_uuid": SOME_CONSUMER, "resource_cla
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one route, beside what its gates and its rows of errors tell.
+    """One method of one route, without what its gates and error rows say.
 
-    ``answers``: body by status of success, None if there is none. ``errors``: an example of each error that its handler
-    may raise. ``since``: the first version of each parameter that is younger than the route. ``repeated``: the
-    parameters every value of which counts.
+    ``answers``: body by status of success, None for no body. ``errors``: an example of each error that its handler
+    may raise. ``since``: the first version of each parameter that is newer than the route. ``repeated``: the
+    parameters that may be repeated.
     """
 
     answers: Mapping[int, Schema | None]
@@ -72,171 +95,8 @@ class Operation:
     located: bool = False
 
 
-def array(of: Schema) -> Schema:
-    """The schema of an array."""
-    return {"type": "array", "items": of}
-
-
-TEXT: Schema = {"type": "string"}
-AMOUNTS = mapping(RESOURCE_CLASS_NAME, {"type": "integer"})
-LINKS = array(strict_object({"rel": TEXT, "href": TEXT}))
-PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
-
-FIELDS: dict[str, Schema] = {
-    "uuid": UUID,
-    "name": TEXT,
-    "generation": GENERATION,
-    "links": LINKS,
-    "parent_provider_uuid": PARENT,
-    "root_provider_uuid": UUID,
-    "aggregates": array(UUID),
-    "resource_provider_generation": GENERATION,
-    "resources": AMOUNTS,
-    "project_id": TEXT,
-    "user_id": TEXT,
-    "consumer_generation": GENERATION,
-    "consumer_type": TEXT,
-}
-"""What keys of answers hold, wherever they appear."""
-
-
-def shown(names: Iterable[str], **more: Schema) -> Schema:
-    """An object with these keys, all of them; *more* says what some hold, and :data:`FIELDS` what the others do."""
-    return strict_object({name: more.get(name) or FIELDS[name] for name in names})
-
-
-def by_uuid(of: Schema) -> Schema:
-    """An object by uuid."""
-    return mapping(UUID_KEY, of)
-
-
-INVENTORY = {**TOTAL, **{name: of for name, of in INVENTORY_FIELDS.items() if name != "resource_provider_generation"}}
-EXTENT = {"max_version": TEXT, "min_version": TEXT}
-VERSIONS = strict_object(
-    {
-        "versions": array(
-            strict_object({"id": TEXT, **EXTENT, "status": TEXT, "links": LINKS}, {"stead": strict_object(EXTENT)})
-        )
-    }
-)
-PROVIDER = shown(provider_text.FIELDS)
-SHOWN_INVENTORY = strict_object(INVENTORY)
-ONE_INVENTORY = shown([*INVENTORY, "resource_provider_generation"], **INVENTORY)
-SHOWN_INVENTORIES = shown(
-    ["resource_provider_generation", "inventories"], inventories=mapping(RESOURCE_CLASS_NAME, SHOWN_INVENTORY)
-)
-AGGREGATES = shown(aggregates.AGGREGATES_OF_PROVIDER)
-PROVIDER_TRAITS = shown(["traits", "resource_provider_generation"], traits=array(TEXT))
-PROVIDER_USAGES = shown(["resource_provider_generation", "usages"], usages=AMOUNTS)
-PROVIDER_ALLOCATIONS = shown(
-    ["resource_provider_generation", "allocations"],
-    allocations=by_uuid(shown(allocations.CONSUMER_OF_PROVIDER)),
-)
-HELD = by_uuid(shown(["generation", "resources"]))
-_SAID_OF_HOLDERS = {name: FIELDS[name] for name in allocations.ALLOCATIONS_OF_CONSUMER if name != "allocations"}
-CONSUMER_ALLOCATIONS = strict_object({"allocations": HELD}, _SAID_OF_HOLDERS)
-HOLDER = shown(["uuid", "allocations", *_SAID_OF_HOLDERS], allocations=HELD)
-RESOURCE_CLASS = shown(resource_classes.RESOURCE_CLASS)
-PROJECT_USAGES = shown(
-    ["usages"],
-    usages=mapping(
-        "^[A-Z0-9_]+$|^all$|^unknown$",
-        {"type": "object", "required": ["consumer_count"], "additionalProperties": {"type": "integer"}},
-    ),
-)
-ALLOCATION_REQUEST = shown(
-    ["allocations", "mappings"],
-    allocations=by_uuid(shown(["resources"])),
-    mappings=mapping("^([a-zA-Z0-9_-]{1,64})?$", array(UUID)),
-)
-GRANTED = shown(
-    ["consumer_uuid", "consumer_generation", *ALLOCATION_REQUEST["properties"]],
-    consumer_uuid=UUID,
-    **ALLOCATION_REQUEST["properties"],
-)
-MOVED = strict_object({"uuid": UUID, "generation": {"type": ["integer", "null"]}})
-SUMMARY = shown(
-    ["resources", "traits", "parent_provider_uuid", "root_provider_uuid"],
-    resources=mapping(
-        RESOURCE_CLASS_NAME, strict_object({"capacity": {"type": "integer"}, "used": {"type": "integer"}})
-    ),
-    traits=array(TEXT),
-)
-CANDIDATES = shown(
-    ["allocation_requests", "provider_summaries"],
-    allocation_requests=array(ALLOCATION_REQUEST),
-    provider_summaries=by_uuid(SUMMARY),
-)
-SUMS = mapping(RESOURCE_CLASS_NAME, strict_object({name: {"type": "integer"} for name in tree_text.TOTALS}))
-PROVIDER_IN_TREE = strict_object(
-    {"uuid": UUID},
-    {
-        "name": TEXT,
-        "parent_provider_uuid": PARENT,
-        "generation": GENERATION,
-        "inventories": mapping(RESOURCE_CLASS_NAME, SHOWN_INVENTORY),
-        "usages": AMOUNTS,
-        "traits": array(TEXT),
-        "aggregates": array(UUID),
-    },
-)
-PROVIDER_TREE = strict_object(
-    {"root_provider_uuid": UUID, "provider_count": {"type": "integer"}, "providers": array(PROVIDER_IN_TREE)},
-    {"totals": SUMS},
-)
-PROVIDER_TREES = strict_object(
-    {
-        "tree_count": {"type": "integer"},
-        "provider_count": {"type": "integer"},
-        "provider_trees": array(PROVIDER_TREE),
-        "links": LINKS,
-    },
-    {"totals": SUMS},
-)
-ERRORS = strict_object(
-    {
-        "errors": array(
-            strict_object(
-                {"status": {"type": "integer"}, "title": TEXT, "detail": TEXT, "request_id": TEXT},
-                {
-                    "code": TEXT,
-                    **EXTENT,
-                    "claim": {"type": "integer"},
-                    "explanation": {"anyOf": [explanations.EXPLANATION, {"type": "null"}]},
-                },
-            )
-        )
-    }
-)
-STRANGER = strict_object({"message": TEXT, "code": TEXT, "title": TEXT})
-
-SCHEMAS: dict[str, Schema] = {
-    "Errors": ERRORS,
-    "Stranger": STRANGER,
-    "Links": LINKS,
-    "Provider": PROVIDER,
-    "NewInventories": ALL_INVENTORIES,
-    "Inventory": SHOWN_INVENTORY,
-    "Inventories": SHOWN_INVENTORIES,
-    "OneInventory": ONE_INVENTORY,
-    "Aggregates": AGGREGATES,
-    "ProviderTraits": PROVIDER_TRAITS,
-    "ResourceClass": RESOURCE_CLASS,
-    "Resources": RESOURCES,
-    "NewAllocations": ALLOCATIONS_BY_PROVIDER,
-    "NewConsumer": consumer(NEWEST, ALLOCATIONS_BY_PROVIDER),
-    "AllocationRequest": ALLOCATION_REQUEST,
-    "Summary": SUMMARY,
-    "Amounts": AMOUNTS,
-    "Totals": SUMS,
-    "ProviderInTree": PROVIDER_IN_TREE,
-    "ProviderTree": PROVIDER_TREE,
-}
-"""Those that have a name in the document; wherever else one appears there is a reference to it."""
-
-
 def _since(*tables: Mapping[str, Any]) -> dict[str, str]:
-    """First versions by parameter, of tables whose rows begin with them."""
+    """First versions by parameter, from tables whose rows begin with the version."""
     return {key: name_of(row[0]) for table in tables for key, row in table.items()}
 
 
@@ -257,6 +117,7 @@ CLAIM_ERRORS = (
     domain.NoSuchInventory([SOME_PROVIDER], ["VCPU"]),
     domain.UnitsViolated(SOME_PROVIDER, "VCPU", 3),
     domain.CapacityExceeded(SOME_PROVIDER, "VCPU", 9),
+    domain.ProviderDisabled(SOME_PROVIDER, "VCPU", SOME_PROVIDER, "broken fan"),
     SAME_PROJECT,
     TOO_SLOW,
 )
@@ -396,6 +257,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
+    ("GET", "/headroom"): Operation(
+        {200: strict_object({"headroom": headroom_of_request.HEADROOM, "links": LINKS})},
+        query=headroom.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        since=_since(candidates.REQUEST_KEYS, headroom.KEYS),
+        repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
+        errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
+    ),
     ("GET", "/usages"): Operation(
         {200: PROJECT_USAGES},
         query=usages.validator(NEWEST).schema,
@@ -403,22 +271,47 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
     ),
     ("GET", "/consumers"): Operation(
-        {200: shown(["consumers", "links"], consumers=array(HOLDER), links=LINKS)},
-        query=consumers.QUERY.schema,
+        {
+            200: strict_object(
+                {"consumers": array(HOLDER), "links": LINKS},
+                {"project_totals": {"type": "object", "additionalProperties": PROJECT_TOTALS}},
+            )
+        },
+        query=consumers.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        since=_since(consumers.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_PROJECT),
     ),
     ("GET", "/provider_trees"): Operation(
-        {200: PROVIDER_TREES, 304: None},
+        {200: {"anyOf": [PROVIDER_TREES, TREE_COLUMNS]}, 304: None},
         query=provider_trees.QUERY.schema,
         since=_since(provider_trees.KEYS),
         repeated=provider_trees.REPEATED,
         errors=(
             domain.InvalidQuery("Invalid query string parameters: …"),
             domain.InvalidQuery("Invalid query string parameters: Unknown field 'color' in 'fields'. …", BAD_VALUE),
+            domain.InvalidQuery("Invalid query string parameters: 'columns=true' returns all trees. …", BAD_VALUE),
             REPEATED_LIMIT,
             NO_CLASS,
             NO_TRAITS,
         ),
+    ),
+    ("PUT", "/provider_trees"): Operation(
+        {200: tree_outcome.OUTCOME},
+        body=tree_document.DOCUMENT.at(NEWEST).schema,
+        errors=(
+            DocumentFault("provider_trees[0].providers[3].traits", "unknown trait CUSTOM_MAGIC"),
+            STALE,
+            DescribedProviderGone("provider_trees[0].providers[3]", SOME_PROVIDER),
+            domain.DuplicateProvider("name: host-1"),
+            RemovedInUse([Remaining(SOME_PROVIDER, "host-1", None, 8, None)]),
+            CapacityBelowUse([Overcommitment(SOME_PROVIDER, "host-1", "VCPU", 8, 16, 4)]),
+            TOO_SLOW,
+        ),
+    ),
+    ("PATCH", "/provider_trees/{uuid}"): Operation(
+        {200: PROVIDER_STATE},
+        body=provider_states.CHANGE.at(NEWEST).schema,
+        errors=(NO_PROVIDER, domain.UntilPassed("2023-11-14T22:13:20Z", "2026-11-22T18:10:44Z"), TOO_SLOW),
     ),
     ("POST", "/claims"): Operation(
         {200: shown(["claims", "tries"], claims=array(GRANTED), tries={"type": "integer"})},
@@ -435,8 +328,9 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
     ),
     ("GET", "/changes"): Operation(
-        {200: shown(["token", "providers", "consumers"], token=TEXT, providers=array(MOVED), consumers=array(MOVED))},
+        {200: {"anyOf": [CHANGES, MERGED_CHANGES]}},
         query=changes.QUERY.schema,
+        since=_since(changes.KEYS),
         errors=(
             domain.InvalidQuery("Invalid query string parameters: 'since' is no token of this service."),
             REPEATED_TOKEN,

@@ -1,6 +1,6 @@
-"""How a problem is told: one content, as JSON, as a page or as text, whichever the request accepts.
+"""Writes a problem as JSON, HTML or text, whichever the request accepts.
 
-Source: "Errors", docs/api.md; the last line of ``detail`` is the message, which is all that some clients show.
+Source: "Errors", docs/api.md. The last line of ``detail`` is the message, and some clients show only that line.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _in_one_line(text: str) -> str:
 
 
 def write(req: Request, resp: Response, problem: Problem) -> None:
-    """Make *problem* the response, in the form the request accepts."""
+    """Write *problem* to the response, in the form that the request accepts."""
     title, sentence = TITLES_AND_SENTENCES[problem.status]
     sentence = sentence.format(method=_in_one_line(req.method))
     message = _MARKUP.sub("", _in_one_line(shorten(problem.message, 100_000)))

@@ -1,19 +1,20 @@
-"""A provider as the JSON text that answers show. Lists are long, so it is written at once, without a value between."""
+"""A provider as JSON text. Since lists are long, the text is written directly, without intermediate objects."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import orjson
 
 from stead.api.versions import V
-from stead.catalog.forest import NOBODY
+from stead.catalog.listing import Listing
+from stead.process import slices
+from stead.process.pieces import PORTION
 from stead.process.short_keys import cached_if_short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stead.api.request import Request
     from stead.api.versions import Microversion
@@ -38,40 +39,35 @@ LINKS = {
     "traits": V.TRAITS,
     "allocations": V.ALLOCATIONS_LINK,
 }
-"""Each relation with its first microversion; "self" is the provider, the others lie below it."""
+"""Each relation with its first microversion; "self" is the provider, the paths of the others are below it."""
 
 
 class ProviderForm(NamedTuple):
-    """What an answer shows of providers; equal forms give equal texts."""
+    """The fields of a provider that an answer shows; equal forms give equal texts."""
 
     around_uuid: tuple[str, ...]
-    """The text of the links, cut at every place where the uuid stands."""
+    """The text of the links, split at each occurrence of the uuid."""
     tells_tree: bool
 
     @classmethod
     def of(cls, req: Request) -> ProviderForm:
-        """The form of answers to *req*; links have the prefix under which the application is mounted."""
+        """The form of answers to *req*; its links include the prefix under which the application is mounted."""
         return _form(req.version, req.root_path)
 
     def text(self, provider: Provider) -> str:
-        """One provider."""
+        """The text of one provider."""
         return self._text(provider.uuid, provider.name, provider.generation, provider.parent, provider.root)
 
-    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> list[str]:
-        """The providers at some slots, in their order."""
-        return snapshot.texts(self, np.asarray(slots, np.int64), partial(self._made, snapshot))
+    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterator[str]:
+        """The texts of the providers at *slots*, in their order. Lets other requests run in between."""
+        make = partial(self._made, snapshot)
+        for start in range(0, len(slots), PORTION):
+            slices.give_way()
+            yield from snapshot.texts(self, slots[start : start + PORTION], make)
 
     def _made(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[str]:
-        places, uuids = np.asarray(slots, np.int64), snapshot.identities.uuids
-        parents = snapshot.forest.parent.at(places).tolist()
-        return map(
-            self._text,
-            uuids.at(places).tolist(),
-            snapshot.identities.names.at(places).tolist(),
-            snapshot.generations.at(places).tolist(),
-            [None if parent == NOBODY else uuids[parent] for parent in parents],
-            uuids.at(snapshot.forest.root.at(places)).tolist(),
-        )
+        listed = Listing(snapshot, slots)
+        return map(self._text, listed.uuids(), listed.names(), listed.generations(), listed.parents(), listed.roots())
 
     def _text(self, uuid: str, name: str, generation: int, parent: str | None, root: str) -> str:
         tree = ""
@@ -84,7 +80,7 @@ class ProviderForm(NamedTuple):
         )
 
 
-@cached_if_short(256)  # proxies may put a prefix of their own before each request
+@cached_if_short(256)  # proxies may send different prefixes
 def _form(version: Microversion, prefix: str) -> ProviderForm:
     path = orjson.dumps(f"{prefix}/resource_providers/").decode().removesuffix('"')
     rels = [rel for rel, since in LINKS.items() if since <= version]

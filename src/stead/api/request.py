@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from stead.candidates.phases import Phases
 
 REQUEST_ID_KEY = "stead.request_id"
-"""Where the outermost middleware leaves the request's id in the environ."""
+"""The environ key under which the outermost middleware stores the request's id."""
 
 Response = falcon.Response
 
 _PART = 64 * 1024
-"""Bytes that are read at a time of a body whose length is unknown."""
+"""Bytes per read of a body whose length is unknown."""
 
 
 class BodyTooLong(Exception):
-    """The body has more than so many bytes."""
+    """The body is longer than the limit."""
 
 
 class BodyIncomplete(Exception):
-    """The connection ended before the body did."""
+    """The connection ended before the end of the body."""
 
 
 class Request(falcon.Request):
-    """A request with what the edge found out about it before its handler runs.
+    """A request, with the results of the checks before its handler.
 
-    ``version`` is the microversion in force, ``stead`` the version of Stead's own features, None if not asked for;
-    ``negotiated`` says whether they are known yet (else errors show no version).
+    ``version`` is the negotiated microversion. ``stead`` is the version of Stead's own features, None if not requested.
+    ``negotiated`` says whether both are determined yet; until then errors show no version.
     ``longest_body`` is in bytes.
-    ``require`` asks the policy: a rule and, where it is not the caller's own, the target; raises Forbidden.
+    ``require`` evaluates a policy rule, with a target if it is not the caller's own project; it raises Forbidden.
     """
 
     version: Microversion = OLDEST
@@ -51,28 +51,28 @@ class Request(falcon.Request):
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options)
-        # Read as what can not be decoded is: PostgreSQL would refuse to look for a name with NUL in it.
+        # Replaced like bytes that cannot be decoded: PostgreSQL would reject a query for a name with NUL.
         self.path = self.path.replace("\0", "\ufffd")
 
     @property
     def agreed(self) -> Agreed:
-        """The versions in force, together."""
+        """The negotiated versions, together."""
         return Agreed(self.version, self.stead)
 
     @property
     def id(self) -> str:
-        """The id this request has in logs, headers and errors."""
+        """The request's id in logs, headers and errors."""
         return str(self.env.get(REQUEST_ID_KEY, ""))
 
     def note(self, **facts: Any) -> None:
-        """Tell whoever watches; the names of the facts are those of `Notes`."""
+        """Report facts to the watchers; their names are those of the fields of `Notes`."""
         notes = self.env.get(NOTES_KEY)
         if notes is not None:
             for name, fact in facts.items():
                 setattr(notes, name, fact)
 
     def phases(self) -> Phases:
-        """Who keeps the times of a query that begins now."""
+        """Records the durations of the phases of a query that begins now."""
         notes = self.env.get(NOTES_KEY)
         if notes is None:
             return UNTIMED
@@ -81,16 +81,16 @@ class Request(falcon.Request):
 
     @property
     def accepted(self) -> str | None:
-        """The Accept header; None if it says nothing: absent, empty, or exactly ``*/*``."""
+        """The Accept header; None if it is absent, empty, or exactly ``*/*``."""
         header = self.env.get("HTTP_ACCEPT", "").strip()
         return None if header in ("", "*/*") else str(header)
 
     def read_all(self) -> bytes:
-        """The body, whole. Who sends it in chunks does not say how long it is; then the server marks its end.
+        """The complete body. A chunked body declares no length; the server marks its end.
 
         Raises:
             BodyIncomplete: it is shorter than its Content-Length.
-            BodyTooLong: it is longer than ``longest_body``. No more of it was read.
+            BodyTooLong: it is longer than ``longest_body``. The rest was not read.
         """
         chunked = (
             self.env.get("wsgi.input_terminated") or "chunked" in self.env.get("HTTP_TRANSFER_ENCODING", "").lower()

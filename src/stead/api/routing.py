@@ -1,6 +1,6 @@
-"""Which resource a path names, and which methods it knows.
+"""Maps paths to resources, and lists the methods of each.
 
-Stands in for Falcon's own router, which skips leading slashes, takes empty segments for values, and adds OPTIONS.
+Replaces Falcon's router, which skips leading slashes, accepts empty segments as values, and adds OPTIONS.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.api.versions import Agreed, SteadVersion
 
-METHODS = ("GET", "POST", "PUT", "DELETE")
-"""All methods any route may have, in the order in which ``allow`` lists them."""
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
+"""All methods of all routes, in the order in which ``allow`` lists them."""
 
 
 class Methods(dict[str, Any]):
-    """The handlers of one route by method; any other method is refused, with the list of those that are not."""
+    """The handlers of one route by method. Any other method is refused, with the list of allowed methods."""
 
     @property
     def allow(self) -> str:
@@ -37,23 +37,23 @@ class Methods(dict[str, Any]):
 
 
 class Router:
-    """Matches whole paths, segment by segment; ``{name}`` stands for one segment that is not empty, never the first."""
+    """Matches whole paths, segment by segment; ``{name}`` matches one nonempty segment, never the first."""
 
     def __init__(self) -> None:
         self.routes: dict[str, Methods] = {}
         self._by_start: dict[tuple[int, str], list[tuple[list[str], object, Methods, str]]] = {}
 
     def add_route(self, uri_template: str, resource: object, **_options: Any) -> None:
-        """Serve *uri_template* by the ``on_…`` methods of *resource*; its ``stead_since``, if any, says for whom."""
+        """Route *uri_template* to the ``on_…`` methods of *resource*. ``stead_since``, if set, hides it from others."""
         methods = Methods(map_http_methods(resource))
         self.routes[uri_template] = methods
         segments = uri_template.split("/")[1:]
         self._by_start.setdefault((len(segments), segments[0]), []).append((segments, resource, methods, uri_template))
 
     def find(self, uri: str, req: Request) -> tuple[object, Methods, dict[str, str], str] | None:
-        """The resource at *uri*, its handlers, the values of the path's parameters, and the template; None if none.
+        """The resource at *uri*, its handlers, the path parameters, and the template; None if no route matches.
 
-        What Stead has of its own is not there for who did not ask for it.
+        Stead's own routes do not exist for requests that do not ask for Stead's features.
         """
         before, *given = uri.split("/")
         if before or not given:
@@ -71,7 +71,7 @@ def _shown(resource: object, agreed: Agreed) -> bool:
 
 
 def stead_since(resource: object) -> SteadVersion | None:
-    """The version of Stead's own features that brought *resource*; None if it is of the Placement API."""
+    """The version of Stead's own features that added *resource*; None if it belongs to the Placement API."""
     first: SteadVersion | None = getattr(resource, "stead_since", None)
     return first
 

@@ -1,4 +1,4 @@
-"""Bodies that several routes share: inventories, and what one consumer shall hold.
+"""Bodies that several routes share: inventories, and the requested allocations of one consumer.
 
 Source: "Shared definitions" and "Writing allocations", docs/api.md.
 """
@@ -25,7 +25,7 @@ UUID_KEY = "^[0-9a-fA-F-]{36}$"
 UUID: Schema = {"type": "string", "format": "uuid"}
 GENERATION: Schema = {"type": "integer"}
 EXTERNAL_ID: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": STORABLE}
-"""The id of a project or a user, which others gave."""
+"""The id of a project or a user, which Keystone assigns."""
 
 _AMOUNT: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
 
@@ -37,7 +37,7 @@ INVENTORY_FIELDS: dict[str, Schema] = {
     "allocation_ratio": {"type": "number", "maximum": MAX_FLOAT, "minimum": -MAX_FLOAT},
     "resource_provider_generation": GENERATION,
 }
-"""What an inventory may say beside its total."""
+"""Optional fields of an inventory; ``total`` is required."""
 
 TOTAL: dict[str, Schema] = {"total": _AMOUNT}
 
@@ -47,11 +47,11 @@ ALL_INVENTORIES = strict_object(
         "inventories": mapping(RESOURCE_CLASS_NAME, strict_object(TOTAL, INVENTORY_FIELDS)),
     }
 )
-"""All inventories of one provider, guarded by its generation."""
+"""All inventories of one provider, with the provider's generation."""
 
 
 def build_inventory(record: Mapping[str, Any]) -> Inventory:
-    """The inventory that a record stands for; what it does not say has its default."""
+    """The inventory that a record describes; missing fields have their defaults."""
     whole = {name: int(record[name]) for name in ("reserved", "min_unit", "max_unit", "step_size") if name in record}
     return Inventory(int(record["total"]), **whole, allocation_ratio=float(record.get("allocation_ratio", 1.0)))
 
@@ -75,7 +75,7 @@ def show_inventory(inventory: Inventory) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Project and user, by the ids that others gave them."""
+    """Project and user, by the ids that Keystone assigned."""
 
     project: str
     user: str
@@ -83,7 +83,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one consumer shall hold and whose it is; ``owner`` is None where the microversion names none."""
+    """The requested allocations and the owner of one consumer; ``owner`` is None before microversion 1.8."""
 
     allocations: Mapping[str, Mapping[str, int]]
     owner: Owner | None
@@ -91,7 +91,7 @@ class Wanted:
     expected: Expected
 
     def claim(self, consumer: str, incomplete: Owner) -> Claim:
-        """The claim of *consumer*, which is *incomplete*'s if nobody is named."""
+        """The claim of *consumer*; if the request states no owner, it is *incomplete*."""
         owner = self.owner or incomplete
         return Claim(consumer, self.allocations, owner.project, owner.user, self.consumer_type, self.expected)
 
@@ -105,7 +105,7 @@ ALLOCATIONS_LIST: Schema = {
 }
 
 ALLOCATIONS_BY_PROVIDER = mapping(UUID_KEY, strict_object({"resources": RESOURCES}, {"generation": GENERATION}))
-"""The generation is accepted, so that answers can be sent back; it means nothing."""
+"""The generation is accepted so that clients can send answers back; it is ignored."""
 
 CONSUMER_FIELDS: dict[str, tuple[Microversion, Schema]] = {
     "project_id": (V.CONSUMER_OWNERS, EXTERNAL_ID),
@@ -122,7 +122,7 @@ CONSUMER_FIELDS: dict[str, tuple[Microversion, Schema]] = {
         },
     ),
 }
-"""What must be said beside the allocations, each with its first microversion."""
+"""Required fields beside the allocations, each with its first microversion."""
 
 CONSUMER_OPTIONS: dict[str, tuple[Microversion, Schema]] = {
     "mappings": (
@@ -134,7 +134,7 @@ CONSUMER_OPTIONS: dict[str, tuple[Microversion, Schema]] = {
         },
     ),
 }
-"""What may be said, so that candidates can be sent back; it means nothing."""
+"""Optional fields, accepted so that clients can send candidates back; they are ignored."""
 
 CONSUMER_CHANGES = (
     V.INITIAL,
@@ -144,28 +144,28 @@ CONSUMER_CHANGES = (
     V.MAPPINGS,
     V.CONSUMER_TYPES,
 )
-"""The microversions that changed what is said of a consumer."""
+"""The microversions that changed the fields of a consumer."""
 
 
 def consumer(version: Microversion, allocations: Schema) -> Schema:
-    """The schema of one consumer's *allocations* with all that *version* says of it."""
+    """The schema of one consumer's *allocations*, with all fields of *version*."""
     required = {name: schema for name, (since, schema) in CONSUMER_FIELDS.items() if since <= version}
     optional = {name: schema for name, (since, schema) in CONSUMER_OPTIONS.items() if since <= version}
     schema = strict_object({"allocations": allocations, **required}, optional)
     if version < V.ALLOCATIONS_BY_PROVIDER:
         return schema
-    # Of two faults the first is reported: since then what is unknown, and before that what is missing.
+    # If a body has two faults, the first keyword reports: unknown fields since 1.12, missing fields before.
     return {"type": "object", "additionalProperties": False, **schema}
 
 
 def consumers(version: Microversion, **more: Any) -> Schema:
-    """The schema of what several consumers shall hold, by their uuids."""
-    # A pattern's final `$` lets a line break pass, and the length does not.
+    """The schema of the requested allocations of several consumers, by uuid."""
+    # A pattern's final `$` admits a line break; the maximum length excludes it.
     return mapping(UUID_KEY, consumer(version, ALLOCATIONS_BY_PROVIDER), propertyNames={"maxLength": 36}, **more)
 
 
 def build_wanted(record: Mapping[str, Any]) -> Wanted:
-    """What the record of one consumer stands for, in the form of any microversion."""
+    """The request that the record of one consumer describes, in the form of any microversion."""
     allocations = record["allocations"]
     if isinstance(allocations, list):
         held = {item["resource_provider"]["uuid"]: item["resources"] for item in allocations}
@@ -197,4 +197,4 @@ ALLOCATIONS = Versioned(
         V.CONSUMER_GENERATION: ALLOCATIONS_BY_PROVIDER,
     }
 )
-"""What a single consumer may hold."""
+"""The requested allocations of a single consumer."""

@@ -1,6 +1,7 @@
-"""Provider trees as the JSON text of GET ``/provider_trees``, straight from the columns of a snapshot.
+"""Provider trees as the JSON text of GET ``/provider_trees``, written directly from the columns of a snapshot.
 
-What many providers have alike (an inventory, a set of traits or aggregates) is written once for each part of an answer.
+Equal values of many providers (an inventory, a set of traits or aggregates) are written once for each part of an
+answer.
 """
 
 from __future__ import annotations
@@ -9,62 +10,59 @@ import json
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
 import orjson
 
 from stead.api.shapes import show_inventory
-from stead.catalog.forest import NOBODY
-from stead.domain.inventory import Inventory
+from stead.catalog.listing import Listing
+from stead.domain.moments import in_utc
 from stead.process import slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from stead.candidates.provider_trees import ShownTree
     from stead.candidates.tree_totals import ClassTotals
-    from stead.catalog.memberships import Memberships
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.provider import Disabled
 
-FIELDS = ("name", "parent_provider_uuid", "generation", "inventories", "usages", "traits", "aggregates")
-"""What can be shown of a provider beside its uuid, in the order in which it is shown."""
+FIELDS = ("name", "parent_provider_uuid", "generation", "inventories", "usages", "traits", "aggregates", "disabled")
+"""Optional fields of a provider, in the order in which they are shown."""
 
 TOTALS = ("total", "reserved", "capacity", "used")
 """The sums of one resource class."""
 
 PROVIDERS_AT_ONCE = 200
-"""Written together: that takes about a millisecond, and their intermediate texts are small."""
+"""Providers that are written together: that takes about 1 ms, and the intermediate texts stay small."""
 
 
 def tree_texts(
     snapshot: Snapshot, trees: Sequence[ShownTree], fields: Collection[str], totals: Sequence[str] | None
 ) -> Iterator[str]:
-    """The objects of *trees*, several in each text, with the commas between them; it gives way between two texts.
+    """The objects of *trees*, several in each text, with commas between them. Gives way between two texts.
 
     Args:
-        fields: those of :data:`FIELDS` that are shown.
+        fields: the :data:`FIELDS` that are shown.
         totals: the text of each tree's sums, if they are shown.
     """
     start = 0
-    for some in _portions(trees):
+    for portion in _portions(trees):
         slices.give_way()
-        slots = np.fromiter(chain.from_iterable(tree.slots for tree in some), np.int64)
-        providers = iter(_provider_texts(snapshot, slots, fields))
+        listed = Listing(snapshot, chain.from_iterable(tree.slots for tree in portion))
+        providers = iter(_provider_texts(snapshot, listed, fields))
         texts = []
-        for number, tree in enumerate(some, start):
+        for number, tree in enumerate(portion, start):
             shown = ",".join([next(providers) for _ in tree.slots])
             sums = "" if totals is None else f',"totals":{totals[number]}'
             texts.append(
                 f'{{"root_provider_uuid":"{snapshot.uuid(tree.root)}","provider_count":{tree.size}{sums},'
                 f'"providers":[{shown}]}}'
             )
-        start += len(some)
+        start += len(portion)
         yield ",".join(texts)
 
 
 def _portions(trees: Sequence[ShownTree]) -> Iterator[list[ShownTree]]:
-    """Trees that show about :data:`PROVIDERS_AT_ONCE` providers together."""
+    """Groups of trees that show about :data:`PROVIDERS_AT_ONCE` providers together."""
     portion: list[ShownTree] = []
     number = 0
     for tree in trees:
@@ -77,69 +75,61 @@ def _portions(trees: Sequence[ShownTree]) -> Iterator[list[ShownTree]]:
         yield portion
 
 
-def _provider_texts(snapshot: Snapshot, slots: NDArray[np.int64], fields: Collection[str]) -> Iterable[str]:
-    """One object for each of *slots*."""
-    columns: list[Iterable[str]] = [[f'{{"uuid":"{uuid}"' for uuid in snapshot.identities.uuids.at(slots).tolist()]]
+def _provider_texts(snapshot: Snapshot, listed: Listing, fields: Collection[str]) -> Iterable[str]:
+    """One object for each provider of *listed*."""
+    columns: list[Iterable[str]] = [[f'{{"uuid":"{uuid}"' for uuid in listed.uuids()]]
     for field in FIELDS:
         if field in fields:
-            texts = _WRITERS[field](snapshot, slots)
+            texts = _WRITERS[field](snapshot, listed)
             columns.append([f',"{field}":{text}' for text in texts])
     return [f"{''.join(parts)}}}" for parts in zip(*columns, strict=True)]
 
 
-def _names(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    return [orjson.dumps(name).decode() for name in snapshot.identities.names.at(slots).tolist()]
+def _names(_snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    return [orjson.dumps(name).decode() for name in listed.names()]
 
 
-def _parents(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    uuids = snapshot.identities.uuids
-    parents = snapshot.forest.parent.at(slots).tolist()
-    return ["null" if parent == NOBODY else f'"{uuids[parent]}"' for parent in parents]
+def _parents(_snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    return ["null" if parent is None else f'"{parent}"' for parent in listed.parents()]
 
 
-def _generations(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    return map(str, snapshot.generations.at(slots).tolist())
+def _generations(_snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    return map(str, listed.generations())
 
 
-def _inventories(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    texts: list[list[str]] = [[] for _ in slots]
-    for class_id in sorted(snapshot.inventory):
-        kinds, kind = snapshot.inventory[class_id].kinds.values, snapshot.inventory[class_id].kind.at(slots)
-        having = np.flatnonzero(kind)
-        name = snapshot.class_names.by_id[class_id].name
+def _inventories(_snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    texts: list[list[str]] = [[] for _ in range(len(listed))]
+    for name, places, numbers, kinds in listed.inventories():
         written = {
-            number: f'"{name}":{orjson.dumps(show_inventory(Inventory(*kinds[number]))).decode()}'
-            for number in np.unique(kind[having]).tolist()
+            number: f'"{name}":{orjson.dumps(show_inventory(inventory)).decode()}'
+            for number, inventory in kinds.items()
         }
-        for place, number in zip(having.tolist(), kind[having].tolist(), strict=True):
+        for place, number in zip(places, numbers, strict=True):
             texts[place].append(written[number])
-    return [f"{{{','.join(some)}}}" for some in texts]
+    return [f"{{{','.join(by_class)}}}" for by_class in texts]
 
 
-def _usages(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    texts: list[list[str]] = [[] for _ in slots]
-    for class_id in sorted(snapshot.inventory):
-        columns = snapshot.inventory[class_id]
-        having = np.flatnonzero(columns.having(slots))
-        name = snapshot.class_names.by_id[class_id].name
-        for place, used in zip(having.tolist(), columns.used(slots[having]).tolist(), strict=True):
+def _usages(_snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    texts: list[list[str]] = [[] for _ in range(len(listed))]
+    for name, places, amounts in listed.usages():
+        for place, used in zip(places, amounts, strict=True):
             texts[place].append(f'"{name}":{used}')
-    return [f"{{{','.join(some)}}}" for some in texts]
+    return [f"{{{','.join(by_class)}}}" for by_class in texts]
 
 
-def _traits(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    return _sets(snapshot.trait_sets, slots, lambda slot: [row.name for row in snapshot.traits(slot)])
+def _traits(snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    return _sets(listed, listed.trait_sets(), lambda slot: [row.name for row in snapshot.traits(slot)])
 
 
-def _aggregates(snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterable[str]:
-    return _sets(snapshot.aggregate_sets, slots, snapshot.aggregates)
+def _aggregates(snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    return _sets(listed, listed.aggregate_sets(), snapshot.aggregates)
 
 
-def _sets(sets: Memberships, slots: NDArray[np.int64], members: Callable[[int], list[str]]) -> Iterable[str]:
-    """The members at each of *slots*, whose text is made once for each set."""
+def _sets(listed: Listing, numbers: Sequence[int], members: Callable[[int], list[str]]) -> Iterable[str]:
+    """The members of the sets with these *numbers*; the text of each distinct set is built once."""
     written: dict[int, str] = {}
     texts = []
-    for slot, number in zip(slots.tolist(), sets.set_of.at(slots).tolist(), strict=True):
+    for slot, number in zip(listed.slots(), numbers, strict=True):
         text = written.get(number)
         if text is None:
             text = written[number] = orjson.dumps(members(slot)).decode()
@@ -147,7 +137,32 @@ def _sets(sets: Memberships, slots: NDArray[np.int64], members: Callable[[int], 
     return texts
 
 
-_WRITERS: dict[str, Callable[[Snapshot, NDArray[np.int64]], Iterable[str]]] = {
+def _states(snapshot: Snapshot, listed: Listing) -> Iterable[str]:
+    all_disabled = listed.disabled()
+    if all_disabled is None:
+        return ["null"] * len(listed)
+    return [
+        orjson.dumps(show_disabled(snapshot, slot)).decode() if disabled else "null"
+        for slot, disabled in zip(listed.slots(), all_disabled, strict=True)
+    ]
+
+
+def show_disabled(snapshot: Snapshot, slot: int) -> dict[str, object] | None:
+    """Why the provider at a slot gives no new allocation, and by which provider; None if it gives some."""
+    cause = snapshot.service_states.cause(slot)
+    if cause is None:
+        return None
+    by, disabled = cause
+    return state_object(snapshot.uuid(by), disabled)
+
+
+def state_object(by: str, disabled: Disabled) -> dict[str, object]:
+    """Why a provider gives no new allocation; *by* is the disabled provider, itself or one above it."""
+    until = None if disabled.until is None else in_utc(disabled.until)
+    return {"reason": disabled.reason, "since": in_utc(disabled.since), "until": until, "provider_uuid": by}
+
+
+_WRITERS: dict[str, Callable[[Snapshot, Listing], Iterable[str]]] = {
     "name": _names,
     "parent_provider_uuid": _parents,
     "generation": _generations,
@@ -155,6 +170,7 @@ _WRITERS: dict[str, Callable[[Snapshot, NDArray[np.int64]], Iterable[str]]] = {
     "usages": _usages,
     "traits": _traits,
     "aggregates": _aggregates,
+    "disabled": _states,
 }
 
 
@@ -183,4 +199,4 @@ def whole_text(totals: Sequence[ClassTotals]) -> str:
         }
         for sums in totals
     }
-    return json.dumps(whole, separators=(",", ":"))  # integers of any size, which orjson refuses
+    return json.dumps(whole, separators=(",", ":"))  # integers of any size, which orjson rejects

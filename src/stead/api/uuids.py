@@ -9,7 +9,7 @@ _STRICT = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def normalised(text: str) -> str | None:
-    """The stored form, lower case with hyphens, of what is a UUID in any spelling; None of anything else.
+    """The stored form, lower case with hyphens, of a UUID in any spelling; None if *text* is not a UUID.
 
     Accepted are any case, hyphens anywhere or nowhere, surrounding braces, and the prefix ``urn:uuid:``.
     """

@@ -1,4 +1,4 @@
-"""The microversions, and Stead's own: their names, what each brought, and values that depend on them."""
+"""The microversions and Stead's own versions: their names, what each added, and values that depend on them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Microversion(Step):
 
 
 class SteadVersion(Step):
-    """A version of Stead's own features, which only requests with a `stead` entry see."""
+    """A version of Stead's own features, visible only to requests with a `stead` entry."""
 
     OWN_FEATURES = (
         0,
@@ -80,8 +80,8 @@ class SteadVersion(Step):
     )
     PROVIDER_TREES = (
         1,
-        "`/provider_trees`; `ETag` and `If-None-Match` there and when listing providers; `name:` in `in_tree` and "
-        "`in_subtree`",
+        "`/provider_trees`; disabled providers; `ETag` and `If-None-Match` there and when listing providers; "
+        "`merged` in `/changes`; `name:` in `in_tree` and `in_subtree`; `/headroom`",
     )
 
 
@@ -94,30 +94,30 @@ NEWEST_STEAD = max(SteadVersion)
 
 
 class Agreed(NamedTuple):
-    """The versions in force for one request; ``stead`` is None unless it was asked for."""
+    """The versions that apply to one request; ``stead`` is None unless requested."""
 
     placement: Microversion
     stead: SteadVersion | None = None
 
     def knows(self, step: Step) -> bool:
-        """Whether what *step* brought is there; what Stead has of its own, only for who asked for it."""
+        """Whether the features of *step* are available. Stead's own features require a request for them."""
         if isinstance(step, SteadVersion):
             return self.stead is not None and self.stead >= step
         return self.placement >= step
 
 
 def name_of(step: Step) -> str:
-    """*step* beside others, those of Placement by their numbers alone: ``1.31``, ``stead 1.0``."""
+    """*step* for lists of several: Placement's versions as numbers alone, as in ``1.31`` and ``stead 1.0``."""
     return f"stead {step}" if isinstance(step, SteadVersion) else str(step)
 
 
 def extent(versions: type[Step]) -> dict[str, str]:
-    """The newest and the oldest of *versions*, as version documents and refusals tell them."""
+    """The newest and the oldest of *versions*, for version documents and refusals."""
     newest, oldest = _ends(versions)
     return {"max_version": newest, "min_version": oldest}
 
 
-@cache  # to walk through an enumeration takes longer than the rest of the root document
+@cache  # iterating over an enumeration takes longer than the rest of the root document
 def _ends(versions: type[Step]) -> tuple[str, str]:
     return str(max(versions)), str(min(versions))
 

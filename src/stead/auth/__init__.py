@@ -1,4 +1,4 @@
-"""Who asks, and what they may."""
+"""Authentication and policy."""
 
 from stead.auth.admin_token import ensure_admin_token
 from stead.auth.credentials import ANONYMOUS, Credentials

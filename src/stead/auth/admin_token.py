@@ -1,4 +1,4 @@
-"""The token that an embedded service makes for its owner at first start."""
+"""The token that an embedded service creates for its owner at first start."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROLES = ("admin", "service")
 
 
 def ensure_admin_token(data_dir: Path) -> str:
-    """The admin token of *data_dir*, made if there is none that works. The directory is made too, for its owner only.
+    """The admin token of *data_dir*. Creates a token, and a private directory, unless a valid token exists.
 
-    The token is kept in ``admin-token``, its digest in ``tokens.json`` beside other tokens, which stay. A token that
-    was removed from ``tokens.json`` never works again: a new one takes its place. May be called by several processes at
-    once; all get the same token. If the machine stops half way, the next call finishes.
+    The token is stored in ``admin-token``, its digest in ``tokens.json``; other tokens there stay. A token that was
+    removed from ``tokens.json`` is never valid again: a new one replaces it. Several processes may call this at the
+    same time; all get the same token. If the machine crashes half way, the next call completes the work.
 
     Raises:
-        ConfigError: the directory or a file in it cannot be used, or other users can use the directory.
+        ConfigError: the directory or a file in it cannot be used, or other users can access the directory.
     """
     try:
         private_directory(data_dir)
@@ -52,7 +52,7 @@ def _ensure(tokens_file: Path, token_file: Path) -> str:
     made = new_token()
     entry = Token(name=NAME, digest=digest(made), user=NAME, project=NAME, roles=ROLES)
     others = [token for token in tokens if token.name != NAME]
-    # In this order a crash between the two leaves a digest nobody has the token of, and the next start replaces it.
+    # This order is crash-safe: a crash between the two leaves an unused digest, and the next start replaces it.
     replace_privately(tokens_file, render([entry, *others]))
     replace_privately(token_file, made + "\n")
     return made

@@ -1,4 +1,4 @@
-"""Who asks, as policy wants to know it."""
+"""The credentials of a request, as the policy needs them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 ENVIRON_KEY = "stead.credentials"
 
-# The first that is present counts, even if empty; the later names are Keystone's old ones. Source: "Authentication and
-# policy", docs/api.md.
+# The first header that is present applies, even if empty; the later names are Keystone's old ones. Source:
+# "Authentication and policy", docs/api.md.
 _USER_ID = ("HTTP_X_USER_ID", "HTTP_X_USER")
 _PROJECT_ID = ("HTTP_X_PROJECT_ID", "HTTP_X_TENANT_ID", "HTTP_X_TENANT")
 _ROLES = ("HTTP_X_ROLES", "HTTP_X_ROLE")
@@ -29,15 +29,16 @@ _IDENTITY_PREFIXES = (
     "HTTP_X_SERVICE_",
     "HTTP_OPENSTACK_SYSTEM_SCOPE",
 )
-_SERVICE_TOKEN = "HTTP_X_SERVICE_TOKEN"  # the one of the prefix X-Service- that the client is to send
+_SERVICE_TOKEN = "HTTP_X_SERVICE_TOKEN"  # the only X-Service- header that clients send
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """User, project, roles and scope of one request; ids are Keystone's or whatever stands for them.
+    """User, project, roles and scope of one request; the ids are Keystone's or those of another strategy.
 
-    A request is system-scoped if *system_scope* is not empty, else domain-scoped if *domain_id* is not, else it counts
-    as project-scoped, with a project or without. *user_id* is None if nobody was authenticated.
+    A request is system-scoped if *system_scope* is not empty. Otherwise it is domain-scoped if *domain_id* is not
+    empty. All other requests count as project-scoped, with a project or without. *user_id* is None for an
+    unauthenticated request.
     """
 
     user_id: str | None = None
@@ -56,13 +57,13 @@ class Credentials:
 
     @classmethod
     def of(cls, environ: WSGIEnvironment) -> Credentials:
-        """The credentials the authentication left in *environ*; :data:`ANONYMOUS` if it let the request pass unseen."""
+        """The credentials that authentication stored in *environ*; :data:`ANONYMOUS` if there are none."""
         found: Credentials = environ.get(ENVIRON_KEY, ANONYMOUS)
         return found
 
     @classmethod
     def from_headers(cls, environ: WSGIEnvironment) -> Credentials:
-        """The credentials that the identity headers in *environ* tell, whoever set them."""
+        """The credentials in the identity headers of *environ*, which are not verified here."""
         get = environ.get
         return _make(
             _first(environ, _USER_ID),
@@ -85,13 +86,13 @@ ANONYMOUS = Credentials()
 
 
 def strip_identity(environ: WSGIEnvironment) -> None:
-    """Remove what only authentication may say. Nothing a client claims to be survives this; its tokens do."""
+    """Remove all headers that only authentication may set, so that clients cannot forge them. Tokens stay."""
     for name in [name for name in environ if name.startswith(_IDENTITY_PREFIXES) and name != _SERVICE_TOKEN]:
         del environ[name]
 
 
 def split_roles(header: str) -> list[str]:
-    """The roles in a comma-separated header, without blanks around them."""
+    """The roles of a comma-separated header, without surrounding blanks."""
     return [role for part in header.split(",") if (role := part.strip())]
 
 
@@ -103,7 +104,7 @@ def _first(environ: WSGIEnvironment, names: tuple[str, ...]) -> str | None:
     return None
 
 
-@cached_if_short(1024)  # the same few clients ask again and again
+@cached_if_short(1024)  # the same few clients send most requests
 def _make(
     user_id: str | None,
     project_id: str | None,

@@ -1,7 +1,7 @@
-"""``auth_strategy = keystone``: tokens are validated by Keystone, through keystonemiddleware.
+"""``auth_strategy = keystone``: Keystone validates tokens, through keystonemiddleware.
 
-The middleware finds out at the first request what is missing in its configuration, and answers that and all others with
-500. Here it is found at the start.
+The middleware detects missing configuration at the first request only, and then returns 500 for all requests. This
+module detects it at start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = "keystone_authtoken"
 def keystone(app: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
     """*app* behind keystonemiddleware, which is configured by ``[keystone_authtoken]`` of *conf*.
 
-    Keystone itself is not asked before the first token has to be validated.
+    Stead connects to Keystone only when the first token must be validated.
 
     Raises:
         ConfigError: keystonemiddleware is not installed, or its configuration cannot be used.
@@ -34,10 +34,10 @@ def keystone(app: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
         from keystonemiddleware.auth_token import ConfigurationError
     except ImportError as error:
         raise ConfigError("auth_strategy `keystone` needs keystonemiddleware: pip install 'stead[keystone]'") from error
-    loading.register_auth_conf_options(conf, GROUP)  # the middleware does so for the global configuration only
+    loading.register_auth_conf_options(conf, GROUP)  # the middleware registers them in the global configuration only
     try:
         protocol = auth_token.AuthProtocol(app, {"oslo_config_config": conf})
-    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):  # whose message may be a piece of a password
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):  # the message may contain part of a password
         raise ConfigError(f"[{GROUP}]: a value refers to an option that does not exist: write `$$` for `$`") from None
     except (ClientException, ConfigurationError, cfg.Error, ValueError) as error:
         raise ConfigError(f"[{GROUP}]: {' '.join(str(error).split())}") from error
@@ -47,14 +47,14 @@ def keystone(app: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
 
 
 def _require_login(conf: cfg.ConfigOpts) -> None:
-    """The service needs an identity of its own: Keystone tells nobody what a stranger's token is worth."""
+    """Refuse a configuration without a service user: Keystone validates tokens for authenticated services only."""
     group = conf[GROUP].auth_section or GROUP
     if not conf[group].auth_type:
         raise ConfigError(f"[{group}] auth_type is not set: Stead must log in to Keystone to validate tokens")
 
 
 def _require_cache(conf: cfg.ConfigOpts) -> None:
-    """Packages that the middleware looks for when it first asks memcached."""
+    """Check for the packages that the middleware imports when it first uses memcached."""
     given = conf[GROUP]
     if not given.memcached_servers:
         return

@@ -1,4 +1,4 @@
-"""``auth_strategy = noauth2``: the token is the identity, and nobody checks it. For tests and trusted networks.
+"""``auth_strategy = noauth2``: the token is the identity and is not verified. For tests and trusted networks.
 
 Source: "Authentication and policy", docs/api.md.
 """
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class NoAuth2:
-    """Believes ``X-Auth-Token: user[:project]`` and most identity headers; *open_paths* need no token."""
+    """Accepts ``X-Auth-Token: user[:project]`` and most identity headers unverified; *open_paths* need no token."""
 
     def __init__(self, app: WSGIApplication, open_paths: Collection[str]) -> None:
         self._app = app
         self._open_paths = open_paths
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer 401, or let *app* answer."""
+        """Return 401, or the answer of *app*."""
         if environ.get("PATH_INFO", "") in self._open_paths:
             return self._app(environ, start_response)
         token = environ.get("HTTP_X_AUTH_TOKEN")

@@ -1,4 +1,4 @@
-"""Authentication as WSGI: from a token in a header to :class:`Credentials` in the environ, or 401."""
+"""Authentication as WSGI middleware: turns a token into :class:`Credentials` in the environ, or returns 401."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OPEN_PATHS = _ROOT | {"/healthcheck"}
 
 
 def authenticate(app: WSGIApplication, settings: Settings) -> WSGIApplication:
-    """*app* behind the strategy the operator chose. What reaches *app* is authenticated, or asks for an open path.
+    """*app* behind the configured strategy. *app* gets only authenticated requests and requests for open paths.
 
-    Open are the root, with and without its slash, and ``/healthcheck``; only under ``noauth2`` does the root without
-    slash need a token. Requests on open paths carry nobody's credentials, unless under ``noauth2``, where all is
-    believed.
+    The open paths are the root, with and without its slash, and ``/healthcheck``. Under ``noauth2``, only the root
+    without slash needs a token. Requests on open paths carry no credentials, except under ``noauth2``, which accepts
+    every identity.
 
     Raises:
         ConfigError: the strategy cannot work: a package or the token file is missing, or the file is malformed.
@@ -43,12 +43,12 @@ def authenticate(app: WSGIApplication, settings: Settings) -> WSGIApplication:
 def _token(app: WSGIApplication, settings: Settings) -> WSGIApplication:
     if settings.embedded:
         ensure_admin_token(settings.data_dir)
-    assert settings.token_file is not None  # `load` sees to it
+    assert settings.token_file is not None  # `load` sets it for this strategy
     return TokenAuth(app, TokenFile(settings.token_file))
 
 
 class _OpenPaths:
-    """Lets requests on open paths go around the strategy, without anything they claim to be."""
+    """Passes requests on open paths around the strategy, without identity headers."""
 
     def __init__(self, app: WSGIApplication, strategy: WSGIApplication) -> None:
         self._app = app
@@ -61,7 +61,7 @@ class _OpenPaths:
 
 
 class _RequireUser:
-    """Reads what the strategy found out; answers 401 if that is nobody."""
+    """Reads the identity that the strategy determined; returns 401 if there is none."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What the caller may do: oslo.policy with our rules."""
+"""Authorization: oslo.policy with Stead's rules."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-RECHECK = 0.25  # seconds for which policy files, and what was allowed, are taken to be as they were
+RECHECK = 0.25  # seconds for which policy files and cached decisions are assumed to be current
 
 
 class Policy:
-    """The rules as the operator left them; policy files are read again when they change. Safe under threads.
+    """The rules with the operator's changes. Rereads the policy files when they change. Thread-safe.
 
-    oslo.policy would look for changes on each call, and is without rules for a moment while it loads them. So here an
-    enforcer loads its rules once, and a change makes another enforcer. What was allowed is remembered for a moment,
-    because to oslo.policy a decision takes as long as a small request takes to all the rest of the edge.
+    oslo.policy would check the files on each call, and has no rules while it loads them. So an enforcer here loads its
+    rules once, and a change creates a new enforcer. Allowed requests are cached for a short time, because a decision of
+    oslo.policy takes as long as the rest of a small request in the HTTP layer.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -43,19 +43,19 @@ class Policy:
         """
         self._conf = conf
         self._reloading = Lock()
-        self._files: _FileStates | None = None  # not known to be those that were read: the first look reads again
+        self._files: _FileStates | None = None  # unknown which state the enforcer reads: the first check rereads them
         self._fresh_until = monotonic() + RECHECK
         try:
             self._known = _Known(_LoadedEnforcer(conf))
-        except Exception as error:  # oslo.policy promises no class
+        except Exception as error:  # oslo.policy documents no exception class
             raise ConfigError(f"policy: {_one_line(error)}") from error
 
     def require(self, rule: str, credentials: Credentials, target: Mapping[str, str] | None = None) -> None:
-        """Return if *rule* allows *credentials* to touch *target*, their own project and user if None.
+        """Return if *rule* allows *credentials* to act on *target*; None: their own project and user.
 
         Raises:
-            Forbidden: it does not, or the request's scope is not one the rule is for.
-            oslo_policy.policy.PolicyNotRegistered: there is no such rule; a bug of ours.
+            Forbidden: the rule does not allow it, or does not apply to the request's scope.
+            oslo_policy.policy.PolicyNotRegistered: the rule does not exist, which is a bug in Stead.
         """
         known = self._current()
         question = rule, credentials, None if target is None else frozenset(target.items())
@@ -83,9 +83,9 @@ class Policy:
         try:
             files = self._policy_files()
             if files != self._files:
-                self._files = files  # also if one is malformed: that is complained of once
+                self._files = files  # even if one is malformed, so that the warning appears once
                 return _LoadedEnforcer(self._conf)
-        except Exception as error:  # oslo.policy promises no class
+        except Exception as error:  # oslo.policy documents no exception class
             LOG.warning("policy: %s; the previous rules stay in force", _one_line(error))
         return self._known.enforcer
 
@@ -98,11 +98,11 @@ class Policy:
         return {path: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
 
 
-_FileStates = dict[Path, tuple[int, int, int]]  # what tells one state of a file from the next
+_FileStates = dict[Path, tuple[int, int, int]]  # values that change whenever a file changes
 
 
 class _Known:
-    """An enforcer, and what it allowed lately. In one object, so that no answer outlives the rules it came from."""
+    """An enforcer and its recently allowed requests. One object, so that no decision outlives its rules."""
 
     __slots__ = ("allowed", "enforcer")
 
@@ -112,7 +112,7 @@ class _Known:
 
 
 class _LoadedEnforcer(policy.Enforcer):
-    """Loads its rules when it is made, and never again."""
+    """Loads its rules at creation, and never again."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
@@ -128,18 +128,18 @@ class _LoadedEnforcer(policy.Enforcer):
             raise ValueError("; ".join(dict.fromkeys(complaints.found)))
 
     def load_rules(self, force_reload: bool = False) -> None:  # oslo.policy's signature
-        """Called by oslo.policy before each decision."""
+        """Ignored; oslo.policy calls this before each decision."""
 
 
 class _Complaints(logging.Filter):
-    """Takes down what oslo.policy only logs: a check that it can not read counts as one that allows nobody."""
+    """Records warnings that oslo.policy only logs: a check that it cannot parse counts as one that always fails."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let *record* through if it is no complaint."""
+        """Pass *record* through unless it is such a warning."""
         if record.levelno < logging.ERROR:
             return True
         self.found.append(record.getMessage())
@@ -147,16 +147,16 @@ class _Complaints(logging.Filter):
 
 
 def roles_in(conf: cfg.ConfigOpts) -> frozenset[str]:
-    """The roles that some rule asks for, the rules of the operator's policy files included; in lower case.
+    """The roles that the rules name, including those of the operator's policy files; in lower case.
 
-    oslo.policy compares roles without regard to case.
+    oslo.policy ignores the case of roles.
 
     Raises:
         ConfigError: a policy file is malformed.
     """
     try:
         checks = _LoadedEnforcer(conf).rules.values()
-    except Exception as error:  # oslo.policy promises no class
+    except Exception as error:  # oslo.policy documents no exception class
         raise ConfigError(f"policy: {_one_line(error)}") from error
     return frozenset(role.lower() for check in checks for role in _ROLE.findall(str(check)))
 
@@ -167,21 +167,21 @@ _ROLE = re.compile(r"\brole:([^\s()%]+)(?=[\s)]|$)")
 def get_enforcer() -> policy.Enforcer:
     """For the ``oslopolicy-*`` tools: the entry point ``placement`` of ``oslo.policy.enforcer``.
 
-    They have read their command line into the global configuration of oslo.config: what it says with ``--config-file``
-    and ``--config-dir`` counts, else the usual places do.
+    The tools parse their command line into the global configuration of oslo.config. Its ``--config-file`` and
+    ``--config-dir`` apply; without them, the usual places do.
     """
     tool = cfg.CONF
     files, dirs = ([Path(path) for path in tool[name]] for name in ("config_file", "config_dir"))
     conf = read_conf(files, dirs) if files or dirs else read_conf()
     enforcer = _prepare(policy.Enforcer(conf))
-    # One of the tools opens the policy file itself, and looks for its name there.
+    # One of the tools opens the policy file itself, and reads its name from the global configuration.
     tool.register_opts(opts.list_opts()[0][1], group="oslo_policy")
     tool.set_override("policy_file", conf.find_file(enforcer.policy_file) or enforcer.policy_file, group="oslo_policy")
     return enforcer
 
 
 def _prepare(enforcer: policy.Enforcer) -> policy.Enforcer:
-    # All our rules have the same deprecated alternative: a warning for each would tell an operator nothing.
+    # All of Stead's rules have the same deprecated alternative: one warning for each would not help an operator.
     enforcer.suppress_default_change_warnings = True
     enforcer.suppress_deprecation_warnings = True
     enforcer.register_defaults(list(list_rules()))
@@ -193,7 +193,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _values(credentials: Credentials) -> dict[str, Any]:
-    """*credentials* by the names policy files know. A new dict each time, because oslo.policy writes to it."""
+    """*credentials* under the names of policy files. A new dict each time, because oslo.policy modifies it."""
     return {
         "user_id": credentials.user_id,
         "user_domain_id": credentials.user_domain_id,

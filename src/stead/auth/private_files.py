@@ -1,4 +1,4 @@
-"""Files with secrets in them: one writer at a time, and readers see the old content or the new."""
+"""Files with secrets: one writer at a time, and readers see either the old content or the new."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _KINDS = {
 
 
 def private_directory(path: Path) -> None:
-    """Make *path* a directory that its owner alone may use; one that is empty gets mode 0700, as ``initdb`` does it.
+    """Make *path* a directory that only its owner can access; an empty one gets mode 0700, as with ``initdb``.
 
     Raises:
-        ConfigError: other users can use it, and it is not empty.
-        OSError: it cannot be made or inspected.
+        ConfigError: other users can access it, and it is not empty.
+        OSError: it cannot be created or inspected.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -45,15 +45,15 @@ def private_directory(path: Path) -> None:
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a regular file. Nothing else is opened: a FIFO would wait for a writer, a device for ever.
+    """The content of a regular file. Other files are refused: a FIFO or a device could block forever.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is not a regular file.
         OSError: it cannot be read.
     """
     _require_regular(path.stat())
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-        _require_regular(os.fstat(file.fileno()))  # it may have been replaced meanwhile
+        _require_regular(os.fstat(file.fileno()))  # another process may have replaced it after the first check
         return file.read()
 
 
@@ -63,7 +63,7 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def exposure_of(path: Path) -> str | None:
-    """What other users can do with a file; None if nothing, or if the file cannot be inspected."""
+    """What other users can do with a file; None if nothing, or if it cannot be inspected."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -76,11 +76,11 @@ def exposure_of(path: Path) -> str | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let nobody else who asks for it change *path* meanwhile. The lock is a file beside it.
+    """Hold the lock on *path* for the block, so that no other caller changes it. The lock is a file beside it.
 
     Raises:
-        ConfigError: anybody may write to the directory.
-        OSError: the directory can not be used.
+        ConfigError: other users can write to the directory.
+        OSError: the directory cannot be used.
     """
     directory = path.parent
     if directory.stat().st_mode & stat.S_IWOTH:
@@ -90,11 +90,11 @@ def locked(path: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(lock)  # and with it the lock
+        os.close(lock)  # closing releases the lock
 
 
 def replace_privately(path: Path, text: str, like: os.stat_result | None = None) -> None:
-    """Make *text* the content of *path*, which only its owner may read, or who may read a file *like* that."""
+    """Replace the content of *path* with *text*. The file is private to its owner, or has the mode of *like*."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""The policy rules: their names, defaults and what they guard. Source: "Policy", docs/authentication.md."""
+"""The policy rules: their names, defaults and routes. Source: "Policy", docs/authentication.md."""
 
 from __future__ import annotations
 
@@ -102,19 +102,26 @@ _ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     ("reshaper:reshape", "Move inventories and allocations between providers.", ["POST /reshaper"]),
 ]
 
-# of what Stead has of its own; name without "stead:", what it allows, routes
+# rules for Stead's own features; name without "stead:", what it allows, routes
 _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     (
         "allocation_candidates:explain",
         "Explain the result of a candidate query.",
         ["GET /allocation_candidates/explain"],
     ),
+    ("headroom:show", "Show how many times a request fits.", ["GET /headroom"]),
     ("consumers:list", "List consumers with their allocations.", ["GET /consumers"]),
     (
         "provider_trees:list",
         "List provider trees with inventories, usages, traits and aggregates.",
         ["GET /provider_trees"],
     ),
+    (
+        "provider_trees:update",
+        "Create, move, rename, change and delete providers of whole trees.",
+        ["PUT /provider_trees"],
+    ),
+    ("provider_trees:disable", "Disable or enable a provider.", ["PATCH /provider_trees/{uuid}"]),
     ("claims:create", "Claim the best candidates for consumers.", ["POST /claims"]),
     ("changes:list", "List changed providers and consumers.", ["GET /changes"]),
 ]
@@ -122,6 +129,7 @@ _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
 _OTHER_DEFAULTS = {
     "usages": "rule:admin_or_project_reader_or_service_api",
     "consumers:list": "rule:admin_or_project_reader_or_service_api",
+    "provider_trees:disable": "rule:admin_api",
     "reshaper:reshape": "rule:service_api",
 }
 

@@ -1,4 +1,4 @@
-"""Changes of a token file by its owner. The services that use it read it again by themselves."""
+"""Edits a token file. Services that use the file reread it automatically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tokens_in(path: Path) -> tuple[Token, ...]:
     """The entries of the file; none if it does not exist.
 
     Raises:
-        ConfigError: it can not be read, or is malformed.
+        ConfigError: it cannot be read, or is malformed.
     """
     with _explained(path):
         return _read(path)
@@ -28,10 +28,10 @@ def tokens_in(path: Path) -> tuple[Token, ...]:
 def create(
     path: Path, name: str, *, user: str, project: str, roles: Sequence[str], expires: datetime | None = None
 ) -> str:
-    """Make a token and enter its digest; returns the token, which is kept nowhere. The file is made if there is none.
+    """Create a token and store its digest. Returns the token, which is not stored. Creates the file if missing.
 
     Raises:
-        ConfigError: the file can not be used, there is a token of this name, or a text can not stand in an entry.
+        ConfigError: the file cannot be used, a token of this name exists, or a text is not valid in an entry.
     """
     made = new_token()
     entry = Token(name=name, digest=digest(made), user=user, project=project, roles=tuple(roles), expires=expires)
@@ -47,8 +47,8 @@ def revoke(path: Path, names: Collection[str]) -> None:
     """Remove the entries of these *names*, all or none.
 
     Raises:
-        KeyError: of a name that is not there.
-        ConfigError: the file can not be used.
+        KeyError: with a name that does not exist.
+        ConfigError: the file cannot be used.
     """
     with _explained(path), locked(path):
         present = _read(path)
@@ -66,8 +66,8 @@ def _read(path: Path) -> tuple[Token, ...]:
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
     text = render(tokens)
-    parse(text)  # what could not be read again is not written
-    place = path.resolve()  # a link stays one
+    parse(text)  # never write what services could not read again
+    place = path.resolve()  # a symbolic link stays one
     replace_privately(place, text, like=place.stat() if place.exists() else None)
 
 

@@ -1,15 +1,14 @@
 """The file of static tokens.
 
-Tokens are kept as SHA-256 digests. A plain, fast hash is enough because tokens are not passwords: they are made by
-:func:`new_token` with 256 random bits, so there is nothing to guess offline, and a slow hash would be paid on each
-request.
+Tokens are stored as SHA-256 digests. A plain, fast hash is enough: :func:`new_token` creates tokens from 256 random
+bits, so that offline guessing is hopeless. A slow hash would cost time on each request.
 
 The file is JSON::
 
     {"tokens": [{"name": "admin", "sha256": "…", "user": "admin", "project": "admin",
                  "roles": ["admin", "service"], "expires": "2031-01-01T00:00:00+00:00"}]}
 
-``name`` is for people, unique in the file; ``user`` and ``project`` are ids; ``expires`` may be absent or null.
+``name`` is for people and unique in the file; ``user`` and ``project`` are ids; ``expires`` may be absent or null.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One entry of the file: whom the token stands for. The token itself is not known."""
+    """One entry of the file: the identity of a token. The token itself is not stored."""
 
     name: str
     digest: bytes  # SHA-256 of the token, 32 bytes
@@ -45,7 +44,7 @@ class Token:
     expires: datetime | None = None  # with a time zone; None: never
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether the token is worth nothing at *now*."""
+        """Whether the token is no longer valid at *now*."""
         return self.expires is not None and self.expires <= now
 
 
@@ -55,7 +54,7 @@ def new_token() -> str:
 
 
 def digest(token: str) -> bytes:
-    """What is kept of *token*."""
+    """The stored digest of *token*."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -63,7 +62,8 @@ def parse(text: str | bytes) -> tuple[Token, ...]:
     """The tokens that the *text* of a token file lists, in its order.
 
     Raises:
-        ValueError: the text is malformed. An unknown key is, too: a misspelt ``expires`` must not make a token eternal.
+        ValueError: the text is malformed. That includes unknown keys: with a misspelt ``expires``, a token would never
+            expire.
     """
     document = json.loads(text)
     if not isinstance(document, dict) or set(document) != {"tokens"} or not isinstance(document["tokens"], list):
@@ -149,9 +149,9 @@ def _parse_time(text: Any, where: str) -> datetime | None:
 
 
 class TokenFile:
-    """The tokens of a file, always those of its last good state; none while there is no file.
+    """The tokens of the last valid state of a file; none while the file does not exist.
 
-    May be used by many threads at once.
+    Thread-safe.
     """
 
     def __init__(self, path: Path) -> None:
@@ -164,7 +164,7 @@ class TokenFile:
         self._exposure: str | None = None
         mark = _mark(path)
         try:
-            # One attribute holds both, so that a thread never sees the tokens of one state with the mark of another.
+            # One attribute holds both, so that no thread combines the tokens of one state with the mark of another.
             self._state = mark, parse(read_regular(path))
         except (OSError, ValueError) as error:
             raise ConfigError(f"token file {path}: {_reason(error)}") from error
@@ -173,18 +173,19 @@ class TokenFile:
     def find(self, token: str) -> Token | None:
         """The entry of *token*, if it is in the file and has not expired.
 
-        Every entry is compared, each in constant time, so that the time taken tells nothing about the digests.
+        Every entry is compared, each in constant time, so that the duration reveals nothing about the digests.
         """
         wanted = digest(token)
         found = None
-        for entry in self._current():
+        for entry in self.current():
             if hmac.compare_digest(entry.digest, wanted):
                 found = entry
         return None if found is None or found.is_expired(datetime.now(UTC)) else found
 
-    def _current(self) -> tuple[Token, ...]:
+    def current(self) -> tuple[Token, ...]:
+        """All entries, expired ones included."""
         mark, tokens = self._state
-        now = _mark(self._path)  # before reading: what changes meanwhile is read again
+        now = _mark(self._path)  # before reading, so that a change meanwhile causes another read
         if now == mark:
             return tokens
         try:
@@ -192,7 +193,7 @@ class TokenFile:
         except (FileNotFoundError, NotADirectoryError):
             LOG.warning("token file %s does not exist: no token is valid until it does", self._path)
             tokens = ()
-        except (OSError, ValueError) as error:  # once per state of the file, not once per request
+        except (OSError, ValueError) as error:  # logged once per state of the file, not once per request
             LOG.warning("token file %s: %s; the previous tokens stay valid", self._path, _reason(error))
         self._state = now, tokens
         self._warn_if_exposed()
@@ -200,13 +201,13 @@ class TokenFile:
 
     def _warn_if_exposed(self) -> None:
         exposure = exposure_of(self._path)
-        if exposure and exposure != self._exposure:  # once, not with each change of the file
+        if exposure and exposure != self._exposure:  # logged once, not with each change of the file
             LOG.warning("token file %s: %s", self._path, exposure)
         self._exposure = exposure
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What tells one state of the file from the next; None if it cannot be looked at."""
+    """A value that changes whenever the file changes; None if the file cannot be inspected."""
     try:
         stat = path.stat()
     except OSError:

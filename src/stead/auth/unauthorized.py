@@ -1,7 +1,7 @@
 """The answer to a request without a valid token.
 
-It is decided before microversions are looked at and has a form of its own, not that of other errors. The request
-id is added further out. Source: "Authentication and policy", docs/api.md.
+It is sent before version negotiation and has its own form, unlike other errors. An outer layer adds the request id.
+Source: "Authentication and policy", docs/api.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HTML = f"<html><head><title>{_STATUS}</title></head>\n<body><h1>{_STATUS}</h1>\
 
 
 def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    """401, as JSON unless the client wants something else."""
+    """Return 401, as JSON unless the client prefers another form."""
     media_type, text = _representation(environ.get("HTTP_ACCEPT", ""))
     body = text.encode()
     start_response(_STATUS, [("Content-Type", media_type), ("Content-Length", str(len(body)))])

@@ -1,7 +1,7 @@
-"""Backtracking: all sequences of choices, where each choice decides which ones can follow.
+"""Backtracking: all sequences of choices, where earlier choices decide which ones can follow.
 
-It keeps its own stack. A generator that calls itself would pass each result up through all levels,
-and a request can have more levels than Python allows calls.
+It keeps its own stack. Recursive generators would pass each result up through all levels, and a request can have more
+levels than Python allows calls.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def sequences(length: int, choices: Callable[[Sequence[T]], Iterator[T]]) -> Iterator[Sequence[T]]:
-    """Every sequence of *length* choices, each found before the next is sought.
+    """Every sequence of *length* choices, each found before the next is searched for.
 
     Args:
-        choices: the choices that can follow some others. It is asked once for each beginning of a sequence, and must
-            read what was chosen before its first result: the list changes afterwards.
+        choices: returns the choices that can follow a beginning. It is called once for each beginning, and must read
+            its argument before it returns its first result, because that list changes afterwards.
 
-    The sequence that is yielded is this list, so it is only good until the next one.
+    The result is always the same list, so it is valid only until the next one is requested.
     """
     chosen: list[T] = []
     if not length:

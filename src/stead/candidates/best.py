@@ -1,7 +1,7 @@
-"""Best: trees, and the candidates of each, in the order that a request asks for, made as they are asked for.
+"""Best: trees, and the candidates of each, in the order that a request names. Lazy.
 
-All trees are measured at once, by columns; their candidates only when it is their turn. Who measures the same is
-ordered by uuid, which every process has alike.
+All trees are measured at once, by columns. The candidates of a tree are measured when the iteration reaches it. Equal
+measures are ordered by uuid, so that every process returns the same order.
 
 Source: "Order", docs/api.md.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from stead.candidates import order
 from stead.candidates.candidate import Batch
 from stead.candidates.work import CANDIDATE
-from stead.catalog.forest import NOBODY
+from stead.catalog.forest import NO_SLOT
 from stead.domain.errors import UnknownClassInOrder
 from stead.domain.order import ByAmount, ByShare
 
@@ -28,70 +28,70 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.candidate import Arrangement
-    from stead.candidates.kinds import Demanded, Kind
+    from stead.candidates.kinds import Kind, TreeKinds
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
 
     Numbers = NDArray[np.float64]
 
 _GREAT = 2**63
-"""More than there can be of anything; integers of a query have no end, and floats do."""
+"""More than any sum in a catalog. Amounts in a query are unbounded integers, and this fits into a float."""
 
 AT_ONCE = 1000
-"""Candidates of one tree that are put in order together."""
+"""Candidates of one tree that are sorted together. Sorting all would first find all, which may be millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What an order looks at, in ids of this snapshot.
+    """An order in ids of this snapshot.
 
     ``factors`` are by class id: weights of free shares or, if not ``by_share``, directions of free amounts, the most
-    important first. ``asked`` is what the request takes of each class.
+    important first. ``requested`` is what the request takes of each class.
     """
 
     factors: Mapping[int, float]
     by_share: bool
-    asked: Mapping[int, int]
+    requested: Mapping[int, int]
 
     def keys(self, free: Sequence[Numbers], capacity: Sequence[Numbers]) -> Numbers:
-        """What to sort by, the least first and the first row before the next; shape ``(keys, things)``.
+        """Sort keys of trees or candidates, the least first; the first row is the primary key. Shape ``(keys, items)``.
 
         Args:
-            free, capacity: by the places of the classes, shape ``(things,)`` each; nothing free without capacity.
+            free, capacity: an array of shape ``(items,)`` per class; where the capacity is 0, nothing is free.
         """
         factors = list(self.factors.values())
         if not self.by_share:
-            return np.array([-factor * some for factor, some in zip(factors, free, strict=True)])
+            return np.array([-factor * amounts for factor, amounts in zip(factors, free, strict=True)])
         total = np.zeros(len(free[0]))
-        for factor, some, whole in zip(factors, free, capacity, strict=True):
-            total += factor * np.divide(some, whole, out=np.zeros(len(some)), where=whole > 0)
+        for factor, amounts, whole in zip(factors, free, capacity, strict=True):
+            total += factor * np.divide(amounts, whole, out=np.zeros(len(amounts)), where=whole > 0)
         return -total[None, :]
 
 
-def resolve_order(snapshot: Snapshot, by: ByShare | ByAmount, asked: Mapping[int, int]) -> Measure:
-    """The measure of an order, for a request that takes *asked* in all, by class id.
+def resolve_order(snapshot: Snapshot, by: ByShare | ByAmount, requested: Mapping[int, int]) -> Measure:
+    """The measure of an order, for a request whose groups take *requested* together, by class id.
 
     Raises:
         UnknownClassInOrder
     """
     if isinstance(by, ByAmount):
-        return Measure(_by_id(snapshot, by.directions), False, asked)
+        return Measure(_by_id(snapshot, by.directions), False, requested)
     if isinstance(by.weights, float):
-        return Measure(dict.fromkeys(asked, by.weights), True, asked)
-    return Measure(_by_id(snapshot, by.weights), True, asked)
+        return Measure(dict.fromkeys(requested, by.weights), True, requested)
+    return Measure(_by_id(snapshot, by.weights), True, requested)
 
 
 def _by_id(snapshot: Snapshot, factors: Mapping[str, float]) -> dict[int, float]:
-    known = snapshot.class_names.by_name
+    rows = snapshot.class_names.by_name
     for name in factors:
-        if name not in known:
+        if name not in rows:
             raise UnknownClassInOrder(name)
-    return {known[name].id: factor for name, factor in factors.items()}
+    return {rows[name].id: factor for name, factor in factors.items()}
 
 
 def best_first(
     snapshot: Snapshot,
-    demanded: Demanded,
+    tree_kinds: TreeKinds,
     anchors: NDArray[np.int64],
     measure: Measure,
     work: Work,
@@ -99,12 +99,15 @@ def best_first(
     breadth_first: bool,
 ) -> Iterator[Batch]:
     """All candidates under *anchors*, the best first: tree by tree, or one of each tree in every round."""
-    keys = measure.keys(*_of_trees(snapshot, anchors, measure))
-    uuids = snapshot.identities.uuids.at(anchors)
-    runs = demanded.runs(anchors, _in_turn(keys, uuids))
+    runs = tree_kinds.runs(anchors, trees_in_order(snapshot, anchors, measure))
     if breadth_first:
         return order.breadth_first(_apart(snapshot, runs, measure, work))
     return _tree_by_tree(_apart(snapshot, runs, measure, work))
+
+
+def trees_in_order(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) -> Iterator[int]:
+    """The places of trees in *anchors*, the best first. Lazy."""
+    return _in_turn(measure.keys(*_of_trees(snapshot, anchors, measure)), snapshot.identities.uuids.at(anchors))
 
 
 def _tree_by_tree(runs: Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]]) -> Iterator[Batch]:
@@ -116,7 +119,7 @@ def _tree_by_tree(runs: Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]
 def _apart(
     snapshot: Snapshot, runs: Iterator[tuple[Kind, NDArray[np.int64]]], measure: Measure, work: Work
 ) -> Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]]:
-    """The arrangements of each tree in order; trees that have one only, and the same, stay together."""
+    """The sorted arrangements of each tree. Trees of a kind with a single arrangement stay together in one run."""
     for kind, trees in runs:
         several = len(list(islice(kind.arrangements(), 2))) > 1
         if not several:
@@ -128,11 +131,13 @@ def _apart(
 
 
 def _of_trees(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) -> tuple[list[Numbers], list[Numbers]]:
-    """What stays free of each class in the trees of *anchors*, and their capacities; of their own providers only."""
+    """What the request leaves free of each class in the trees of *anchors*, and the capacities; own providers only."""
     free, capacity = [], []
     for class_id in measure.factors:
-        room, whole = (_summed(snapshot, some)[anchors] for some in _amounts(snapshot, class_id, _every(snapshot)))
-        free.append(np.where(whole > 0, room - float(min(measure.asked.get(class_id, 0), _GREAT)), 0.0))
+        room, whole = (
+            _summed(snapshot, amounts)[anchors] for amounts in _amounts(snapshot, class_id, _every(snapshot))
+        )
+        free.append(np.where(whole > 0, room - float(min(measure.requested.get(class_id, 0), _GREAT)), 0.0))
         capacity.append(whole)
     return free, capacity
 
@@ -142,17 +147,17 @@ def _every(snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def _summed(snapshot: Snapshot, amounts: Numbers) -> Numbers:
-    """At each root the sum over its tree of what stands at all slots."""
+    """At each root the sum of *amounts* over its tree."""
     if not snapshot.forest.has_nested:
         return amounts
     root = snapshot.forest.root.whole
-    standing = root != NOBODY
-    summed: Numbers = np.bincount(root[standing], amounts[standing], snapshot.size).astype(np.float64)
+    live = root != NO_SLOT
+    summed: Numbers = np.bincount(root[live], amounts[live], snapshot.size).astype(np.float64)
     return summed
 
 
 def _amounts(snapshot: Snapshot, class_id: int, slots: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
-    """What is free of a class at each of *slots*, and what the capacity is; zeros where there is no inventory."""
+    """The free amount of a class and the capacity at each of *slots*; zeros where there is no inventory."""
     columns = snapshot.inventory.get(class_id)
     if columns is None:
         return np.zeros(slots.shape), np.zeros(slots.shape)
@@ -162,19 +167,20 @@ def _amounts(snapshot: Snapshot, class_id: int, slots: NDArray[np.int64]) -> tup
 
 
 def _in_turn(keys: Numbers, uuids: NDArray[np.object_]) -> Iterator[int]:
-    """The places of things, the least keys first, of equals the first uuid; some cost little more than sorting."""
+    """The places of items in the order of their keys, then of their uuids."""
     places = np.lexsort(keys[::-1])
     sorted_keys = keys[:, places]
     bounds = np.flatnonzero((sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)) + 1
     for equals in np.split(places, bounds):
-        left = list(zip(uuids[equals].tolist(), equals.tolist(), strict=True))
-        heapq.heapify(left)
-        while left:
-            yield heapq.heappop(left)[1]
+        # A heap instead of a sort: a flat site has thousands of equal trees, and a request with a limit takes a few.
+        remaining = list(zip(uuids[equals].tolist(), equals.tolist(), strict=True))
+        heapq.heapify(remaining)
+        while remaining:
+            yield heapq.heappop(remaining)[1]
 
 
 class _Sorter:
-    """Puts the arrangements of one kind in order, for one tree after the other."""
+    """Sorts the arrangements of one kind for one tree after the other."""
 
     def __init__(self, snapshot: Snapshot, kind: Kind, measure: Measure, work: Work) -> None:
         self._snapshot = snapshot
@@ -183,27 +189,29 @@ class _Sorter:
         self._work = work
 
     def sorted(self, members: NDArray[np.int64]) -> Iterator[Arrangement]:
-        """The arrangements for the tree of these *members*, the best first among each thousand that is found."""
-        found = iter(self._kind.arrangements())
-        while some := list(islice(found, AT_ONCE)):
-            self._work.spend(CANDIDATE * len(some))
-            slots = np.concatenate([members, np.array(some[0].reaching, np.int64)])
+        """The arrangements for the tree of these *members*, the best first within each portion of ``AT_ONCE``."""
+        arrangements = iter(self._kind.arrangements())
+        while portion := list(islice(arrangements, AT_ONCE)):
+            self._work.spend(CANDIDATE * len(portion))
+            slots = np.concatenate([members, np.array(portion[0].reaching, np.int64)])
             uuids = self._snapshot.identities.uuids.at(slots).tolist()
-            keys = self._measure.keys(*self._of_arrangements(some, slots)).T.tolist()
-            ordered = sorted(range(len(some)), key=lambda n: (keys[n], [uuids[position] for position in some[n].way]))
-            yield from (some[n] for n in ordered)
+            keys = self._measure.keys(*self._of_arrangements(portion, slots)).T.tolist()
+            order_of_uuids = [[uuids[position] for position in arrangement.way] for arrangement in portion]
+            ordered = sorted(range(len(portion)), key=lambda place: (keys[place], order_of_uuids[place]))
+            yield from (portion[place] for place in ordered)
 
     def _of_arrangements(
-        self, some: Sequence[Arrangement], slots: NDArray[np.int64]
+        self, arrangements: Sequence[Arrangement], slots: NDArray[np.int64]
     ) -> tuple[list[Numbers], list[Numbers]]:
-        """What stays free of each class where an arrangement takes it, and the capacities there."""
+        """What arrangements leave free of each class at the providers that give it, and the capacities there."""
         free, capacity = [], []
+        allocations = [arrangement.allocations for arrangement in arrangements]
         for class_id in self._measure.factors:
             taking = np.array(
-                [[class_id in one.allocations.get(position, ()) for position in range(len(slots))] for one in some],
+                [[class_id in given.get(position, ()) for position in range(len(slots))] for given in allocations],
                 np.float64,
             )
-            taken = [sum(given.get(class_id, 0) for given in one.allocations.values()) for one in some]
+            taken = [sum(amounts.get(class_id, 0) for amounts in given.values()) for given in allocations]
             room, whole = _amounts(self._snapshot, class_id, slots)
             free.append(taking @ room - taken)
             capacity.append(taking @ whole)

@@ -1,6 +1,6 @@
 """A candidate: one complete way to serve a request, as allocations and mappings.
 
-Trees that are alike are served alike, so what a way means is worked out once, in positions, and holds for many trees.
+Equal trees are served alike. So the meaning of a way is computed once, in positions, for all trees of a kind.
 """
 
 from __future__ import annotations
@@ -22,37 +22,48 @@ if TYPE_CHECKING:
 
 
 class Arrangement:
-    """What it means that positions serve pools.
+    """The allocations and mappings of one way, in positions.
 
-    The positions are those of a tree's own providers, and after them those of ``reaching``, sharing providers of other
-    trees. ``allocations``: what each position gives in all, by class id. ``mappings``: who serves each group, by
-    suffix.
+    Positions number a tree's own providers first, then ``reaching``, the sharing providers of other trees. A query can
+    find some hundred thousand ways, so their meaning is computed when it is needed, and not kept.
     """
 
-    __slots__ = ("allocations", "is_divided", "mappings", "reaching", "way")
+    __slots__ = ("is_divided", "pools", "reaching", "way")
 
     def __init__(
         self, pools: Sequence[Pool], way: Sequence[int], reaching: Sequence[Slot], *, is_divided: bool = False
     ) -> None:
-        """Each of *pools* is served by the position in its place of *way*.
+        """Each of *pools* is served by the position at its place in *way*.
 
         Args:
-            is_divided: some of the pools are parts of one amount.
+            is_divided: some of the pools are parts of one split amount.
         """
         self.is_divided = is_divided
+        self.pools = pools
         self.way = way
         self.reaching = reaching
-        self.allocations = allocations = dict[int, Mapping[int, int]]()
-        self.mappings = mappings = dict[str, list[int]]()
-        for pool, position in zip(pools, way, strict=True):
+
+    @property
+    def allocations(self) -> dict[int, Mapping[int, int]]:
+        """The amounts of each position that gives something, by class id."""
+        allocations = dict[int, Mapping[int, int]]()
+        for pool, position in zip(self.pools, self.way, strict=True):
+            if pool.amounts:
+                given = allocations.get(position)
+                allocations[position] = pool.amounts if given is None else _sum(given, pool.amounts)
+        return allocations
+
+    @property
+    def mappings(self) -> dict[str, list[int]]:
+        """The positions that serve each group, by suffix."""
+        mappings = dict[str, list[int]]()
+        for pool, position in zip(self.pools, self.way, strict=True):
             serving = mappings.get(pool.suffix)
             if serving is None:
                 mappings[pool.suffix] = [position]
             elif position not in serving:
                 serving.append(position)
-            if pool.amounts:
-                given = allocations.get(position)
-                allocations[position] = pool.amounts if given is None else _sum(given, pool.amounts)
+        return mappings
 
 
 def _sum(given: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]:
@@ -60,24 +71,24 @@ def _sum(given: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]
 
 
 class Candidate(NamedTuple):
-    """An arrangement, and the providers of the tree that it is for."""
+    """An arrangement, applied to the providers of one tree."""
 
     arrangement: Arrangement
     members: Sequence[Slot]
 
     def slots(self) -> Sequence[Slot]:
-        """Who stands at each position."""
+        """The slot of the provider at each position."""
         return *self.members, *self.arrangement.reaching
 
     @property
     def allocations(self) -> Mapping[Slot, Mapping[int, int]]:
-        """What each provider gives in all, by class id."""
+        """The amounts of each provider, by class id."""
         slots = self.slots()
         return {slots[position]: given for position, given in self.arrangement.allocations.items()}
 
     @property
     def mappings(self) -> Mapping[str, Sequence[Slot]]:
-        """Who serves each group, by suffix."""
+        """The providers that serve each group, by suffix."""
         slots, mappings = self.slots(), self.arrangement.mappings
         return {suffix: [slots[position] for position in serving] for suffix, serving in mappings.items()}
 
@@ -86,7 +97,7 @@ class Candidate(NamedTuple):
 class Batch:
     """Candidates: all of ``arrangements`` for the first of ``trees``, then for the next.
 
-    ``trees`` holds the slots of their own providers by their positions, shape ``(trees, size of each)``.
+    ``trees`` has the slots of the trees' own providers by position, shape ``(trees, size of each)``.
     """
 
     arrangements: Sequence[Arrangement]
@@ -108,29 +119,29 @@ class Batch:
                 yield Batch((arrangement,), self.trees[place : place + 1])
 
     def first(self, number: int) -> Iterator[Batch]:
-        """The first candidates, *number* of them and no more."""
+        """The first *number* candidates."""
         whole, rest = divmod(number, len(self.arrangements))
         yield Batch(self.arrangements, self.trees[:whole])
         yield Batch(self.arrangements[:rest], self.trees[whole : whole + 1])
 
 
-def up_to(number: int, found: Iterable[Batch]) -> Iterator[Batch]:
-    """The first candidates of *found*, *number* at most; no more is asked for than these need."""
-    left = number
-    for batch in found if left > 0 else ():
-        if batch.size >= left:
-            yield from batch.first(left)
+def up_to(number: int, batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The first candidates of *batches*, up to *number*. It does not request a batch that it does not need."""
+    remaining = number
+    for batch in batches if remaining > 0 else ():
+        if batch.size >= remaining:
+            yield from batch.first(remaining)
             return
-        left -= batch.size
+        remaining -= batch.size
         yield batch
 
 
-def candidates(found: Iterable[Batch]) -> Iterator[Candidate]:
-    """All candidates one by one."""
-    return chain.from_iterable(batch.candidates() for batch in found)
+def candidates(batches: Iterable[Batch]) -> Iterator[Candidate]:
+    """All candidates of *batches* one by one."""
+    return chain.from_iterable(batch.candidates() for batch in batches)
 
 
 def gives_from_one_provider_per_tree(snapshot: Snapshot, candidate: Candidate) -> bool:
-    """Whether no two providers of one tree give resources."""
+    """Whether the allocations use at most one provider of each tree."""
     roots = [snapshot.forest.root[slot] for slot in candidate.allocations]
     return len(set(roots)) == len(roots)

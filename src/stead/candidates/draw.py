@@ -1,4 +1,4 @@
-"""Draw: places in random order, one by one."""
+"""Draw: numbers in random order, one by one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 
 def drawn(number: int) -> Iterator[int]:
-    """All places below *number* in random order; drawing some of them costs as much as these, not as all."""
-    moved: dict[int, int] = {}  # where a place was drawn, the one that was last then
-    for left in range(number, 0, -1):
-        place = random.randrange(left)
+    """All places below *number* in random order. The cost is that of the places drawn, not of *number*."""
+    # A Fisher-Yates shuffle of a list that is never built: only entries that differ from their place are stored.
+    moved: dict[int, int] = {}
+    for remaining in range(number, 0, -1):
+        place = random.randrange(remaining)
         yield moved.get(place, place)
-        last = moved.pop(left - 1, left - 1)
-        if place != left - 1:
+        last = moved.pop(remaining - 1, remaining - 1)
+        if place != remaining - 1:
             moved[place] = last

@@ -1,22 +1,23 @@
-"""The engine, read aloud: resolve, match, trees, combine, order, limit, render."""
+"""The engine runs the phases of a candidate query: resolve, match, trees, kinds, combine, order, limit, render."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.candidates import order, trees
 from stead.candidates.best import best_first, resolve_order
 from stead.candidates.candidate import candidates, gives_from_one_provider_per_tree, up_to
 from stead.candidates.draw import drawn
-from stead.candidates.kinds import Demanded
+from stead.candidates.kinds import TreeKinds
 from stead.candidates.match import eligible_anchors, match
 from stead.candidates.phases import UNTIMED
-from stead.candidates.render import render
+from stead.candidates.render import Rendering
 from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
-from stead.candidates.work import CANDIDATE, Work, WorkSpent
+from stead.candidates.work import CANDIDATE, Work, WorkSpent, masked
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.order import Drawn
 from stead.process import slices
@@ -35,12 +36,16 @@ if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest
 
 
+BATCHES = 4096
+"""Batches that are searched before they are written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """How a service enumerates.
+    """The settings of a service for its candidate queries.
 
-    ``maximum`` candidates are generated for a request at most, before its own limit. ``work`` is what it may do at
-    most, in the units of `stead.candidates.work`.
+    A query generates up to ``maximum`` candidates, before its own limit applies. Its budget is ``work``, in units of
+    `stead.candidates.work`. None: no bound.
     """
 
     breadth_first: bool = False
@@ -50,9 +55,12 @@ class Enumeration:
 
 
 class Answer(NamedTuple):
-    """JSON with so many candidates; ``is_cut`` if there may be more, which the request had no work left to find."""
+    """The JSON body in pieces, and the number of candidates in it.
 
-    body: bytes
+    ``is_cut``: the work ended before all were found.
+    """
+
+    body: list[bytes]
     is_cut: bool
     number: int
 
@@ -60,17 +68,26 @@ class Answer(NamedTuple):
 def answer(
     snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration, form: Form, phases: Phases = UNTIMED
 ) -> Answer:
-    """The answer to *request*; *phases* is told when a phase ends. It gives way to shorter requests.
+    """The answer to *request*. Shorter requests may run in between; *phases* receives the end of each phase.
 
     Raises:
         UnknownResourceClass, UnknownTraits
     """
     work = Work(enumeration.work, give_way=slices.give_way)
-    found = list(found_within(snapshot, request, enumeration, work, phases))
+    batches = found_within(snapshot, request, enumeration, work, phases)
+    rendering = Rendering(snapshot, request, form, slices.give_way)
+    number = 0
+    # Each portion is written before the next one is searched: all candidates of a large answer need more memory than
+    # their text.
+    while portion := list(islice(batches, BATCHES)):
+        phases.mark("combine")
+        number += sum(batch.size for batch in portion)
+        rendering.add(portion)
+        phases.mark("render")
     phases.mark("combine")
-    body = render(snapshot, request, found, form, slices.give_way)
+    body = rendering.finish()
     phases.mark("render")
-    return Answer(body, work.is_cut, sum(batch.size for batch in found))
+    return Answer(body, work.is_cut, number)
 
 
 def find(
@@ -81,11 +98,11 @@ def find(
     work: Work | None = None,
     among: NDArray[np.bool_] | None = None,
 ) -> Iterator[Candidate]:
-    """The candidates for *request*, each once, as many as its limit and its work allow, made as they are asked for.
+    """The candidates for *request*, each once, up to its limit and its work. Lazy.
 
     Args:
-        work: what it takes of; that of the *enumeration* if not given.
-        among: anchors under which candidates are looked for; all if not given.
+        work: the budget; by default a new one as *enumeration* says.
+        among: mask of the anchors that may be used; all by default.
 
     Raises:
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
@@ -101,34 +118,50 @@ def found_within(
     phases: Phases = UNTIMED,
     among: NDArray[np.bool_] | None = None,
 ) -> Iterator[Batch]:
-    """The candidates for *request* in batches, as many as its limit and *work* allow.
+    """The candidates for *request* in batches, each once, up to its limit and *work*. Lazy.
 
     Raises:
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
     if request.order is not None:
         enumeration = replace(enumeration, randomize=isinstance(request.order, Drawn))
+    try:
+        matched = match_all(snapshot, request, work, phases)
+    except WorkSpent:
+        return iter(())
+    if matched is None:
+        return iter(())
+    groups, eligible = matched
+    if among is not None:
+        eligible = eligible & among
+    # The order of these steps is part of the contract: the maximum counts candidates before the filter drops some, the
+    # limit counts those after it, and shuffling comes last, so that it reorders only what is returned.
+    batches = _ordered_batches(snapshot, request, groups, eligible, enumeration, work, phases)
+    if enumeration.maximum is not None:
+        batches = up_to(max(enumeration.maximum, 1), batches)
+    if request.one_provider_per_tree and snapshot.forest.has_nested:
+        batches = _filtered(batches, partial(gives_from_one_provider_per_tree, snapshot), work)
+    if request.limit is not None:
+        batches = up_to(request.limit, batches)
+    batches = work.spent_on(batches)
+    return _shuffled(batches) if enumeration.randomize else batches
+
+
+def match_all(
+    snapshot: Snapshot, request: CandidateRequest, work: Work, phases: Phases = UNTIMED
+) -> tuple[list[MatchedGroup], NDArray[np.bool_]] | None:
+    """All groups, matched, and a mask of the roots that may be anchors. None if nothing can fit.
+
+    Raises:
+        UnknownResourceClass, UnknownTraits
+        WorkSpent: the time of *work* ended.
+    """
     traits = resolve_traits(snapshot, request.root_traits)
     eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
     if (request.root_traits or request.root_aggregates) and not eligible.any():
-        return iter(())
-    try:
-        groups = _matched(snapshot, request, eligible, phases, work)
-    except WorkSpent:
-        return iter(())
-    if groups is None:
-        return iter(())
-    if among is not None:
-        eligible = eligible & among
-    found = _found(snapshot, request, groups, eligible, enumeration, work, phases)
-    if enumeration.maximum is not None:
-        found = up_to(max(enumeration.maximum, 1), found)
-    if request.one_provider_per_tree and snapshot.forest.has_nested:
-        found = _filtered(found, partial(gives_from_one_provider_per_tree, snapshot), work)
-    if request.limit is not None:
-        found = up_to(request.limit, found)
-    found = work.spent_on(found)
-    return _shuffled(found) if enumeration.randomize else found
+        return None
+    groups = _matched(snapshot, request, eligible, phases, work)
+    return None if groups is None else (groups, eligible)
 
 
 def _matched(
@@ -136,12 +169,12 @@ def _matched(
 ) -> list[MatchedGroup] | None:
     """All groups, matched; None if one of them has no provider.
 
-    A group that nothing can serve hides the errors of the groups after it; whether an earlier group is such a one is
-    only worked out when there is an error to hide.
+    A group that nothing can serve hides the errors of the groups after it. To find out is expensive, so it is done only
+    if there is an error to hide.
     """
     groups: list[MatchedGroup] = []
     for group in request.groups:
-        work.require_time()
+        work.spend(masked(snapshot.size))
         try:
             resolved = resolve(snapshot, group)
         except (UnknownResourceClass, UnknownTraits):
@@ -160,17 +193,17 @@ def _matched(
 
 
 def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_], work: Work) -> bool:
-    """Whether *group*, alone, can be served under any anchor.
+    """Whether *group* alone has a candidate. This spends no units of *work*.
 
     Raises:
-        WorkSpent: the time of *work* is over before this is known; it is not paid from *work*.
+        WorkSpent: the time of *work* ended first.
     """
-    alone = Demanded(snapshot, [group], Work(until=work.until, give_way=work.give_way))
-    anchors = trees.anchors(snapshot, eligible, alone.pools)
+    alone = TreeKinds(snapshot, [group], Work(until=work.until, give_way=work.give_way))
+    anchors = trees.anchors(snapshot, eligible, alone.pools, work.give_way)
     return any(True for kind, _ in alone.runs(anchors, range(len(anchors))) for _ in kind.arrangements())
 
 
-def _found(
+def _ordered_batches(
     snapshot: Snapshot,
     request: CandidateRequest,
     groups: Sequence[MatchedGroup],
@@ -179,49 +212,49 @@ def _found(
     work: Work,
     phases: Phases,
 ) -> Iterator[Batch]:
-    demanded = Demanded(snapshot, groups, work, request)
-    anchors = trees.anchors(snapshot, eligible, demanded.pools)
+    tree_kinds = TreeKinds(snapshot, groups, work, request)
+    anchors = trees.anchors(snapshot, eligible, tree_kinds.pools, work.give_way)
     phases.mark("trees")
     if request.order is None or isinstance(request.order, Drawn):
         is_cut = request.limit is not None or enumeration.maximum is not None
-        found = _in_order(demanded, anchors, enumeration, is_cut=is_cut)
+        batches = _in_order(tree_kinds, anchors, enumeration, is_cut=is_cut)
     else:
-        measure = resolve_order(snapshot, request.order, demanded.asked)
-        found = best_first(snapshot, demanded, anchors, measure, work, breadth_first=enumeration.breadth_first)
-    if not all(pool.shared.size for pool in demanded.pools):
-        return found
-    # Only what uses nothing but sharing providers can come again, under another anchor.
-    return _filtered(found, _FirstTimes(snapshot), work)
+        measure = resolve_order(snapshot, request.order, tree_kinds.requested)
+        batches = best_first(snapshot, tree_kinds, anchors, measure, work, breadth_first=enumeration.breadth_first)
+    if not all(pool.shared.size for pool in tree_kinds.pools):
+        return batches
+    # Candidates of sharing providers alone can be found again under another anchor.
+    return _filtered(batches, _FirstTimes(snapshot), work)
 
 
 def _in_order(
-    demanded: Demanded, anchors: NDArray[np.int64], enumeration: Enumeration, *, is_cut: bool
+    tree_kinds: TreeKinds, anchors: NDArray[np.int64], enumeration: Enumeration, *, is_cut: bool
 ) -> Iterator[Batch]:
-    """The candidates under *anchors*.
+    """The candidates under *anchors*, in the order that the service is configured for.
 
     Args:
-        is_cut: not all of them are wanted.
+        is_cut: the caller does not need all of them.
     """
     if enumeration.randomize and is_cut:
-        runs = demanded.runs(anchors, drawn(len(anchors)))
+        runs = tree_kinds.runs(anchors, drawn(len(anchors)))
         alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))
         return order.breadth_first((kind.shuffled(), tree) for kind, tree in alone)
-    runs = demanded.runs(anchors, range(len(anchors)), of_all=not is_cut)
+    runs = tree_kinds.runs(anchors, range(len(anchors)), of_all=not is_cut)
     if enumeration.breadth_first:
         return order.breadth_first((kind.arrangements(), run) for kind, run in runs)
     return order.depth_first(runs)
 
 
-def _filtered(found: Iterable[Batch], passes: Callable[[Candidate], bool], work: Work) -> Iterator[Batch]:
-    for batch in found:
-        for alone, one in zip(batch.alone(), batch.candidates(), strict=True):
+def _filtered(batches: Iterable[Batch], passes: Callable[[Candidate], bool], work: Work) -> Iterator[Batch]:
+    for batch in batches:
+        for alone, candidate in zip(batch.alone(), batch.candidates(), strict=True):
             work.spend(CANDIDATE)
-            if passes(one):
+            if passes(candidate):
                 yield alone
 
 
 class _FirstTimes:
-    """Tells of candidates of sharing providers alone whether they come for the first time; others always do."""
+    """Whether a candidate is found for the first time. Only candidates of sharing providers alone can be repeated."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._sharing = frozenset(snapshot.sharing.providers.tolist())
@@ -230,14 +263,14 @@ class _FirstTimes:
     def __call__(self, candidate: Candidate) -> bool:
         slots = candidate.slots()
         way = tuple([slots[position] for position in candidate.arrangement.way])
-        if candidate.arrangement.is_divided or not self._sharing.issuperset(way):  # of one tree alone
+        if candidate.arrangement.is_divided or not self._sharing.issuperset(way):  # specific to its tree
             return True
         is_new = way not in self._seen
         self._seen.add(way)
         return is_new
 
 
-def _shuffled(found: Iterable[Batch]) -> Iterator[Batch]:
-    whole = [alone for batch in found for alone in batch.alone()]
+def _shuffled(batches: Iterable[Batch]) -> Iterator[Batch]:
+    whole = [alone for batch in batches for alone in batch.alone()]
     random.shuffle(whole)
     return iter(whole)

@@ -1,12 +1,13 @@
-"""Match: for each choice that a group leaves open, which providers could be chosen. A handful of vector operations.
+"""Match: the providers that can serve each open choice of a group, by a few vector operations.
 
-A suffixed group is one choice: one provider gives all of it. The unsuffixed group is a choice per resource class. Both
-become pools, and from here on the only difference is that the traits of the unsuffixed group's choices count together.
+A suffixed group is one choice: one provider gives all of it. The unsuffixed group is one choice per resource class. A
+choice becomes a pool. From here on, the two differ only in the required traits: all choices of the unsuffixed group
+meet them together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The providers among which one choice is made. Masks have shape ``(slots,)`` and are not to be written to.
+    """The providers among which one choice is made. Masks have the shape ``(slots,)`` and are read-only.
 
-    ``own`` may serve the tree they stand in. ``shared`` are the slots of sharing providers that may serve other trees,
-    ascending. ``barred`` are anchors that may not be served at all. With ``shares``, several of ``own`` may give a part
-    each, within the share each has in it; those of ``shared`` give all of it.
+    Providers in ``own`` may serve their own tree. ``shared`` has the slots of sharing providers that may serve other
+    trees, ascending. Anchors in ``barred`` must not be served. With ``shares``, several providers of ``own`` may give a
+    part each; providers of ``shared`` can only give the whole amount.
     """
 
     suffix: str
@@ -45,7 +46,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """A group with its pools. ``clauses`` are the required traits that its choices must meet together."""
+    """A group with its pools. ``clauses`` are the required traits that all its choices meet together."""
 
     suffix: str
     pools: tuple[Pool, ...]
@@ -53,7 +54,7 @@ class MatchedGroup:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether some pool is empty."""
+        """Whether some pool has no provider."""
         return any(not (pool.own.any() or pool.shared.size) for pool in self.pools)
 
 
@@ -63,39 +64,62 @@ def match(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
 
 
 def eligible_anchors(snapshot: Snapshot, traits: Members, aggregates: Members = NO_MEMBERS) -> Mask:
-    """Roots that meet the terms of ``root_required`` and ``root_member_of``; not to be written to."""
-    kept = snapshot.roots
+    """Mask of the roots that meet ``root_required`` and ``root_member_of``; read-only."""
+    matching = snapshot.roots
     if traits:
-        kept = kept & snapshot.with_traits(traits.clauses, traits.forbidden)
+        matching = matching & snapshot.with_traits(traits.clauses, traits.forbidden)
     if aggregates:
-        kept = kept & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
-    return kept
+        matching = matching & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
+    return matching
 
 
 def _match_suffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
-    """One provider must have everything by itself; what its root has does not count."""
-    kept = snapshot.live
+    """One provider must meet all terms itself; the traits and aggregates of its root do not count."""
+    matching = snapshot.enabled
     for class_id, amount in group.amounts.items():
-        kept = kept & snapshot.serving(class_id, amount)
+        matching = matching & snapshot.serving(class_id, amount)
     if group.traits:
-        kept = kept & snapshot.with_traits(group.traits.clauses, group.traits.forbidden)
+        matching = matching & snapshot.with_traits(group.traits.clauses, group.traits.forbidden)
     if group.aggregates:
-        kept = kept & snapshot.in_aggregates(group.aggregates.clauses, group.aggregates.forbidden)
+        matching = matching & snapshot.in_aggregates(group.aggregates.clauses, group.aggregates.forbidden)
     if group.amounts or group.like_any_other:
         if group.tree is not None:
-            kept = kept & (snapshot.forest.root.whole == group.tree)
+            matching = matching & (snapshot.forest.root.whole == group.tree)
     elif not (group.traits.clauses or group.aggregates.clauses):
         # Source: rules R1 and R2 for resourceless groups, docs/api.md: in_tree does not restrict them, and without a
         # positive term they match nothing.
-        kept = np.zeros(snapshot.size, np.bool_)
+        matching = np.zeros(snapshot.size, np.bool_)
     if group.top is not None:
-        kept = kept & _subtree(snapshot, group.top)
-    return MatchedGroup(group.suffix, (Pool(group.suffix, group.amounts, kept, _sharing(snapshot, kept)),))
+        matching = matching & _subtree(snapshot, group.top)
+    return MatchedGroup(group.suffix, (Pool(group.suffix, group.amounts, matching, _sharing(snapshot, matching)),))
 
 
 def _match_unsuffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
-    """Each class may come from another provider of the tree, whose aggregates span it if they are its root's."""
-    own = shared = snapshot.live
+    """Each class may come from another provider of the tree. Aggregates of the root apply to the whole tree."""
+    own, shared, barred = _admitted(snapshot, group)
+    pools = []
+    for class_id, amount in group.amounts.items():
+        able = snapshot.serving(class_id, amount)
+        # Sharing providers always give the whole amount, even if it may be split among the tree's own providers.
+        sharing, shares, giving = _sharing(snapshot, shared & able), None, able
+        if class_id in group.can_split:
+            shares = snapshot.shares(class_id, amount)
+            giving = shares.any
+        pools.append(Pool(UNSUFFIXED, {class_id: amount}, own & giving, sharing, barred, shares))
+    return MatchedGroup(UNSUFFIXED, tuple(pools), group.traits.clauses)
+
+
+def admitted(snapshot: Snapshot, group: ResolvedGroup) -> Mask:
+    """Mask of the providers that meet all terms of *group*, whatever they have free."""
+    if group.suffix == UNSUFFIXED:
+        own, shared, _ = _admitted(snapshot, group)
+        return own | (shared & snapshot.sharing.mask)
+    return match(snapshot, replace(group, amounts={}, like_any_other=True)).pools[0].own
+
+
+def _admitted(snapshot: Snapshot, group: ResolvedGroup) -> tuple[Mask, Mask, Mask | None]:
+    """The providers that an unsuffixed group may use for their own tree, and for other trees; the barred anchors."""
+    own = shared = snapshot.enabled
     barred = None
     if group.traits.forbidden:
         own = shared = own & snapshot.with_traits((), group.traits.forbidden)
@@ -109,24 +133,16 @@ def _match_unsuffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
         own, shared = own & (snapshot.forest.root.whole == group.tree), np.zeros(snapshot.size, np.bool_)
     if group.top is not None:
         own, shared = own & _subtree(snapshot, group.top), np.zeros(snapshot.size, np.bool_)
-    pools = []
-    for class_id, amount in group.amounts.items():
-        able = snapshot.serving(class_id, amount)
-        sharing, shares, giving = _sharing(snapshot, shared & able), None, able
-        if class_id in group.can_split:
-            shares = snapshot.shares(class_id, amount)
-            giving = shares.any
-        pools.append(Pool(UNSUFFIXED, {class_id: amount}, own & giving, sharing, barred, shares))
-    return MatchedGroup(UNSUFFIXED, tuple(pools), group.traits.clauses)
+    return own, shared, barred
 
 
 def _of_roots(snapshot: Snapshot, mask: Mask) -> Mask:
-    """Which slots are in the tree of a root in *mask*; free slots may be."""
+    """Mask of the slots in trees whose root is in *mask*; values of free slots are arbitrary."""
     return mask[snapshot.forest.root.whole] if snapshot.forest.has_nested else mask
 
 
 def _subtree(snapshot: Snapshot, top: int) -> Mask:
-    """The providers of one subtree."""
+    """Mask of the providers of one subtree."""
     mask = np.zeros(snapshot.size, np.bool_)
     if top != NOWHERE:
         mask[list(snapshot.forest.subtree(top))] = True
@@ -134,6 +150,6 @@ def _subtree(snapshot: Snapshot, top: int) -> Mask:
 
 
 def _sharing(snapshot: Snapshot, mask: Mask) -> NDArray[np.int64]:
-    """The sharing providers in *mask*, ascending."""
+    """Slots of the sharing providers in *mask*, ascending."""
     providers = snapshot.sharing.providers
     return providers[mask[providers]]

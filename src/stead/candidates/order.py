@@ -1,7 +1,7 @@
-"""Order: in which order the trees contribute their candidates, always lazily.
+"""Order: the order in which trees contribute their candidates. All functions are lazy.
 
-Depth-first gives all of one tree, then the next; breadth-first gives one of each tree in every round. Random order is
-breadth-first over trees that are drawn one by one.
+Depth-first returns all candidates of one tree, then those of the next. Breadth-first returns one of each tree in every
+round. Random order is breadth-first over trees that are drawn one by one.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ if TYPE_CHECKING:
 def depth_first(runs: Iterable[tuple[Kind, Run]]) -> Iterator[Batch]:
     """All candidates of one tree, then those of the next."""
     for kind, trees in runs:
-        sought = 0
+        done = 0
         if not kind.is_explored:
-            sought, first = 1, trees[:1]
+            # The search goes on while the candidates of the first tree are consumed, so a limit can end it early.
+            done, first = 1, trees[:1]
             for arrangement in kind.arrangements():
                 yield Batch((arrangement,), first)
         arrangements = list(kind.arrangements())
-        if arrangements and len(trees) > sought:
-            yield Batch(arrangements, trees[sought:])
+        if arrangements and len(trees) > done:
+            yield Batch(arrangements, trees[done:])
 
 
 def breadth_first(runs: Iterable[tuple[Iterable[Arrangement], Run]]) -> Iterator[Batch]:
-    """One candidate of each tree in every round; trees that run dry drop out."""
+    """One candidate of each tree in every round, until a tree has no more."""
     waiting: deque[tuple[Iterator[Arrangement], Run]] = deque()
     for arrangements, trees in runs:
-        left = iter(arrangements)
-        for first in left:
+        remaining = iter(arrangements)
+        for first in remaining:
             yield Batch((first,), trees)
-            waiting.append((left, trees))
+            waiting.append((remaining, trees))
             break
     while waiting:
-        left, trees = waiting.popleft()
-        for another in left:
-            yield Batch((another,), trees)
-            waiting.append((left, trees))
+        remaining, trees = waiting.popleft()
+        for arrangement in remaining:
+            yield Batch((arrangement,), trees)
+            waiting.append((remaining, trees))
             break

@@ -1,4 +1,4 @@
-"""How long the phases of a query take, for whoever wants to know; nobody reads a clock for nobody."""
+"""The durations of the phases of a query. The clock is read only if a caller needs them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Protocol
 
 
 class Phases(Protocol):
-    """Is told when a phase ends."""
+    """Receives the end of each phase."""
 
     def mark(self, name: str) -> None:
-        """The phase *name*, which began with the end of the one before it, has ended."""
+        """The phase *name* has ended. It began at the end of the previous phase."""
         ...
 
 
 class Untimed:
-    """Does not want to know."""
+    """Ignores the phases."""
 
     def mark(self, name: str) -> None:
-        """Forget it."""
+        """Do nothing."""
 
 
 class Timed:
-    """Keeps the time, on ``time.perf_counter``, at which each phase ended."""
+    """Records the time at which each phase ended, by ``time.perf_counter``."""
 
     def __init__(self, marks: list[tuple[str, float]]) -> None:
-        """*marks* gets a pair for each phase."""
+        """Append a pair of name and time to *marks* for each phase."""
         self._marks = marks
 
     def mark(self, name: str) -> None:
-        """Note it down."""
+        """Record the time."""
         self._marks.append((name, time.perf_counter()))
 
 

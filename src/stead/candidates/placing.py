@@ -1,7 +1,7 @@
-"""Placing: a place for each of several requests, so that all of them have one at the same time.
+"""Placing: a candidate for each of several requests, so that all of them fit at the same time.
 
-One after the other gets the best candidate in what is left by those before it. Where the last of them finds nothing,
-those before it are moved, from the last one backwards; that is bin packing, so it is tried a bounded number of times.
+Each request in turn gets the best candidate in what the earlier requests leave. If a request has none, the search moves
+the earlier ones, the last first. That is bin packing, so the number of attempts is bounded.
 
 Source: "POST /claims", docs/api.md.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest
 
 DEAD_ENDS = 200
-"""So many ways that led nowhere are enough, and so many candidates of one request are tried each time."""
+"""The search gives up after this number of dead ends, and tries up to this number of candidates per request."""
 
 Amounts = dict["Slot", dict[int, int]]
 """By slot and class id."""
@@ -41,15 +41,16 @@ Amounts = dict["Slot", dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class NoPlace:
-    """There is none for the request of this ``number``; ``gave_up`` if that is not sure, ``is_cut`` if work ran out.
+    """The request of this ``number`` has no candidate.
 
-    ``left`` is what the requests before it left, placed as they come.
+    ``gave_up``: the search ended before it had tried everything. ``is_cut``: a request used up its work. ``remaining``
+    is the snapshot after the requests before it took their candidates.
     """
 
     number: int
     gave_up: bool
     is_cut: bool
-    left: Snapshot
+    remaining: Snapshot
 
 
 def place(
@@ -61,54 +62,60 @@ def place(
     among_best: int = 1,
     until: float = inf,
 ) -> list[Candidate] | NoPlace:
-    """A candidate for each of *requests*, all of which fit together: the best, or any if which is takes too much work.
+    """A candidate for each of *requests*; all fit together. Any candidates, if finding the best takes too much work.
 
     Args:
-        distinct_roots: no two of them are found under the same root.
-        among_best: each is drawn from so many of the best, if that leaves a place for all.
-        until: when it gives up, by the monotonic clock.
+        distinct_roots: no two candidates have the same root.
+        among_best: draw each candidate from this number of the best, if that leaves a place for all.
+        until: time of the monotonic clock at which the search gives up.
 
     Raises:
         UnknownResourceClass, UnknownTraits
     """
     enumeration = replace(enumeration, maximum=None, randomize=False)
     search = partial(_Search, snapshot, enumeration=enumeration, until=until)
-    wanted = [replace(request, order=request.order or Drawn()) for request in requests]
+    ordered = [replace(request, order=request.order or Drawn()) for request in requests]
+    # Four attempts, the cheapest first. Nearly all claims end with the first that applies.
     if among_best > 1:
-        drawn = search(wanted, limit=among_best, distinct_roots=distinct_roots, drawn=True).run(dead_ends=1)
+        drawn = search(ordered, limit=among_best, distinct_roots=distinct_roots, drawn=True).run(dead_ends=1)
         if not isinstance(drawn, NoPlace):
             return drawn
-    first = search(wanted, limit=1, distinct_roots=distinct_roots).run(dead_ends=1)
-    if isinstance(first, NoPlace) and first.is_cut:  # to find the best, or to draw
-        wanted = [replace(request, order=None) for request in requests]
-        first = search(wanted, limit=1, distinct_roots=distinct_roots).run(dead_ends=1)
+    first = search(ordered, limit=1, distinct_roots=distinct_roots).run(dead_ends=1)
+    if isinstance(first, NoPlace) and first.is_cut:  # finding the best, or drawing, took all work: any will do
+        ordered = [replace(request, order=None) for request in requests]
+        first = search(ordered, limit=1, distinct_roots=distinct_roots).run(dead_ends=1)
     if not isinstance(first, NoPlace) or first.number == 0:
         return first
-    alone = search([wanted[first.number]], limit=1, distinct_roots=False).run(dead_ends=1)
-    if isinstance(alone, NoPlace):  # wherever the others are
+    # If the request has no candidate even alone, moving the others cannot help.
+    alone = search([ordered[first.number]], limit=1, distinct_roots=False).run(dead_ends=1)
+    if isinstance(alone, NoPlace):
         return replace(first, gave_up=alone.gave_up)
-    whole = search(wanted, limit=DEAD_ENDS, distinct_roots=distinct_roots).run(dead_ends=DEAD_ENDS)
+    whole = search(ordered, limit=DEAD_ENDS, distinct_roots=distinct_roots).run(dead_ends=DEAD_ENDS)
     return replace(first, gave_up=whole.gave_up) if isinstance(whole, NoPlace) else whole
 
 
 def taken_by(candidate: Candidate) -> Amounts:
-    """What a candidate takes."""
+    """The amounts of a candidate."""
     return {slot: dict(given) for slot, given in candidate.allocations.items()}
 
 
 def summed(several: Iterable[Amounts]) -> Amounts:
-    """All of them together."""
+    """The sum of several amounts."""
     total: Amounts = {}
     for amounts in several:
-        for slot, some in amounts.items():
-            of = total.setdefault(slot, {})
-            for class_id, amount in some.items():
-                of[class_id] = of.get(class_id, 0) + amount
+        for slot, added in amounts.items():
+            at_slot = total.setdefault(slot, {})
+            for class_id, amount in added.items():
+                at_slot[class_id] = at_slot.get(class_id, 0) + amount
     return total
 
 
 class _Search:
-    """Depth-first: a level for each request, with the candidates that are left to try."""
+    """Depth-first search with a level per request, which has the candidates not tried yet.
+
+    It does not use `backtrack.sequences`: each level that ends must tell whether its request ran out of work or of
+    candidates, the number of dead ends is bounded, and placements that led to a dead end before are skipped.
+    """
 
     def __init__(
         self,
@@ -127,23 +134,24 @@ class _Search:
         self._until = until
         self._distinct_roots = distinct_roots
         self._drawn = drawn
-        self._left = [snapshot]
+        self._snapshots = [snapshot]  # before the first placement and after each
         self._placed: list[Candidate] = []
         self._furthest = 0
         self._gave_up = False
         self._is_cut = False
 
     def run(self, dead_ends: int) -> list[Candidate] | NoPlace:
-        """All placed, or the first that could not be."""
+        """All placed, or the first request for which that failed; gives up after this number of *dead_ends*."""
         levels = [self._level()]
-        dead: set[object] = set()
+        failed: set[object] = set()
         while time.monotonic() < self._until:
-            found = levels[-1].next()
-            if found is not None:
-                self._place(found)
-                if len(self._placed) == len(self._requests):
-                    return self._placed
-                if dead and self._state() in dead:
+            candidate = levels[-1].next()
+            if candidate is not None:
+                if len(self._placed) + 1 == len(self._requests):
+                    return [*self._placed, candidate]
+                self._place(candidate)
+                # Other candidates can take the same amounts in another order; what failed once fails again.
+                if failed and self._state() in failed:
                     self._take_back()
                     continue
                 levels.append(self._level())
@@ -154,67 +162,70 @@ class _Search:
             dead_ends -= 1
             if not levels or dead_ends <= 0:
                 return self._no_place(gave_up=self._gave_up or bool(levels))
-            dead.add(self._state())
+            failed.add(self._state())
             self._take_back()
         return self._no_place(gave_up=True)
 
     def _no_place(self, *, gave_up: bool) -> NoPlace:
-        return NoPlace(self._furthest, gave_up, self._is_cut, self._left[-1])
+        return NoPlace(self._furthest, gave_up, self._is_cut, self._snapshots[-1])
 
     def _level(self) -> _Level:
-        """The candidates for the next request, after what is placed."""
+        """The candidates for the next request, beside those that are placed."""
         number = len(self._placed)
         self._furthest = max(self._furthest, number)
         work = Work(self._enumeration.work, until=self._until)
-        found = find(self._left[-1], self._requests[number], self._enumeration, work=work, among=self._free_roots())
+        snapshot, request = self._snapshots[-1], self._requests[number]
+        candidates = find(snapshot, request, self._enumeration, work=work, among=self._free_roots())
         if self._drawn:
-            several = list(found)
-            shuffle(several)
-            found = iter(several)
-        return _Level(found, work, self._limit)
+            best = list(candidates)
+            shuffle(best)
+            candidates = iter(best)
+        return _Level(candidates, work, self._limit)
 
     def _place(self, candidate: Candidate) -> None:
         self._placed.append(candidate)
-        self._left.append(self._left[-1].with_taken(taken_by(candidate)))
+        self._snapshots.append(self._snapshots[-1].with_taken(taken_by(candidate)))
 
     def _take_back(self) -> None:
         self._placed.pop()
-        self._left.pop()
+        self._snapshots.pop()
 
     def _free_roots(self) -> NDArray[np.bool_] | None:
+        """The roots that the next candidate may have; None for all."""
         if not (self._distinct_roots and self._placed):
             return None
-        free = np.ones(self._left[-1].size, np.bool_)
+        free = np.ones(self._snapshots[-1].size, np.bool_)
         free[[candidate.members[0] for candidate in self._placed]] = False
         return free
 
     def _state(self) -> object:
-        """All that those still to be placed can see of the ones that are."""
+        """All that later requests can see of the placed candidates: equal states have equal futures."""
         roots = frozenset(candidate.members[0] for candidate in self._placed) if self._distinct_roots else None
         total = summed(taken_by(candidate) for candidate in self._placed)
-        return len(self._placed), roots, frozenset((slot, frozenset(of.items())) for slot, of in total.items())
+        taken = frozenset((slot, frozenset(amounts.items())) for slot, amounts in total.items())
+        return len(self._placed), roots, taken
 
 
 class _Level:
-    """The candidates that are left to try for one request."""
+    """The candidates for one request that were not tried yet."""
 
-    def __init__(self, found: Iterator[Candidate], work: Work, limit: int) -> None:
-        self._found = found
+    def __init__(self, candidates: Iterator[Candidate], work: Work, limit: int) -> None:
+        self._candidates = candidates
         self._work = work
-        self._wanted = limit
+        self._remaining = limit
 
     def next(self) -> Candidate | None:
-        """Another one, if there is one."""
-        found = next(self._found, None)
-        self._wanted -= found is not None
-        return found
+        """The next candidate, if there is one."""
+        candidate = next(self._candidates, None)
+        self._remaining -= candidate is not None
+        return candidate
 
     @property
     def is_cut(self) -> bool:
-        """Whether there was no work left to find more."""
+        """Whether the request used up its work, so there may be more candidates."""
         return self._work.is_cut
 
     @property
     def is_at_limit(self) -> bool:
-        """Whether as many were given as are tried."""
-        return self._wanted <= 0
+        """Whether the limit ended the candidates, so there may be more."""
+        return self._remaining <= 0

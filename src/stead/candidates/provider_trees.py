@@ -1,4 +1,4 @@
-"""Provider trees: which of them match a query, one page of them, and which of their providers are shown.
+"""Provider trees: the trees that match a query, one page of them, and their providers down to a depth.
 
 Source: "GET /provider_trees", docs/api.md.
 """
@@ -28,20 +28,23 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
 
+    Roots = NDArray[np.int64]
+    """Slots of roots, ascending."""
+
 
 TREES_AT_ONCE = 256
-"""Ordered together: that takes about a millisecond."""
+"""Trees ordered before other requests may run; that takes about a millisecond."""
 
 
 class ShownTree(NamedTuple):
-    """A tree in an answer: ``slots`` are the providers that are shown, ``size`` is the number of all of them."""
+    """A tree in an answer: ``slots`` has the providers shown, ``size`` is the number of all its providers."""
 
     root: int
     slots: Sequence[int]
     size: int
 
 
-def matching_trees(snapshot: Snapshot, query: TreeQuery) -> NDArray[np.int64]:
+def matching_trees(snapshot: Snapshot, query: TreeQuery) -> Roots:
     """Roots of the trees that match, ascending.
 
     Raises:
@@ -61,7 +64,7 @@ def matching_trees(snapshot: Snapshot, query: TreeQuery) -> NDArray[np.int64]:
 
 
 def _matching_providers(snapshot: Snapshot, query: TreeQuery) -> NDArray[np.int64]:
-    """Slots of the providers that pass all filters by themselves, ascending."""
+    """Slots of the providers that each pass all filters, ascending."""
     traits = resolve_traits(snapshot, query.traits)
     aggregates = resolve_aggregates(snapshot, query.aggregates)
     passing = snapshot.live
@@ -76,7 +79,7 @@ def _matching_providers(snapshot: Snapshot, query: TreeQuery) -> NDArray[np.int6
 
 
 def _named(snapshot: Snapshot, slots: NDArray[np.int64], pattern: NamePattern) -> NDArray[np.int64]:
-    """Those of *slots* whose providers have a name that matches."""
+    """Those of *slots* whose providers have a matching name."""
     if pattern.is_exact:
         slot = snapshot.find_named(pattern.text)
         return slots[:0] if slot is None else slots[slots == slot]
@@ -85,21 +88,19 @@ def _named(snapshot: Snapshot, slots: NDArray[np.int64], pattern: NamePattern) -
     return slots[matching]
 
 
-def count_providers(snapshot: Snapshot, roots: NDArray[np.int64]) -> int:
-    """The number of all providers of some trees."""
+def count_providers(snapshot: Snapshot, roots: Roots) -> int:
+    """Number of providers in the trees of *roots*."""
     numbers, trees = np.unique(snapshot.forest.shape.at(roots), return_counts=True)
     shapes = snapshot.forest.shapes.values
     return sum(shapes[number].size * count for number, count in zip(numbers.tolist(), trees.tolist(), strict=True))
 
 
-def page_of(
-    snapshot: Snapshot, roots: NDArray[np.int64], page: Page, depth: int | None, most: int
-) -> tuple[list[ShownTree], bool]:
-    """One page of the trees of *roots* in the order of their roots' uuids, and whether others follow.
+def page_of(snapshot: Snapshot, roots: Roots, page: Page, depth: int | None, most: int) -> tuple[list[ShownTree], bool]:
+    """One page of the trees of *roots*, ordered by the uuid of the root, and whether other pages follow.
 
     Args:
         depth: levels below the root that are shown; None shows all.
-        most: the page ends before the tree with which it would show more providers; it has one tree at least.
+        most: limit of providers on a page. It ends before the tree that would exceed it, but has at least one tree.
     """
     uuids: list[str] = snapshot.identities.uuids.at(roots).tolist()
     after = [pair for pair in zip(uuids, roots.tolist(), strict=True) if page.marker is None or pair[0] > page.marker]
@@ -115,30 +116,84 @@ def page_of(
     return shown, number < len(after)
 
 
+def roots_of(snapshot: Snapshot, slots: Sequence[int]) -> Roots:
+    """The roots of the trees that have a provider at one of *slots*."""
+    return np.unique(snapshot.forest.root.at(np.array(slots, np.int64))).astype(np.int64)
+
+
+def places_of(trees: Sequence[ShownTree], roots: Roots) -> list[int]:
+    """The place of each tree among *roots*."""
+    places: list[int] = np.searchsorted(roots, [tree.root for tree in trees]).tolist()
+    return places
+
+
+class TreeRows(NamedTuple):
+    """Trees as rows: first all rows of the first tree, and so on. Within a tree, parents come first.
+
+    The order is the same in every process: trees by the database id of their root, providers by level, then by id.
+
+    Attributes:
+        roots: slots of the roots, shape ``(trees,)``.
+        slots: the providers shown, shape ``(rows,)``.
+        first: for each tree the row of its root.
+        sizes: for each tree the number of all its providers.
+    """
+
+    roots: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    first: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+def rows_of(snapshot: Snapshot, roots: NDArray[np.int64], depth: int | None) -> TreeRows:
+    """All trees of *roots*; ``depth`` is in levels below the root, None shows all."""
+    forest, ids = snapshot.forest, snapshot.identities.ids
+    roots = roots[np.argsort(ids.at(roots), kind="stable")]
+    shape_of = forest.shape.at(roots)
+    slots, trees, levels = [], [], []
+    sizes = np.empty(len(roots), np.int64)
+    for number in np.unique(shape_of).tolist():
+        shape = forest.shapes.values[number]
+        here = np.flatnonzero(shape_of == number)
+        level_of = np.array(_levels(shape))
+        shown = level_of <= (len(level_of) if depth is None else depth)
+        members = forest.members_of(roots[here], shape)[:, shown] if shown.sum() > 1 else roots[here][:, None]
+        slots.append(members.ravel())
+        trees.append(np.repeat(here, members.shape[1]))
+        levels.append(np.tile(level_of[shown], len(here)))
+        sizes[here] = shape.size
+        slices.give_way()
+    slot, tree = (np.concatenate([*parts, np.empty(0, np.int64)]) for parts in (slots, trees))
+    level = np.concatenate([*levels, np.empty(0, np.int64)])
+    order = np.lexsort((ids.at(slot), level, tree))
+    first = np.searchsorted(tree[order], np.arange(len(roots)))
+    return TreeRows(roots, slot[order], first, sizes)
+
+
 class _Levels:
-    """For each shape of a tree the level of every position, and the number of those that are shown."""
+    """By shape of a tree, the level of every position, and the number of positions shown."""
 
     def __init__(self, forest: Forest, depth: int | None) -> None:
         self._forest = forest
         self._depth = depth
-        self._known: dict[int, tuple[list[int], int]] = {}
+        self._cached: dict[int, tuple[list[int], int]] = {}
 
     def of(self, root: int) -> list[int]:
-        """The levels of the members of a tree, in their order; the root's is 0."""
+        """The level of each member of a tree, in their order; the root is at level 0."""
         return self._of_shape(root)[0]
 
     def shown_of(self, root: int) -> int:
-        """The number of providers of a tree that are shown."""
+        """Number of the providers of a tree that are shown."""
         return self._of_shape(root)[1]
 
     def _of_shape(self, root: int) -> tuple[list[int], int]:
         number: int = self._forest.shape[root]
-        known = self._known.get(number)
-        if known is None:
+        cached = self._cached.get(number)
+        if cached is None:
             levels = _levels(self._forest.shapes.values[number])
             shown = len(levels) if self._depth is None else sum(level <= self._depth for level in levels)
-            known = self._known[number] = levels, shown
-        return known
+            cached = self._cached[number] = levels, shown
+        return cached
 
 
 def _levels(shape: Shape) -> list[int]:
@@ -153,16 +208,16 @@ def _levels(shape: Shape) -> list[int]:
 
 
 def _ordered(snapshot: Snapshot, roots: Sequence[int], levels: _Levels) -> list[ShownTree]:
-    """Trees with their shown providers by level, then by name: an order that is the same in every process."""
+    """Trees with their shown providers, by level, then by name. The order is the same in every process."""
     members = [snapshot.forest.members(root) if levels.shown_of(root) > 1 else (root,) for root in roots]
     slots = np.fromiter(chain.from_iterable(members), np.int64)
     names: list[str] = snapshot.identities.names.at(slots).tolist()
     trees, start = [], 0
-    for number, (root, some) in enumerate(zip(roots, members, strict=True)):
+    for number, (root, of_tree) in enumerate(zip(roots, members, strict=True)):
         if not number % TREES_AT_ONCE:
             slices.give_way()
-        stop, shown = start + len(some), levels.shown_of(root)
-        by_level = sorted(zip(levels.of(root), names[start:stop], some, strict=False))  # of a root alone, the first
+        stop, shown = start + len(of_tree), levels.shown_of(root)
+        by_level = sorted(zip(levels.of(root), names[start:stop], of_tree, strict=False))  # or the root only
         trees.append(ShownTree(root, [slot for _, _, slot in by_level[:shown]], len(levels.of(root))))
         start = stop
     return trees

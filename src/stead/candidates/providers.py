@@ -1,7 +1,9 @@
-"""The provider list's filters: which providers pass all of them, each by itself.
+"""The filters of the provider list: the providers that each pass all of them.
 
-Source: "GET /resource_providers", docs/api.md: the order of the questions decides which unknown name is an error and
-which is hidden by an answer that is empty already.
+The order of the checks is part of the contract. It decides which unknown name is an error, and which is hidden because
+the answer is already empty.
+
+Source: "GET /resource_providers", docs/api.md.
 """
 
 from __future__ import annotations
@@ -33,47 +35,46 @@ if TYPE_CHECKING:
 def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
     """Slots of the providers that pass, ascending.
 
-    An unknown name is an error, unless an earlier filter is one that no provider at all could pass, whatever the other
-    filters say.
+    An unknown name is an error, unless an earlier filter already excludes every provider by itself.
 
     Raises:
         UnknownTraits, UnknownResourceClass
     """
-    kept = snapshot.live
+    matching = snapshot.live
     if query.in_tree is not None:
         slot = snapshot.find_referenced(query.in_tree)
         if slot is None:
             return []
         root = snapshot.forest.root[slot]
-        kept = kept & _only(snapshot, snapshot.forest.members(root))
+        matching = matching & _only(snapshot, snapshot.forest.members(root))
     if query.in_subtree is not None:
         top = snapshot.find_referenced(query.in_subtree)
         if top is None:
             return []
-        kept = kept & _only(snapshot, snapshot.forest.subtree(top))
+        matching = matching & _only(snapshot, snapshot.forest.subtree(top))
     having = snapshot.with_traits(resolve_required(snapshot, query.traits), ())
     if query.traits.clauses and not having.any():
         return []
-    kept = kept & having & snapshot.with_traits((), resolve_forbidden(snapshot, query.traits))
+    matching = matching & having & snapshot.with_traits((), resolve_forbidden(snapshot, query.traits))
     aggregates = resolve_aggregates(snapshot, query.aggregates)
     if not meetable(snapshot, aggregates):
         return []
-    kept = kept & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
+    matching = matching & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
     for class_id, amount in resolve_classes(snapshot, query.resources or {}).items():
-        kept = kept & snapshot.serving(class_id, amount)
+        matching = matching & snapshot.serving(class_id, amount)
     if query.uuid is not None:
-        kept = kept & _only(snapshot, [snapshot.find(query.uuid)])
+        matching = matching & _only(snapshot, [snapshot.find(query.uuid)])
     if query.name:
-        kept = kept & _only(snapshot, [snapshot.find_named(query.name)])
-    found: list[int] = np.flatnonzero(kept).tolist()
-    return found
+        matching = matching & _only(snapshot, [snapshot.find_named(query.name)])
+    slots: list[int] = np.flatnonzero(matching).tolist()
+    return slots
 
 
 def page_of(snapshot: Snapshot, slots: Sequence[int], page: Page) -> tuple[list[int], bool]:
     """One page of the providers at *slots*, ordered by uuid, and whether others follow.
 
-    By uuid and not by slot, since each process has slots of its own; and not by id, since a provider that was deleted
-    has none any more, and may be the marker.
+    Slots do not serve as an order, because they differ between processes. Ids do not either, because a deleted
+    provider has none and may be the marker.
     """
     uuids: list[str] = snapshot.identities.uuids.at(np.array(slots, np.int64)).tolist()
     after = [pair for pair in zip(uuids, slots, strict=True) if page.marker is None or pair[0] > page.marker]

@@ -1,7 +1,7 @@
-"""Render: candidates and the summaries of their providers, straight to JSON bytes.
+"""Render: writes candidates and the summaries of their providers as JSON bytes.
 
-Nothing stands between a candidate and its text: an arrangement is rendered once, with gaps for the uuids of those who
-stand at its positions; a summary is kept until its provider changes.
+An arrangement is rendered once, with gaps for uuids, and the uuids of each tree are filled in. A summary is cached
+until its provider changes.
 
 Source: "Result" of allocation candidates, docs/api.md.
 """
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 
-from stead.candidates.candidate import candidates
 from stead.candidates.work import keep_on
-from stead.catalog.forest import NOBODY
+from stead.catalog.forest import NO_SLOT
+from stead.process.pieces import PORTION, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,13 +33,10 @@ if TYPE_CHECKING:
 
 _GAP = "\0"
 
-PORTION = 512
-"""Candidates or summaries that are written together: some of them take a millisecond."""
-
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an answer holds; the newest form if nothing is said. Each was once not there yet."""
+    """The parts of an answer. By default all of them, as in the newest microversion; older ones lack some."""
 
     dict_allocations: bool = True
     mappings: bool = True
@@ -48,69 +45,82 @@ class Form:
     summary_tree: bool = True
 
 
-def render(
-    snapshot: Snapshot,
-    request: CandidateRequest,
-    found: Sequence[Batch],
-    form: Form,
-    give_way: Callable[[], object] = keep_on,
-) -> bytes:
-    """The whole answer to *request*; *give_way* lets other requests run, and is called about every millisecond.
+class Rendering:
+    """Writes the body of one answer, while its candidates are found."""
 
-    The text becomes bytes portion by portion: one conversion of a large answer would keep all other threads waiting.
-    Joining bytes does not, because Python releases the interpreter while it copies many.
-    """
-    requests = b",".join([text.encode() for text in _allocation_requests(snapshot, found, form, give_way)])
-    slots = _summarised(snapshot, request, found, give_way)
-    classes = None if form.summary_all_classes else {name for group in request.groups for name in group.resources}
-    summaries = b",".join([text.encode() for text in _summaries(snapshot, slots, classes, form, give_way)])
-    return b"".join([b'{"allocation_requests":[', requests, b'],"provider_summaries":{', summaries, b"}}"])
+    def __init__(
+        self, snapshot: Snapshot, request: CandidateRequest, form: Form, give_way: Callable[[], object] = keep_on
+    ) -> None:
+        """Begin the answer to *request*. *give_way* lets other requests run and is called about every millisecond."""
+        self._snapshot = snapshot
+        self._form = form
+        self._give_way = give_way
+        self._classes = (
+            None if form.summary_all_classes else {name for group in request.groups for name in group.resources}
+        )
+        self._summarised = _Summarised(snapshot, request)
+        self._writing = _Writing(snapshot, form)
+        self._trees: NDArray[np.int64] | None = None
+        self._columns: list[list[str]] = []
+        self._pieces = Pieces(give_way)
+        self._pieces.add('{"allocation_requests":[')
 
+    def add(self, batches: Iterable[Batch]) -> None:
+        """Write the candidates of *batches*."""
+        for batch in batches:
+            self._summarised.add(batch)
+            # Consecutive batches often have the same trees, one arrangement each.
+            if batch.trees is not self._trees:
+                self._trees, self._columns = batch.trees, self._snapshot.identities.uuids.at(batch.trees).T.tolist()
+            texts = []
+            for arrangement in batch.arrangements:
+                self._give_way()  # a batch of one tree can have thousands
+                texts.append(self._writing.texts(arrangement, self._columns))
+            if texts and self._columns[0]:
+                self._pieces.add_members(texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True)))
 
-def _allocation_requests(
-    snapshot: Snapshot, found: Iterable[Batch], form: Form, give_way: Callable[[], object]
-) -> Iterable[str]:
-    """The candidates of each batch that has some, with the commas between them."""
-    uuids, writing = snapshot.identities.uuids, _Writing(snapshot, form)
-    trees, columns = None, list[list[str]]()
-    for batch in found:
-        if batch.trees is not trees:
-            trees, columns = batch.trees, uuids.at(batch.trees).T.tolist()
-        texts = []
-        for arrangement in batch.arrangements:
-            give_way()  # a batch of one tree can have thousands
-            texts.append(writing.texts(arrangement, columns))
-        if texts and columns[0]:
-            each = iter(texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True)))
-            while portion := list(islice(each, PORTION)):
-                give_way()
-                yield ",".join(portion)
+    def finish(self) -> list[bytes]:
+        """Write the summaries, and return all pieces."""
+        pieces = self._pieces
+        pieces.add('],"provider_summaries":{')
+        slots = self._summarised.slots()
+        make = partial(_made_summaries, self._snapshot, self._classes, self._form, dict[int, str]())
+        for start in range(0, len(slots), PORTION):
+            portion = slots[start : start + PORTION]
+            # Summaries with a choice of classes are not cached: there would be one per request.
+            if self._classes is None:
+                pieces.add_members(self._snapshot.texts(self._form, portion, make))
+            else:
+                pieces.add_members(make(portion.tolist()))
+        pieces.add("}}")
+        return pieces.encoded()
 
 
 class _Writing:
-    """Writes arrangements; what is alike in many of them is written once."""
+    """Writes arrangements; texts that many of them share are written once."""
 
     def __init__(self, snapshot: Snapshot, form: Form) -> None:
         self._snapshot = snapshot
         self._names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
         self._form = form
-        self._given: dict[tuple[tuple[int, int], ...], str] = {}
+        self._resource_texts: dict[tuple[tuple[int, int], ...], str] = {}
 
     def texts(self, arrangement: Arrangement, columns: Sequence[Sequence[str]]) -> Iterable[str]:
-        """*arrangement* for some trees, the uuids of whose own providers are in *columns*, by position."""
+        """*arrangement* for some trees; *columns* has the uuids of their own providers, by position."""
         others = [self._snapshot.uuid(slot) for slot in arrangement.reaching]
         if len(columns[0]) == 1:
             return [self._text(arrangement, [*(uuid for (uuid,) in columns), *others])]
         pieces = self._text(arrangement, [_GAP] * (len(columns) + len(others))).split(_GAP)
-        turns: list[Iterable[str]] = [repeat(pieces[0], len(columns[0]))]
+        # One column per piece and per gap, so that the rows are joined without a loop in Python.
+        columns_of_text: list[Iterable[str]] = [repeat(pieces[0], len(columns[0]))]
         for gap, piece in zip(self._gaps(arrangement), pieces[1:], strict=True):
-            turns.append(columns[gap] if gap < len(columns) else repeat(others[gap - len(columns)]))
-            turns.append(repeat(piece))
-        return map("".join, zip(*turns, strict=False))  # what is repeated has no end
+            columns_of_text.append(columns[gap] if gap < len(columns) else repeat(others[gap - len(columns)]))
+            columns_of_text.append(repeat(piece))
+        return map("".join, zip(*columns_of_text, strict=False))  # repeats are endless, except the first
 
     def _text(self, arrangement: Arrangement, uuids: Sequence[str]) -> str:
         """*arrangement*, with *uuids* for its positions."""
-        given = [(uuids[position], self._resources(some)) for position, some in arrangement.allocations.items()]
+        given = [(uuids[position], self._resources(amounts)) for position, amounts in arrangement.allocations.items()]
         if self._form.dict_allocations:
             text = ",".join([f'"{uuid}":{{"resources":{resources}}}' for uuid, resources in given])
             text = f'{{"allocations":{{{text}}}'
@@ -121,62 +131,63 @@ class _Writing:
             text = f'{{"allocations":[{text}]'
         if self._form.mappings:
             serving = [
-                (suffix, '","'.join([uuids[position] for position in some]))
-                for suffix, some in arrangement.mappings.items()
+                (suffix, '","'.join([uuids[position] for position in positions]))
+                for suffix, positions in arrangement.mappings.items()
             ]
-            mappings = ",".join([f'"{suffix}":["{some}"]' for suffix, some in serving])
+            mappings = ",".join([f'"{suffix}":["{joined}"]' for suffix, joined in serving])
             text += f',"mappings":{{{mappings}}}'
         return text + "}"
 
     def _gaps(self, arrangement: Arrangement) -> Iterable[int]:
-        """The positions of those whose uuids are in the text, in its order."""
+        """The positions whose uuids are in the text, in its order."""
         return chain(arrangement.allocations, *(arrangement.mappings.values() if self._form.mappings else ()))
 
     def _resources(self, amounts: Mapping[int, int]) -> str:
         key = tuple(amounts.items())
-        text = self._given.get(key)
+        text = self._resource_texts.get(key)
         if text is None:
             named = {self._names[class_id]: amount for class_id, amount in key}
-            text = self._given[key] = orjson.dumps(named).decode()
+            text = self._resource_texts[key] = orjson.dumps(named).decode()
         return text
 
 
-def _summarised(
-    snapshot: Snapshot, request: CandidateRequest, found: Sequence[Batch], give_way: Callable[[], object]
-) -> NDArray[np.int64]:
-    """Providers that stand in the summaries, ascending: the whole trees of those that give resources."""
-    forest = snapshot.forest
-    if request.one_provider_per_tree and forest.has_nested:
-        return np.array(sorted({slot for one in candidates(found) for slot in one.allocations}), np.int64)
-    shown = np.zeros(snapshot.size, np.bool_)
-    others: set[Slot] = set()
-    for batch in found:
-        give_way()
+class _Summarised:
+    """The providers in the summaries: the whole trees of those that give resources."""
+
+    def __init__(self, snapshot: Snapshot, request: CandidateRequest) -> None:
+        self._snapshot = snapshot
+        self._is_whole = not (request.one_provider_per_tree and snapshot.forest.has_nested)
+        self._shown = np.zeros(snapshot.size, np.bool_)
+        self._others: set[Slot] = set()
+
+    def add(self, batch: Batch) -> None:
+        """Add the providers of *batch*."""
+        if not self._is_whole:
+            self._shown[[slot for candidate in batch.candidates() for slot in candidate.allocations]] = True
+            return
         size = batch.trees.shape[1]
-        giving = {(position, one.reaching) for one in batch.arrangements for position in one.allocations}
-        if any(position < size for position, _ in giving):
-            shown[batch.trees] = True
-        others |= {reaching[position - size] for position, reaching in giving if position >= size}
-    for root in {forest.root[slot] for slot in others}:
-        shown[np.array(forest.members(root), np.int64)] = True
-    return np.flatnonzero(shown)
+        gives = False
+        for arrangement in batch.arrangements:
+            for position in arrangement.allocations:
+                if position < size:
+                    gives = True
+                else:
+                    self._others.add(arrangement.reaching[position - size])
+        if gives:
+            self._shown[batch.trees] = True
 
-
-def _summaries(
-    snapshot: Snapshot, slots: NDArray[np.int64], classes: set[str] | None, form: Form, give_way: Callable[[], object]
-) -> Iterable[str]:
-    """The members of ``provider_summaries`` for *slots*, with these classes (by name) or all, in portions."""
-    make = partial(_made_summaries, snapshot, classes, form, dict[int, str]())
-    for start in range(0, len(slots), PORTION):
-        give_way()
-        some = slots[start : start + PORTION]
-        yield ",".join(make(some.tolist()) if classes is not None else snapshot.texts(form, some, make))
+    def slots(self) -> NDArray[np.int64]:
+        """Their slots, ascending."""
+        forest = self._snapshot.forest
+        for root in {forest.root[slot] for slot in self._others}:
+            self._shown[np.array(forest.members(root), np.int64)] = True
+        return np.flatnonzero(self._shown)
 
 
 def _made_summaries(
     snapshot: Snapshot, classes: set[str] | None, form: Form, traits: dict[int, str], slots: Sequence[int]
 ) -> Iterable[str]:
-    """One member for each of *slots*; *traits* has the texts of those trait sets, by number, that were written."""
+    """One member for each of *slots*. *traits* caches the texts of trait sets, by number, across portions."""
     for slot, resources in zip(slots, _resources(snapshot, slots, classes), strict=True):
         text = f'"{snapshot.uuid(slot)}":{{"resources":{{{",".join(resources)}}}'
         if form.summary_traits:
@@ -186,14 +197,14 @@ def _made_summaries(
             text += f',"traits":{traits[number]}'
         if form.summary_tree:
             parent = snapshot.forest.parent[slot]
-            above = "null" if parent == NOBODY else f'"{snapshot.uuid(parent)}"'
+            above = "null" if parent == NO_SLOT else f'"{snapshot.uuid(parent)}"'
             root = snapshot.uuid(snapshot.forest.root[slot])
             text += f',"parent_provider_uuid":{above},"root_provider_uuid":"{root}"'
         yield text + "}"
 
 
 def _resources(snapshot: Snapshot, slots: Sequence[int], classes: set[str] | None) -> list[list[str]]:
-    """For each of *slots* what it has and what is used of it, a text per class; worked out class by class."""
+    """For each of *slots* its capacities and usages, a text per class. Computed class by class, on whole columns."""
     texts: list[list[str]] = [[] for _ in slots]
     places = np.asarray(slots, np.int64)
     for class_id in sorted(snapshot.inventory):
@@ -202,7 +213,7 @@ def _resources(snapshot: Snapshot, slots: Sequence[int], classes: set[str] | Non
             continue
         columns = snapshot.inventory[class_id]
         having = np.flatnonzero(columns.having(places))
-        capacities, used = columns.amounts(places[having])
-        for place, capacity, taken in zip(having.tolist(), capacities, used, strict=True):
-            texts[place].append(f'"{name}":{{"capacity":{capacity},"used":{taken}}}')
+        capacities, usages = columns.amounts(places[having])
+        for place, capacity, used in zip(having.tolist(), capacities, usages, strict=True):
+            texts[place].append(f'"{name}":{{"capacity":{capacity},"used":{used}}}')
     return texts

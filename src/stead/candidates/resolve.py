@@ -1,7 +1,7 @@
-"""Resolve: names become ids of this snapshot; what does not exist is an error, or an answer that is empty.
+"""Resolve: converts names to ids of this snapshot. An unknown name is an error, or makes the answer empty.
 
-The order of the questions is part of the contract: the first unknown name, or the first condition that nothing can
-meet, decides. Source: "Looking at the data", docs/api.md.
+The order of the checks is part of the contract: the first unknown name, or the first condition that no provider can
+meet, decides the answer. Source: "Looking at the data", docs/api.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Terms in ids: every clause must be met by one member at least, nothing forbidden may be there."""
+    """Terms in ids: a provider needs at least one member of every clause, and must have no forbidden one."""
 
     clauses: tuple[tuple[int, ...], ...] = ()
     forbidden: tuple[int, ...] = ()
@@ -33,15 +33,15 @@ class Members:
 NO_MEMBERS = Members()
 
 NOWHERE = -2
-"""The place of a provider that does not exist; no slot, nor the root of a free one."""
+"""Stands for the slot of a provider that does not exist. It equals no slot, and not the root of a free slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedGroup:
     """A request group in ids.
 
-    ``tree`` is the root of the only tree that may serve it, ``top`` that of the only subtree.
-    ``can_split`` are classes.
+    ``tree`` is the root of the only tree that may serve it, ``top`` the top of the only subtree; None for any.
+    ``can_split`` has ids of classes.
     """
 
     suffix: str
@@ -55,7 +55,7 @@ class ResolvedGroup:
 
 
 def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
-    """The group in ids of *snapshot*; None if already its names say that nothing serves it.
+    """The group in ids of *snapshot*; None if its names already exclude every provider.
 
     Raises:
         UnknownResourceClass, UnknownTraits
@@ -81,12 +81,12 @@ def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
 
 
 def in_ids(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup:
-    """The group in ids of *snapshot*, whatever it names: what does not exist, nobody has."""
+    """The group in ids of *snapshot*, without errors: no provider has what does not exist."""
     classes = snapshot.class_names.by_name
     tree, top = _place(snapshot, group.in_tree), _place(snapshot, group.in_subtree)
     return ResolvedGroup(
         group.suffix,
-        {_known(classes, name, place): amount for place, (name, amount) in enumerate(group.resources.items())},
+        {_class_id(classes, name, place): amount for place, (name, amount) in enumerate(group.resources.items())},
         known_traits(snapshot, group.traits),
         resolve_aggregates(snapshot, group.aggregates),
         tree if tree is None or tree == NOWHERE else int(snapshot.forest.root[tree]),
@@ -96,8 +96,8 @@ def in_ids(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup:
     )
 
 
-def _known(classes: Mapping[str, NameRow], name: str, place: int) -> int:
-    """The id of a class; one that none has, different in each place, if it is unknown."""
+def _class_id(classes: Mapping[str, NameRow], name: str, place: int) -> int:
+    """The id of a class; for an unknown class an id that no class has, a different one in each place."""
     return classes[name].id if name in classes else NOWHERE - place
 
 
@@ -109,72 +109,72 @@ def _place(snapshot: Snapshot, reference: str | None) -> int | None:
 
 
 def known_traits(snapshot: Snapshot, terms: Terms) -> Members:
-    """Trait terms in ids; an unknown trait is had by nobody."""
-    known = snapshot.trait_names.by_name
-    clauses = tuple(tuple(known[name].id for name in clause if name in known) for clause in terms.clauses)
-    return Members(clauses, tuple(known[name].id for name in terms.forbidden if name in known))
+    """Trait terms in ids, without errors: no provider has an unknown trait."""
+    rows = snapshot.trait_names.by_name
+    clauses = tuple(tuple(rows[name].id for name in clause if name in rows) for clause in terms.clauses)
+    return Members(clauses, tuple(rows[name].id for name in terms.forbidden if name in rows))
 
 
 def resolve_classes(snapshot: Snapshot, resources: Mapping[str, int]) -> dict[int, int]:
     """Amounts by class id.
 
     Raises:
-        UnknownResourceClass: naming the first that does not exist.
+        UnknownResourceClass: with the first name that does not exist.
     """
-    known = snapshot.class_names.by_name
+    rows = snapshot.class_names.by_name
     for name in resources:
-        if name not in known:
+        if name not in rows:
             raise UnknownResourceClass(name)
-    return {known[name].id: amount for name, amount in resources.items()}
+    return {rows[name].id: amount for name, amount in resources.items()}
 
 
 def resolve_traits(snapshot: Snapshot, terms: Terms) -> Members:
     """Trait terms in ids.
 
     Raises:
-        UnknownTraits: naming those that do not exist, of the required ones or else of the forbidden ones.
+        UnknownTraits: with the required traits that do not exist, or else with the forbidden ones.
     """
     clauses = resolve_required(snapshot, terms)
     return Members(clauses, resolve_forbidden(snapshot, terms))
 
 
 def resolve_required(snapshot: Snapshot, terms: Terms) -> tuple[tuple[int, ...], ...]:
-    """The clauses alone.
+    """The clauses of trait terms in ids.
 
     Raises:
-        UnknownTraits: naming those that do not exist.
+        UnknownTraits: with all names that do not exist.
     """
     _trait_ids(snapshot, sorted({name for clause in terms.clauses for name in clause}))
     return tuple(_trait_ids(snapshot, clause) for clause in terms.clauses)
 
 
 def resolve_forbidden(snapshot: Snapshot, terms: Terms) -> tuple[int, ...]:
-    """The forbidden traits alone.
+    """The forbidden traits in ids.
 
     Raises:
-        UnknownTraits: naming those that do not exist.
+        UnknownTraits: with all names that do not exist.
     """
     return _trait_ids(snapshot, sorted(terms.forbidden))
 
 
 def _trait_ids(snapshot: Snapshot, names: Iterable[str]) -> tuple[int, ...]:
-    known = snapshot.trait_names.by_name
-    wanted = list(names)
-    unknown = [name for name in wanted if name not in known]
+    rows = snapshot.trait_names.by_name
+    requested = list(names)
+    unknown = [name for name in requested if name not in rows]
     if unknown:
         raise UnknownTraits(unknown)
-    return tuple(known[name].id for name in wanted)
+    return tuple(rows[name].id for name in requested)
 
 
 def resolve_aggregates(snapshot: Snapshot, terms: Terms) -> Members:
-    """Aggregate terms in ids; an unknown aggregate has no members, so as a term it meets and forbids nothing."""
-    known = snapshot.aggregate_ids
-    clauses = tuple(tuple(known[uuid] for uuid in clause if uuid in known) for clause in terms.clauses)
-    return Members(clauses, tuple(known[uuid] for uuid in terms.forbidden if uuid in known))
+    """Aggregate terms in ids. An unknown aggregate has no members, so it meets no clause and excludes no provider."""
+    ids = snapshot.aggregate_ids
+    clauses = tuple(tuple(ids[uuid] for uuid in clause if uuid in ids) for clause in terms.clauses)
+    return Members(clauses, tuple(ids[uuid] for uuid in terms.forbidden if uuid in ids))
 
 
 def meetable(snapshot: Snapshot, aggregates: Members) -> bool:
-    """Whether any provider at all meets every clause."""
+    """Whether any provider meets every clause."""
     if not aggregates.clauses:
         return True
     return bool(snapshot.in_aggregates(aggregates.clauses, ()).any())

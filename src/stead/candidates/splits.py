@@ -1,51 +1,38 @@
-"""Splits: an amount that several providers of one tree give together, each a part, and none of them dispensable.
+"""Splits: the sets of providers of one tree that can give an amount together, each a part.
 
-A set of providers is feasible if each can give something so that it makes the amount; it serves if no part of the set
-is feasible. Of what such a set could give, only one division counts: who can give most gives first, as much as it can.
+A set is feasible if each member can give something so that all together make the amount. It counts as a split if no
+smaller set within it is feasible, so no member is dispensable. Each set divides the amount in one way (`parts`).
 
 Source: "Semantics" of allocation candidates, docs/api.md.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import accumulate, combinations, product
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stead.candidates.backtrack import sequences
+from stead.candidates.parts import Share, can_make, divided_amount, most_first
 from stead.candidates.work import TRIED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from stead.candidates.parts import Parts
     from stead.candidates.work import Work
 
-Parts = tuple[tuple[int, int], ...]
-"""Who gives how much: positions with their amounts."""
-
-
-class Share(NamedTuple):
-    """The amounts one provider could give: ``least``, and on in steps of ``step`` to ``most``.
-
-    ``rank`` orders those of a tree that could give equally much.
-    """
-
-    least: int
-    most: int
-    step: int
-    rank: int = 0
-
-
-Range = tuple[int, int, int]
-"""A step, and how many of it at least and at most: what providers of one step can give together."""
+    Counts = tuple[int, ...]
+    """For each kind of share the number of providers that a set has of it."""
 
 
 def splits(shares: Mapping[int, Share], amount: int, musts: Sequence[Collection[int]], work: Work) -> Iterator[Parts]:
-    """Each way to divide *amount*, in the order in which *shares* has the positions, as far as there is one.
+    """Each way to divide *amount* among providers.
 
     Args:
-        musts: sets of positions, of each of which one must give.
+        shares: what each position could give. The ways follow its order where that is possible.
+        musts: sets of positions; at least one position of each set must give a part.
 
     Raises:
         WorkSpent: while iterating.
@@ -53,156 +40,112 @@ def splits(shares: Mapping[int, Share], amount: int, musts: Sequence[Collection[
     steps = {share.step for share in shares.values()}
     if not shares or amount % gcd(*steps):
         return
+    # If all shares start at the same step, a set that can give enough is feasible. Otherwise more conditions count.
     is_plain = len(steps) == 1 and all(share.least == share.step for share in shares.values())
-    here = [frozenset(must).intersection(shares) for must in musts]
-    for members in (_plain_sets if is_plain else _odd_sets)(shares, amount, here, work):
-        yield _divided(_in_turn(members, shares), shares, amount, work)
-
-
-def _in_turn(members: Iterable[int], shares: Mapping[int, Share]) -> list[int]:
-    return sorted(members, key=lambda position: (-shares[position].most, shares[position].rank, position))
+    giving_musts = [frozenset(must).intersection(shares) for must in musts]
+    for members in (_plain_sets if is_plain else _odd_sets)(shares, amount, giving_musts, work):
+        yield divided_amount(members, shares, amount, work)
 
 
 def _plain_sets(
     shares: Mapping[int, Share], amount: int, musts: Sequence[frozenset[int]], work: Work
 ) -> Iterator[Sequence[int]]:
-    """Minimal sets where all can give any multiple of one step.
+    """Minimal sets where every provider can give any multiple of one step.
 
-    Put together from the greatest to the smallest, a set is minimal if it was not enough before the last one came; and
-    as long as all who are left make enough, there is a way on.
+    A set is built from the greatest share to the smallest. Then it is minimal if it did not suffice before its last,
+    smallest member, because without any other member it would have even less.
+
+    The stack is its own, not `backtrack.sequences`: sets have different sizes, and that has one length.
     """
-    order = _in_turn(shares, shares)
-    place = {position: number for number, position in enumerate(order)}
-    turn = [place[position] for position in shares]
-    left = [0]
-    for position in reversed(order):
-        left.append(left[-1] + shares[position].most)
-    left.reverse()
-    last = [max((place[position] for position in must), default=-1) for must in musts]
+    order = most_first(shares, shares)
+    place_of = {position: place for place, position in enumerate(order)}
+    places = [place_of[position] for position in shares]  # tried in the order of `shares`, which may be random
+    most = [shares[position].most for position in order]
+    most_from = [*accumulate(reversed(most), initial=0)][::-1]  # what all from a place on can give together
+    places_of_musts = [frozenset(place_of[position] for position in must) for must in musts]
+    last_places = [max(must, default=-1) for must in places_of_musts]
     chosen: list[int] = []
-    levels = [(0, iter(turn))]
+    levels = [(0, iter(places))]
     while levels:
         given, untried = levels[-1]
-        number = next(untried, None)
-        if number is None:
+        place = next(untried, None)
+        if place is None:
             levels.pop()
             if chosen:
                 chosen.pop()
             continue
-        if (chosen and number <= place[chosen[-1]]) or given + left[number] < amount:
+        # Places ascend, so each set is built once. The bound cuts branches that cannot reach the amount any more; where
+        # it holds, the branch has a set, so the search never goes far without a result.
+        if (chosen and place <= chosen[-1]) or given + most_from[place] < amount:
             continue
         work.spend(TRIED)
-        position, together = order[number], given + shares[order[number]].most
-        unmet = [until for until, must in zip(last, musts, strict=True) if not _meets(must, chosen, position)]
+        unmet = [
+            last
+            for last, must in zip(last_places, places_of_musts, strict=True)
+            if place not in must and must.isdisjoint(chosen)
+        ]
+        together = given + most[place]
         if together >= amount:
             if not unmet:
-                yield [*chosen, position]
-        elif all(until > number for until in unmet):
-            chosen.append(position)
-            levels.append((together, iter(turn)))
-
-
-def _meets(must: Collection[int], chosen: Iterable[int], position: int) -> bool:
-    return position in must or any(other in must for other in chosen)
+                yield [order[member] for member in (*chosen, place)]
+        elif all(last > place for last in unmet):
+            chosen.append(place)
+            levels.append((together, iter(places)))
 
 
 def _odd_sets(
     shares: Mapping[int, Share], amount: int, musts: Sequence[frozenset[int]], work: Work
 ) -> Iterator[Sequence[int]]:
-    """Minimal sets where steps differ or the least is more than a step: a part of a feasible set may be feasible again.
+    """Minimal sets where steps differ, or where some share starts above its step.
 
-    Only how many of each kind there are decides, so these numbers are tried, small ones first.
+    Here a set can be too small, too large, or not divisible, and a subset of an infeasible set can be feasible. Only
+    the number of providers of each kind of share decides, so sets of equal counts are judged once.
     """
-    alike: dict[Share, list[int]] = defaultdict(list)
+    positions_of: dict[Share, list[int]] = defaultdict(list)
     for position, share in shares.items():
-        alike[share._replace(rank=0)].append(position)
-    kinds = sorted(alike, key=lambda share: -share.most)
-    minimal: list[tuple[int, ...]] = []
-    for size in range(1, len(shares) + 1):
-        if _sum_of(size, sorted(share.least for share in shares.values())) > amount:
-            return
-        if _sum_of(size, sorted((share.most for share in shares.values()), reverse=True)) < amount:
-            continue
-        for numbers in _numbers([len(alike[kind]) for kind in kinds], size):
+        positions_of[share._replace(rank=0)].append(position)
+    kinds = sorted(positions_of, key=lambda share: -share.most)
+    for counts in _minimal_counts(kinds, [len(positions_of[kind]) for kind in kinds], amount, work):
+        members_by_kind = [combinations(positions_of[kind], count) for kind, count in zip(kinds, counts, strict=True)]
+        for members_of_kinds in product(*members_by_kind):
+            members = [position for positions in members_of_kinds for position in positions]
             work.spend(TRIED)
-            if any(all(few <= many for few, many in zip(less, numbers, strict=True)) for less in minimal):
+            if all(not must.isdisjoint(members) for must in musts):
+                yield members
+
+
+def _minimal_counts(kinds: Sequence[Share], limits: Sequence[int], amount: int, work: Work) -> Iterator[Counts]:
+    """The counts of minimal sets, with up to the limit of each kind of share.
+
+    Sizes ascend: then every feasible smaller set is known before a larger one is judged, so a comparison with the
+    minimal counts so far suffices.
+    """
+    every_share = [kind for kind, limit in zip(kinds, limits, strict=True) for _ in range(limit)]
+    ascending_least = sorted(share.least for share in every_share)
+    descending_most = sorted((share.most for share in every_share), reverse=True)
+    minimal: list[Counts] = []
+    for size in range(1, len(every_share) + 1):
+        if sum(ascending_least[:size]) > amount:
+            return  # every set of this size gives too much, and so does every larger one
+        if sum(descending_most[:size]) < amount:
+            continue
+        for counts in _counts(limits, size):
+            work.spend(TRIED)
+            if any(all(few <= many for few, many in zip(smaller, counts, strict=True)) for smaller in minimal):
                 continue
-            together = _ranges(share for share, number in zip(kinds, numbers, strict=True) for _ in range(number))
-            if not _makes(together, amount, work):
-                continue
-            minimal.append(numbers)
-            some = [combinations(alike[kind], number) for kind, number in zip(kinds, numbers, strict=True)]
-            for sets in product(*some):
-                members = [position for members in sets for position in members]
-                work.spend(TRIED)
-                if all(not must.isdisjoint(members) for must in musts):
-                    yield members
+            if can_make((kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)), amount, work):
+                minimal.append(counts)
+                yield counts
 
 
-def _sum_of(number: int, some: Sequence[int]) -> int:
-    return sum(some[:number])
-
-
-def _numbers(most: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
-    """All ways to take *total* things, of the first kind *most[0]* at most, and so on."""
-    after = [*accumulate(reversed(most), initial=0)][::-1]  # how many there are from each kind on
+def _counts(limits: Sequence[int], total: int) -> Iterator[Counts]:
+    """All ways to take *total* things of several kinds, with up to the limit of each kind."""
+    available_from = [*accumulate(reversed(limits), initial=0)][::-1]  # number of things from each kind on
 
     def following(taken: Sequence[int]) -> Iterator[int]:
         kind, remaining = len(taken), total - sum(taken)
-        # Never fewer than what the kinds after this one cannot give: so each beginning has an end.
-        return iter(range(min(most[kind], remaining), max(remaining - after[kind + 1], 0) - 1, -1))
+        # Never fewer than what the later kinds cannot supply. So every beginning leads to an end.
+        least = max(remaining - available_from[kind + 1], 0)
+        return iter(range(min(limits[kind], remaining), least - 1, -1))
 
-    return (tuple(taken) for taken in sequences(len(most), following))
-
-
-def _ranges(shares: Iterable[Share]) -> list[Range]:
-    """What *shares* can give together, the greatest step first."""
-    least: Counter[int] = Counter()
-    most: Counter[int] = Counter()
-    for share in shares:
-        least[share.step] += share.least // share.step
-        most[share.step] += share.most // share.step
-    return [(step, least[step], most[step]) for step in sorted(least, reverse=True)]
-
-
-def _makes(ranges: Sequence[Range], amount: int, work: Work) -> bool:
-    """Whether *ranges* can make exactly *amount* together."""
-    return not amount if not ranges else _greatest(ranges[0], ranges[1:], amount, work) is not None
-
-
-def _greatest(first: Range, others: Sequence[Range], amount: int, work: Work) -> int | None:
-    """How many steps *first* can take at most so that *others* make the rest of *amount*; None if they never do."""
-    step, fewest, most = first
-    low, high = sum(size * few for size, few, _ in others), sum(size * many for size, _, many in others)
-    number = min(most, (amount - low) // step)
-    fewest = max(fewest, -((high - amount) // step))
-    period = 1
-    if others:  # step * number must leave a multiple of what divides the others' steps
-        divisor = gcd(*(size for size, _, _ in others))
-        common = gcd(step, divisor)
-        if amount % common:
-            return None
-        period = divisor // common
-        wanted = amount // common * pow(step // common, -1, period) % period
-        number -= (number - wanted) % period
-    elif amount % step:
-        return None
-    while number >= fewest:
-        work.spend(1)
-        if _makes(others, amount - step * number, work):
-            return number
-        number -= period
-    return None
-
-
-def _divided(members: Sequence[int], shares: Mapping[int, Share], amount: int, work: Work) -> Parts:
-    """Who of *members*, in turn, gives how much: each as much as leaves what the others can make."""
-    parts = []
-    for number, position in enumerate(members, 1):
-        share = shares[position]
-        own = share.step, share.least // share.step, share.most // share.step
-        times = _greatest(own, _ranges(shares[other] for other in members[number:]), amount, work)
-        assert times is not None, "the set was feasible"
-        parts.append((position, times * share.step))
-        amount -= times * share.step
-    return tuple(parts)
+    return (tuple(taken) for taken in sequences(len(limits), following))

@@ -1,4 +1,4 @@
-"""Sums per resource class over provider trees, as vector operations on whole columns.
+"""Sums per resource class over provider trees, by vector operations on whole columns.
 
 Source: "GET /provider_trees", docs/api.md.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
 
 _EXACT = 2**53
-"""A float holds every integer up to this, and the fast way to add up works with floats."""
+"""A float holds every integer up to this. Fast sums (`numpy.bincount`) use floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class ClassTotals:
 
 
 def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotals]:
-    """The sums over the whole trees of *roots*, in their order, for each class of which any of them has inventory."""
+    """The sums over the trees of *roots*, in their order, for each class of which any of these trees has inventory."""
     tree_of_root = np.full(snapshot.size, -1, np.int64)
     tree_of_root[roots] = np.arange(len(roots))
-    found = []
+    totals = []
     for class_id in sorted(snapshot.inventory):
         slices.give_way()
         columns = snapshot.inventory[class_id]
@@ -49,8 +49,8 @@ def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotal
         matching = tree >= 0
         if matching.any():
             name = snapshot.class_names.by_id[class_id].name
-            found.append(_class_totals(name, columns, slots[matching], tree[matching], len(roots)))
-    return found
+            totals.append(_class_totals(name, columns, slots[matching], tree[matching], len(roots)))
+    return totals
 
 
 def _class_totals(
@@ -60,7 +60,7 @@ def _class_totals(
     inventories = [columns.kinds.values[number] for number in kinds.tolist()]
 
     def summed(values: list[int]) -> list[int]:
-        """The sums of a number that is the same in all inventories of one kind."""
+        """Sums of *values*, which has one per kind of inventory."""
         return _summed(np.array(values, _dtype(values, len(slots)))[kind], tree, trees)
 
     used = columns.used(slots)
@@ -76,7 +76,7 @@ def _class_totals(
 
 
 def _dtype(values: Sequence[int], number: int) -> type[np.float64 | object]:
-    """Of numbers whose sums must be exact: floats if *number* of the largest fit, else Python's own integers."""
+    """The type for exact sums of *number* values: floats if the largest possible sum fits, else Python integers."""
     return np.float64 if max(map(abs, values)) * number < _EXACT else object
 
 

@@ -1,4 +1,4 @@
-"""Trees: the anchors under which every pool still has a provider."""
+"""Trees: the roots under which every pool has a provider."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -15,28 +15,32 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
 
 
-def anchors(snapshot: Snapshot, eligible: NDArray[np.bool_], pools: Iterable[Pool]) -> NDArray[np.int64]:
-    """Roots among *eligible* that every pool can serve, ascending."""
-    kept = eligible
+def anchors(
+    snapshot: Snapshot, eligible: NDArray[np.bool_], pools: Iterable[Pool], give_way: Callable[[], object]
+) -> NDArray[np.int64]:
+    """Slots of the roots in *eligible* that every pool can serve, ascending. *give_way* lets other requests run."""
+    matching = eligible
     for pool in pools:
-        kept = kept & served(snapshot, pool)
-    return np.flatnonzero(kept)
+        give_way()
+        matching = matching & served(snapshot, pool)
+    return np.flatnonzero(matching)
 
 
 def served(snapshot: Snapshot, pool: Pool) -> NDArray[np.bool_]:
-    """Anchors that *pool* can serve; not to be written to."""
+    """Mask of the anchors that *pool* can serve; read-only."""
     serving = pool.own
     if pool.shares is not None:
+        # An upper bound: all parts of a tree together. `splits` decides per kind of tree whether they make the amount.
         own = np.flatnonzero(pool.own)
-        given = np.zeros(snapshot.size, np.int64)
-        np.add.at(given, snapshot.forest.root.at(own), pool.shares.most[own])
+        most = np.zeros(snapshot.size, np.int64)
+        np.add.at(most, snapshot.forest.root.at(own), pool.shares.most[own])
         (amount,) = pool.amounts.values()
-        serving = given >= min(amount, np.iinfo(np.int64).max)
+        serving = most >= min(amount, np.iinfo(np.int64).max)
     elif snapshot.forest.has_nested:
         serving = np.zeros(snapshot.size, np.bool_)
         serving[snapshot.forest.root.at(np.flatnonzero(pool.own))] = True
     if pool.shared.size:
-        serving = serving.copy()
+        serving = serving.copy()  # it may be a cached mask
         for slot in pool.shared.tolist():
             serving[snapshot.sharing.anchors(slot)] = True
     return serving if pool.barred is None else serving & ~pool.barred

@@ -1,7 +1,7 @@
-"""Work: how much one request may do, so that nobody's explosive query starves the others.
+"""Work: the budget of one request, so that an expensive query cannot starve other requests.
 
-Ways through isolated and through equal groups are found one after the other in polynomial time, but unequal groups that
-may share a provider are bin packing, and a request without a limit may have more candidates than anybody can read.
+The search finds each next way through isolated or equal groups in polynomial time. But unequal groups that may share a
+provider are bin packing, and a request without a limit can have more candidates than any client can read.
 
 Source: "Limits", docs/api.md.
 """
@@ -18,26 +18,35 @@ if TYPE_CHECKING:
     from stead.candidates.candidate import Batch
 
 LOOKED = 1
-"""What it costs to look at a provider while a matching is mended."""
+"""Units to visit a provider in the search for an augmenting path."""
 
 TRIED = 10
-"""What it costs to try a provider for a need."""
+"""Units to try a provider for a need."""
 
 CANDIDATE = 10
-"""What it costs to judge a candidate, or to give one; that costs one more for each choice it is made of."""
+"""Units to check or to return a candidate; returning costs one more for each choice in it."""
 
 ARRANGED = 20
-"""What it costs to make an arrangement, which trees that are alike share."""
+"""Units to make an arrangement, which all trees of a kind share."""
 
 CHOSEN = 5
-"""What that costs more for each choice."""
+"""Additional units to make an arrangement, for each choice in it."""
 
+MASKED = 40
+"""Units to apply a constraint to all providers, besides one for each `MASKED_TOGETHER` of them."""
+
+MASKED_TOGETHER = 64
 
 _PLENTY = 2**50
-"""More units than any request can do."""
+"""More units than any request can use."""
 
 _LOOK_EVERY = 4_000
-"""Units between two looks at the clock and at other requests: about a millisecond."""
+"""Units between two checks of the clock and of waiting requests: about a millisecond."""
+
+
+def masked(providers: int) -> int:
+    """Units to apply a constraint to this number of *providers*, in vector operations."""
+    return MASKED + providers // MASKED_TOGETHER
 
 
 def keep_on() -> None:
@@ -45,58 +54,58 @@ def keep_on() -> None:
 
 
 class WorkSpent(Exception):
-    """The request has done all the work it may; what was found until now is all it gets."""
+    """The request has used up its work or its time. It returns the candidates found so far."""
 
 
 class Work:
-    """What one request may still do; of one thread."""
+    """The budget that remains for one request; not thread-safe."""
 
-    __slots__ = ("_next_look", "give_way", "is_cut", "left", "until")
+    __slots__ = ("_next_look", "give_way", "is_cut", "remaining", "until")
 
     def __init__(
         self, most: int | None = None, *, until: float = inf, give_way: Callable[[], object] = keep_on
     ) -> None:
-        """*most* units; None: as many as it takes.
+        """A budget of *most* units; None for no limit.
 
         Args:
-            until: by the monotonic clock.
-            give_way: lets other requests run. It is called about every millisecond.
+            until: time of the monotonic clock at which the budget ends.
+            give_way: lets other requests run; called about every millisecond.
         """
-        self.left: float = _PLENTY if most is None else most
+        self.remaining: float = _PLENTY if most is None else most
         self.is_cut = False
         self.until = until
         self.give_way = give_way
-        self._next_look = max(self.left - _LOOK_EVERY, 0.0)
+        self._next_look = max(self.remaining - _LOOK_EVERY, 0.0)
 
     def spend(self, units: int) -> None:
-        """Do *units* of work.
+        """Take *units* from the budget.
 
         Raises:
-            WorkSpent: there is not so much left.
+            WorkSpent: less remains.
         """
-        self.left -= units
-        if self.left < self._next_look:
-            self._next_look = max(self.left - _LOOK_EVERY, 0.0)
+        self.remaining -= units
+        if self.remaining < self._next_look:
+            self._next_look = max(self.remaining - _LOOK_EVERY, 0.0)
             self.require_time()
 
     def require_time(self) -> None:
-        """Go on only if there is work left, and time: for steps that cost time and no work. Others may run first.
+        """Let other requests run, then check the budget and the time. For steps that take time but spend no units.
 
         Raises:
-            WorkSpent: there is not.
+            WorkSpent: nothing remains.
         """
-        self.give_way()  # before the look at the clock: it may take until after the end of the time
-        if self.left < 0 or (self.until < inf and time.monotonic() > self.until):
+        self.give_way()  # before the clock is read, because it can take longer than the time that remains
+        if self.remaining < 0 or (self.until < inf and time.monotonic() > self.until):
             self.is_cut = True
             raise WorkSpent
 
-    def spent_on(self, found: Iterable[Batch]) -> Iterator[Batch]:
-        """*found*, as much of it as there is work left for."""
+    def spent_on(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The candidates of *batches*, until the budget is used up."""
         try:
-            for batch in found:
+            for batch in batches:
                 choices = len(batch.arrangements[0].way) if batch.arrangements else 0
                 self.spend(len(batch.arrangements) * (ARRANGED + CHOSEN * choices))
-                allowed = self.left // (CANDIDATE + choices)
+                allowed = self.remaining // (CANDIDATE + choices)
                 if batch.size > allowed:
                     yield from batch.first(int(allowed))
                     self.is_cut = True

@@ -1,7 +1,7 @@
-"""Columns in blocks: a value per slot, kept so that changing a few of them copies little.
+"""Columns in blocks: a value per slot, stored so that a change of a few values copies little.
 
-A snapshot never changes, so a change makes the next column. Blocks that hold nothing new are shared with it, and each
-block has a serial number of its own, by which what was worked out from it can be found again.
+Snapshots are immutable, so a change makes a new column. It shares all blocks without a change with the old one. Each
+block has a serial number, which caches use as a key for results computed from the block.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BLOCK = 1 << _SHIFT
 """Slots in one block: small enough to be copied in microseconds, large enough for vector operations."""
 
 _FEW = 64
-"""So many values are looked up faster one by one than by joining the blocks."""
+"""Up to this number of values, single look-ups are faster than joining the blocks."""
 
 _serials = itertools.count(1)
 
 
 class Blocks(Generic[T]):
-    """One value per slot; never changes."""
+    """One value per slot; immutable."""
 
     def __init__(
         self, blocks: tuple[NDArray[T], ...], serials: tuple[int, ...], size: int, fill: Any, dtype: np.dtype[T]
@@ -40,8 +40,8 @@ class Blocks(Generic[T]):
 
         Args:
             blocks: all but the last have ``BLOCK`` values.
-            serials: a number for each block; blocks with the same number are the same.
-            fill: the value of a slot that was given none.
+            serials: a number for each block; blocks with the same number are identical.
+            fill: the value of a slot that was not set.
         """
         self.blocks = blocks
         self.serials = serials
@@ -69,28 +69,29 @@ class Blocks(Generic[T]):
         return np.concatenate(self.blocks) if self.blocks else np.empty(0, self._dtype)
 
     def at(self, slots: NDArray[np.integer]) -> NDArray[T]:
-        """The values at *slots*, of whatever shape."""
+        """The values at *slots*, which may have any shape."""
         if len(self.blocks) > 1 and slots.size <= _FEW and "whole" not in self.__dict__:
-            some = np.empty(slots.size, self._dtype)
-            some[:] = [self[slot] for slot in slots.ravel().tolist()]
-            return some.reshape(slots.shape)
-        found: NDArray[T] = self.whole[slots]
-        return found
+            few = np.empty(slots.size, self._dtype)
+            few[:] = [self[slot] for slot in slots.ravel().tolist()]
+            return few.reshape(slots.shape)
+        values: NDArray[T] = self.whole[slots]
+        return values
 
     def replaced(self, slots: NDArray[np.int64], values: Any, size: int) -> Blocks[T]:
-        """The same with *values* (one for all, or one for each) at *slots* (ascending), for *size* slots or more.
+        """A column with *values* (one for all, or one for each) at *slots* (ascending), for at least *size* slots.
 
-        The very same object if that changes nothing.
+        Returns this object if nothing changes, so that callers can compare by identity.
         """
         new = np.empty(len(slots), self._dtype)
         new[:] = values
         blocks, serials = self._grown(max(size, self.size))
         changed = size > self.size
         for number, here in _by_block(slots):
-            block, at, wanted = blocks[number], slots[here] & (BLOCK - 1), new[here]
-            if not (block[at] == wanted).all():
+            block, at, values_here = blocks[number], slots[here] & (BLOCK - 1), new[here]
+            # A block that keeps its values keeps its serial, and so the masks computed from it stay valid.
+            if not (block[at] == values_here).all():
                 blocks[number] = block = block.copy()
-                block[at] = wanted
+                block[at] = values_here
                 serials[number] = next(_serials)
                 changed = True
         if not changed:
@@ -98,7 +99,7 @@ class Blocks(Generic[T]):
         return Blocks(tuple(blocks), tuple(serials), max(size, self.size), self._fill, self._dtype)
 
     def mapped(self, function: Callable[[NDArray[T]], NDArray[T]]) -> Blocks[T]:
-        """The column of what *function* makes of each block, which has the same shape."""
+        """The column with *function* applied to each block; its results have the same shape."""
         blocks = tuple(function(block) for block in self.blocks)
         return Blocks(blocks, tuple(next(_serials) for _ in blocks), self.size, self._fill, self._dtype)
 
@@ -120,14 +121,14 @@ class Blocks(Generic[T]):
 
 @lru_cache
 def _constant(dtype: np.dtype[T], fill: Any) -> NDArray[T]:
-    """A block of nothing but *fill*, shared by all who have one."""
+    """A block with *fill* in every slot. All columns share it, so it is read-only."""
     block = np.full(BLOCK, fill, dtype)
     block.flags.writeable = False
     return block
 
 
 def _by_block(slots: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
-    """The numbers of the blocks in which *slots* (ascending) lie, each with where in *slots*."""
+    """The number of each block that has some of *slots* (ascending), and the part of *slots* in it."""
     if not len(slots):
         return
     numbers = slots >> _SHIFT

@@ -1,4 +1,4 @@
-"""The catalog: the newest snapshot this process has, and how it becomes new enough.
+"""The catalog: the newest snapshot of this process, and when it is refreshed.
 
 Source: "The write and refresh protocol", docs/protocol.md (rules 10 and 12).
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from stead.domain.changes import Changes, Differences, Moment
 
 MANY = 10_000
-"""From so many providers on, what a load makes is worth keeping out of the collector's sight."""
+"""From this number of providers on, a load excludes its objects from garbage collection."""
 
 SECONDS_BETWEEN_LINES = 1.0
-"""How often the log hears of a load that is on its way."""
+"""Interval between log lines on the progress of a load."""
 
 IDLE_SECONDS = 1.0
-"""So long after the last refresh a process looks by itself."""
+"""Time after the last refresh when an idle process polls the clock."""
 
 UNCHANGED, CHANGES, EVERYTHING, FAILED = "unchanged", "changes", "everything", "failed"
 """What a refresh loaded."""
@@ -41,14 +41,14 @@ _log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """What this process knows of all providers; safe under threads."""
+    """The snapshot that this process caches of all providers; thread-safe."""
 
     def __init__(self, source: Source, on_refresh: Callable[[str, float], None] | None = None) -> None:
         """Nothing is loaded yet.
 
         Args:
-            on_refresh: is told what a refresh found (``unchanged``, ``changes``, ``everything``, or that it ``failed``)
-                and how many seconds it took.
+            on_refresh: receives the result of each refresh (``unchanged``, ``changes``, ``everything`` or ``failed``)
+                and its duration in seconds.
         """
         self._on_refresh = on_refresh
         self._source = source
@@ -56,23 +56,24 @@ class Catalog:
         self._order = itertools.count(1)
         self._began = 0
         self._failure: Unavailable | None = None
-        self._looked = self._true_at = time.monotonic()
+        self._refreshed_at = self._true_at = time.monotonic()
         self._moment: Moment | None = None
         self._snapshot = Snapshot.empty()
 
     def fresh(self) -> Snapshot:
-        """A snapshot that holds all that was acknowledged before the call.
+        """A snapshot with all writes that were acknowledged before the call.
 
-        One refresh runs at a time. Whoever waits for one that began before it came needs another; whoever waits for one
-        that began after it came takes that, or its failure: a source that hangs is waited for twice at most.
+        One refresh runs at a time. A caller that waits for a refresh from before its arrival needs another one. A
+        caller that waits for a refresh that began after its arrival uses that result, or its failure. So a caller
+        waits for a source that hangs at most twice.
 
         Raises:
-            Unavailable: the source does not answer. The next call loads everything anew.
+            Unavailable: the source does not answer. The next call loads everything again.
         """
         return self.view()[0]
 
     def view(self) -> tuple[Snapshot, Moment | None]:
-        """`fresh`, and the moment that the snapshot is of.
+        """`fresh`, and the moment of the snapshot.
 
         Raises:
             Unavailable
@@ -93,48 +94,63 @@ class Catalog:
                 raise replace(self._failure)
             return self._snapshot, self._moment
 
+    def recent_ids(self, uuids: Iterable[str]) -> dict[str, int]:
+        """The ids of those of *uuids* that are in the last snapshot, which may be out of date: a hint."""
+        identities = self._snapshot.identities
+        slots = {uuid: slot for uuid in uuids if (slot := identities.slot_of_uuid.get(uuid)) is not None}
+        return {uuid: identities.ids[slot] for uuid, slot in slots.items()}
+
     @property
     def lag(self) -> float:
-        """Seconds since what is known was the truth."""
+        """Age of the snapshot in seconds: the time since it was known to equal the database."""
         return time.monotonic() - self._true_at
 
     @property
     def providers(self) -> int:
-        """How many are known."""
+        """Number of providers in the snapshot."""
         return len(self._snapshot.identities.slot_of_id)
 
+    def ends_of_disabling(self) -> list[int]:
+        """The times at which disabled providers become enabled, in seconds since 1970, in the last snapshot."""
+        states = self._snapshot.service_states.disabled.values()
+        return [state.until for state in states if state.until is not None]
+
     def look(self) -> float:
-        """Refresh, if nobody did for a second; returns for how many seconds nobody needs to look again.
+        """Refresh, if the last refresh is a second old.
+
+        Returns:
+            The seconds after which to call again.
+
 
         Raises:
             Unavailable: the source does not answer.
         """
-        idle = time.monotonic() - self._looked
+        idle = time.monotonic() - self._refreshed_at
         if idle < IDLE_SECONDS:
             return IDLE_SECONDS - idle
         self.fresh()
         return IDLE_SECONDS
 
     def ids_between(self, after: int, last: int) -> list[int]:
-        """Ids of the known providers, from the one next to *after* to *last*."""
+        """Ids of all providers greater than *after*, up to and including *last*."""
         ids = self.fresh().identities.ids.whole
         between: list[int] = ids[(ids > after) & (ids <= last)].tolist()
         return between
 
     def uuids(self, ids: Iterable[int]) -> dict[int, str]:
-        """The uuids of those of these providers that are known, by id."""
+        """The uuids of those of these providers that exist, by id."""
         snapshot = self.fresh()
         slots = {id_: slot for id_ in ids if (slot := snapshot.identities.slot_of_id.get(id_)) is not None}
         return {id_: snapshot.uuid(slot) for id_, slot in slots.items()}
 
     def differing(self, state: Changes) -> Differences:
-        """Of what *state* tells all of, that which is known otherwise, even after a refresh.
+        """Where the snapshot differs from *state*, which has everything, even after a refresh.
 
         Raises:
             Unavailable: the source does not answer.
         """
         self.fresh()
-        with self._refreshing:  # for snapshots share what a comparison adds to, as a refresh does
+        with self._refreshing:  # a comparison adds values to what all snapshots share, like a refresh
             return differing(self._snapshot, state)
 
     def _refresh(self) -> None:
@@ -146,22 +162,22 @@ class Catalog:
                 self._on_refresh(kind, time.perf_counter() - began)
 
     def _load(self) -> str:
-        # Taken away before the source is asked: if the refresh fails, the next one trusts nothing and loads everything.
+        # Cleared before the query: if the refresh fails, the state is uncertain, and the next one loads everything.
         since, self._moment = self._moment, None
-        # The age of what is known counts from before the question, since the answer may be as old as that.
+        # The age of the snapshot counts from before the query, since the result may be as old as that.
         asked_at = time.monotonic()
-        # The collector would look at every row that is read, and it runs again only when the rows are freed.
+        # The garbage collector would visit every row that is read. It runs again when the rows are freed.
         with turns.short(), collector_paused():
             refresh = _followed(self._snapshot, since, self._source.changes(since))
             replaced, self._snapshot, self._moment = [self._snapshot], refresh.snapshot, refresh.moment
-            if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all they hold
+            if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all data
                 let_go(replaced)
-        self._looked, self._true_at = time.monotonic(), asked_at
+        self._refreshed_at, self._true_at = time.monotonic(), asked_at
         return refresh.kind
 
 
 class _Refresh(NamedTuple):
-    """The snapshot after a refresh, its moment, and how much the refresh loaded."""
+    """The snapshot after a refresh, its moment, and what the refresh loaded."""
 
     snapshot: Snapshot
     moment: Moment | None
@@ -169,7 +185,7 @@ class _Refresh(NamedTuple):
 
 
 def _followed(snapshot: Snapshot, moment: Moment | None, portions: Iterator[Changes]) -> _Refresh:
-    """*snapshot*, which is of *moment*, after *portions*."""
+    """The snapshot after all *portions* of changes since *moment*."""
     refresh = _Refresh(snapshot, moment, UNCHANGED)
     for changes in portions:
         refresh = _Refresh(refreshed(refresh.snapshot, changes), changes.moment, CHANGES)
@@ -181,12 +197,12 @@ def _followed(snapshot: Snapshot, moment: Moment | None, portions: Iterator[Chan
 
 
 def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Snapshot:
-    """*snapshot* with all *portions* added, *number* providers together."""
+    """*snapshot* with all *portions* added, which have *number* providers in total."""
     progress = _Progress(number)
     for changes in portions:
         replaced = [snapshot]
         snapshot = refreshed(snapshot, changes)
-        let_go(replaced)  # portion by portion: freeing a large site at once keeps all other threads waiting
+        let_go(replaced)  # portion by portion: freeing a large site at once would block all other threads
         progress.add(len(changes.providers))
     if number >= MANY:
         keep_for_good()
@@ -194,17 +210,17 @@ def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Sna
 
 
 class _Progress:
-    """Tells the log about a load that takes long."""
+    """Logs the progress of a long load."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._loaded = 0
-        self._told = time.monotonic()
+        self._logged_at = time.monotonic()
 
     def add(self, loaded: int) -> None:
         self._loaded += loaded
         now = time.monotonic()
-        if now - self._told > SECONDS_BETWEEN_LINES:
-            self._told = now
+        if now - self._logged_at > SECONDS_BETWEEN_LINES:
+            self._logged_at = now
             share = self._loaded / max(self._number, 1)
             _log.info("loading providers: %3.0f %% (%s of %s)", share * 100, f"{self._loaded:,}", f"{self._number:,}")

@@ -1,4 +1,4 @@
-"""Columns of numbers: for one resource class, what every provider that has inventory of it has and what is left."""
+"""Columns of numbers: for one resource class, the inventory of every provider and the room that remains in it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ Numbers = tuple[int, int, int, int, int, float]
 """An inventory: total, reserved, min_unit, max_unit, step_size, allocation_ratio."""
 
 _NONE: Numbers = (0, 0, 1, 0, 1, 0.0)
-"""The numbers of who has no inventory: no amount keeps its units."""
+"""The numbers of a slot without inventory: no amount satisfies its units."""
 
 _NO_ROOM = -1
 
 _LEAST, _MOST = -(2.0**62), np.nextafter(2.0**63, 0)
-"""What the columns can hold; nobody can take so much, so a capacity beyond it is as good as that."""
-
+"""Bounds of capacities in the columns. No sum of allocations reaches them, so clipping changes no decision."""
 
 _GREAT = 2**62
-"""More than all providers together have of a class, each of them no more than an integer of the database holds."""
+"""More than all providers together have of a class, since each has at most an integer of the database."""
 
 
 class InventoryKinds(Interned[Numbers]):
-    """The inventories of one class, equal ones once; number 0 stands for having none."""
+    """The distinct inventories of one class; number 0 means no inventory."""
 
     def __init__(self) -> None:
         super().__init__(_NONE)
@@ -60,15 +59,15 @@ class InventoryKinds(Interned[Numbers]):
         return self._capacity
 
     def shown(self, number: int) -> int:
-        """The capacity of one kind as it is shown, however large."""
+        """The exact capacity of one kind, as the API returns it."""
         return Inventory(*self.values[number]).capacity
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """For every slot the amounts it could give of a class: ``least``, and on in steps of ``step`` to ``most``.
+    """For every slot the amounts it could give of a class: from ``least`` in steps of ``step`` up to ``most``.
 
-    Arrays of shape ``(slots,)``; ``most`` is 0 where nothing can be given.
+    Arrays of shape ``(slots,)``; ``most`` is 0 for slots that can give nothing.
     """
 
     least: NDArray[np.int64]
@@ -77,16 +76,16 @@ class Shares:
 
     @property
     def any(self) -> NDArray[np.bool_]:
-        """Which slots can give something."""
+        """Mask of the slots that can give something."""
         return self.most > 0
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryColumns:
-    """All inventories of one class, by slot; never change.
+    """All inventories of one class, by slot; immutable.
 
-    ``kind`` is a number among ``kinds``. ``room`` is what is left of the capacity, in whole units; less than nothing
-    where more is taken than there is. ``modified`` is in seconds since 1970 (UTC).
+    ``kind`` is a number among ``kinds``. ``room`` is the free capacity in whole units, negative where allocations
+    exceed the capacity. ``modified`` is in seconds since 1970 (UTC).
     """
 
     kinds: InventoryKinds
@@ -96,17 +95,17 @@ class InventoryColumns:
 
     @classmethod
     def none(cls) -> InventoryColumns:
-        """Nobody has any."""
+        """No provider has inventory."""
         rooms = Blocks.none(np.int64, _NO_ROOM)
         return cls(InventoryKinds(), Blocks.none(np.int32, 0), rooms, Blocks.none(np.int64, 0))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has inventory of the class."""
+        """Whether no provider has inventory of the class."""
         return not any(block.any() for block in self.kind.blocks)
 
     def having(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of *slots* have inventory of the class."""
+        """Mask of those of *slots* with inventory of the class."""
         return self.kind.at(slots) > 0
 
     def replaced(
@@ -117,8 +116,10 @@ class InventoryColumns:
         modified: Sequence[int],
         size: int,
     ) -> InventoryColumns:
-        """The same with other inventories (None: none any more) at *slots* (ascending), for *size* slots."""
-        kind = np.array(self.kinds.numbers(_NONE if some is None else some for some in inventories), np.int32)
+        """The columns with other inventories (None removes one) at *slots* (ascending), for *size* slots."""
+        kind = np.array(
+            self.kinds.numbers(_NONE if inventory is None else inventory for inventory in inventories), np.int32
+        )
         room = self._rooms(kind, used)
         kinds, kind_column = self.kinds.compacted(self.kind.replaced(slots, kind, size))
         return InventoryColumns(
@@ -126,7 +127,7 @@ class InventoryColumns:
         )
 
     def grown(self, size: int) -> InventoryColumns:
-        """The same for *size* slots; the new ones have none."""
+        """The columns for *size* slots; the new slots have no inventory."""
         if size == self.kind.size:
             return self
         return self.replaced(np.empty(0, np.int64), (), (), (), size)
@@ -148,25 +149,25 @@ class InventoryColumns:
         return InventoryColumns(self.kinds, self.kind, nowhere.replaced(slots, room, self.room.size), self.modified)
 
     def _rooms(self, kind: NDArray[np.int32], used: Sequence[int]) -> NDArray[np.int64]:
-        left = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
-        return np.where(kind > 0, left, _NO_ROOM)
+        room = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
+        return np.where(kind > 0, room, _NO_ROOM)
 
     def able(self, amount: int, kind: NDArray[np.int32], room: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the providers with these kinds and rooms can serve *amount* of the class by themselves."""
+        """Mask of the providers with these kinds and rooms that can serve *amount* of the class alone."""
         _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
         keeping: NDArray[np.bool_] = keeps_units(amount, min_unit, max_unit, step_size)
         with_room: NDArray[np.bool_] = has_room(amount, 0, room)
-        # Who has no inventory has no room, so units need a look only if they are a question at all.
+        # Slots without inventory have no room. So a look-up per slot is needed only if some kind does not admit it.
         return with_room if keeping[1:].all() else with_room & keeping[kind]
 
     def admitting(self, amount: int) -> NDArray[np.bool_]:
-        """Which slots have inventory whose units admit *amount*, whether or not so much is left."""
+        """Mask of the slots whose units (min_unit, max_unit, step_size) admit *amount*, regardless of room."""
         _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
         admitting: NDArray[np.bool_] = keeps_units(min(amount, _GREAT), min_unit, max_unit, step_size)[self.kind.whole]
         return admitting
 
     def shares(self, amount: int) -> Shares:
-        """What each provider could give as a part of *amount*."""
+        """The part of *amount* that each provider could give."""
         table = self.kinds.table()
         min_unit, max_unit, step_size = (np.maximum(numbers, 1).astype(np.int64) for numbers in table[2:5])
         kind = self.kind.whole
@@ -176,19 +177,19 @@ class InventoryColumns:
         return Shares(least, np.where((kind > 0) & (least <= most), most, 0), step)
 
     def left(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How much one candidate may take at each of *slots*, of whatever shape; negative where there is nothing."""
-        most = self.kinds.table()[3].astype(np.int64)
-        left: NDArray[np.int64] = np.minimum(self.room.at(slots), most[self.kind.at(slots)])
-        return left
+        """How much one candidate may take at each of *slots* (any shape); negative where there is no inventory."""
+        max_unit = self.kinds.table()[3].astype(np.int64)
+        available: NDArray[np.int64] = np.minimum(self.room.at(slots), max_unit[self.kind.at(slots)])
+        return available
 
     def amounts(self, slots: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Capacity as it is shown and what is used of it, of providers that have inventory of the class."""
+        """Exact capacity and usage at each of *slots*, which have inventory of the class."""
         kind = self.kind.at(slots)
         shown = {number: self.kinds.shown(number) for number in np.unique(kind).tolist()}
         return [shown[number] for number in kind.tolist()], self.used(slots).tolist()
 
     def used(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sums of allocations of providers that have inventory of the class."""
+        """The sum of allocations at each of *slots*, which have inventory of the class."""
         used: NDArray[np.int64] = self.kinds.capacities()[self.kind.at(slots)] - self.room.at(slots)
         return used
 

@@ -1,4 +1,4 @@
-"""Where a snapshot differs from the truth: what a refresh would change if somebody had noted it."""
+"""Where a snapshot differs from the database: what a refresh would change if all changes had been recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def differing(snapshot: Snapshot, state: Changes) -> Differences:
-    """Of what *state* tells all of, that which *snapshot* shows otherwise."""
+    """The providers and names for which *snapshot* differs from *state*, which has everything."""
     after = refreshed(snapshot, state)
     same = all(old is new for old, new in zip_longest(_parts(snapshot), _parts(after)))
     providers = () if same else (id_ for id_ in state.provider_ids if _shown(snapshot, id_) != _shown(after, id_))
@@ -29,9 +29,9 @@ def differing(snapshot: Snapshot, state: Changes) -> Differences:
 
 
 def _parts(snapshot: Snapshot) -> Iterator[object]:
-    """What is shared by snapshots that show the same of all providers."""
+    """The parts that two snapshots share if all providers are equal in them."""
     yield from (snapshot.identities, snapshot.generations, snapshot.modified, snapshot.forest)
-    yield from (snapshot.trait_sets, snapshot.aggregate_sets)
+    yield from (snapshot.trait_sets, snapshot.aggregate_sets, snapshot.service_states)
     for _, columns in sorted(snapshot.inventory.items()):
         yield from (columns.kind, columns.room, columns.modified)
 
@@ -40,9 +40,18 @@ def _shown(snapshot: Snapshot, provider_id: int) -> Any:
     slot = snapshot.identities.slot_of_id.get(provider_id)
     if slot is None:
         return None
-    held = {class_id: found for class_id, columns in snapshot.inventory.items() if (found := columns.at(slot))}
-    return snapshot.provider(slot), held, snapshot.trait_sets.of(slot), snapshot.aggregate_sets.of(slot)
+    inventories = {
+        class_id: inventory for class_id, columns in snapshot.inventory.items() if (inventory := columns.at(slot))
+    }
+    disabled = snapshot.service_states.disabled.get(slot)
+    return (
+        snapshot.provider(slot),
+        inventories,
+        snapshot.trait_sets.of(slot),
+        snapshot.aggregate_sets.of(slot),
+        disabled,
+    )
 
 
-def _differing_names(known: Names, rows: Sequence[NameRow] | None) -> frozenset[int]:
-    return frozenset() if rows is None else frozenset(row.id for row in {*known.rows} ^ {*rows})
+def _differing_names(names: Names, rows: Sequence[NameRow] | None) -> frozenset[int]:
+    return frozenset() if rows is None else frozenset(row.id for row in {*names.rows} ^ {*rows})

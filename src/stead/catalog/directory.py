@@ -1,4 +1,4 @@
-"""Directories: maps that never change, of which the next one, with a few entries more or fewer, costs little."""
+"""Directories: immutable maps. A copy with a few changed entries is cheap."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BUCKETS = 1024
 
 
 class Directory(Generic[K, V]):
-    """A map in buckets, by the hash of the key; a change copies only the buckets that it concerns."""
+    """A map in buckets by the hash of the key. A change copies only the buckets of the changed keys."""
 
     def __init__(self, buckets: tuple[dict[K, V], ...] = ({},) * BUCKETS, size: int = 0) -> None:
-        """Empty if nothing is said; use :meth:`replaced` for more."""
+        """Empty by default; use :meth:`replaced` to add entries."""
         self._buckets: tuple[dict[K, V], ...] = buckets
         self._size = size
 
@@ -26,34 +26,34 @@ class Directory(Generic[K, V]):
         return self._size
 
     def get(self, key: K) -> V | None:
-        """What stands for *key*; None if nothing."""
+        """The value of *key*; None if it has none."""
         return self._buckets[hash(key) % BUCKETS].get(key)
 
     def __getitem__(self, key: K) -> V:
-        """What stands for *key*.
+        """The value of *key*.
 
         Raises:
-            KeyError: nothing does.
+            KeyError
         """
         return self._buckets[hash(key) % BUCKETS][key]
 
     def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Directory[K, V]:
-        """The same without the keys *gone*, which must be there, and then with *new* in place of or beside the rest."""
-        leaving: dict[int, list[K]] = defaultdict(list)
-        coming: dict[int, dict[K, V]] = defaultdict(dict)
+        """A directory without the keys *gone*, which must exist, then with the entries of *new* added or replaced."""
+        removed: dict[int, list[K]] = defaultdict(list)
+        added: dict[int, dict[K, V]] = defaultdict(dict)
         for key in gone:
-            leaving[hash(key) % BUCKETS].append(key)
+            removed[hash(key) % BUCKETS].append(key)
         for key, value in new.items():
-            coming[hash(key) % BUCKETS][key] = value
-        if not (leaving or coming):
+            added[hash(key) % BUCKETS][key] = value
+        if not (removed or added):
             return self
         buckets, size = list(self._buckets), self._size
-        for number in leaving.keys() | coming.keys():
+        for number in removed.keys() | added.keys():
             bucket = dict(buckets[number])
             size -= len(bucket)
-            for key in leaving.get(number, ()):
+            for key in removed.get(number, ()):
                 del bucket[key]
-            bucket.update(coming.get(number, ()))
+            bucket.update(added.get(number, ()))
             size += len(bucket)
             buckets[number] = bucket
         return Directory(tuple(buckets), size)

@@ -1,4 +1,7 @@
-"""The forest: every provider's parent and root, and every tree's members in an order that makes "is below" simple."""
+"""The forest: the parent and root of every provider, and the members of every tree in preorder.
+
+In preorder a subtree is a range of positions, so "is below" is a comparison of two numbers.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ if TYPE_CHECKING:
 
     from stead.catalog.masks import Masks
 
-NOBODY = -1
+NO_SLOT = -1
 """The parent of a root; the root of a slot that holds no provider."""
 
 
 class Shape(NamedTuple):
-    """How a tree is built: its providers by their positions in it, parents first, subtrees together.
+    """The structure of a tree: its providers by position, parents before children, each subtree a range.
 
-    ``leave`` has for each position the first one after its subtree.
+    ``leave`` has for each position the first position after its subtree.
     """
 
     leave: tuple[int, ...]
@@ -49,10 +52,11 @@ ALONE = Shape((1,))
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """The trees that providers stand in; never changes.
+    """The trees of all providers; immutable.
 
-    ``trees`` holds the members of every tree of more than one, by its root, in the order of their positions in it, and
-    ``position`` each provider's own. ``shape`` is the number among ``shapes`` of the tree that a root has.
+    ``trees`` has the members of every tree with at least two providers, by root, in the order of their positions.
+    ``position`` has the position of each provider. ``shape`` has for each root the number of its tree's shape in
+    ``shapes``.
     """
 
     parent: Blocks[np.int32]
@@ -65,8 +69,8 @@ class Forest:
     @classmethod
     def empty(cls) -> Forest:
         """No slots at all."""
-        nobody, zero = Blocks.none(np.int32, NOBODY), Blocks.none(np.int32, 0)
-        return cls(nobody, nobody, zero, zero, Interned(ALONE), Directory())
+        no_slot, zero = Blocks.none(np.int32, NO_SLOT), Blocks.none(np.int32, 0)
+        return cls(no_slot, no_slot, zero, zero, Interned(ALONE), Directory())
 
     @property
     def size(self) -> int:
@@ -79,13 +83,13 @@ class Forest:
         return len(self.trees) > 0
 
     def live(self, masks: Masks) -> NDArray[np.bool_]:
-        """Which slots hold a provider; not to be written to."""
-        return masks.get("live", (self.root,), lambda root: np.not_equal(root, NOBODY))
+        """Mask of the slots with a provider; read-only."""
+        return masks.get("live", (self.root,), lambda root: np.not_equal(root, NO_SLOT))
 
     def roots(self, masks: Masks) -> NDArray[np.bool_]:
-        """Which slots are roots; not to be written to."""
+        """Mask of the slots with a root; read-only."""
         columns = (self.root, self.parent)
-        return masks.get("roots", columns, lambda root, parent: (root != NOBODY) & (parent == NOBODY))
+        return masks.get("roots", columns, lambda root, parent: (root != NO_SLOT) & (parent == NO_SLOT))
 
     def members(self, root: int) -> Sequence[Slot]:
         """The providers of one tree, parents first."""
@@ -103,7 +107,7 @@ class Forest:
         return np.array([self.trees[root] for root in roots.tolist()], np.int64)
 
     def shape_of(self, root: int) -> Shape:
-        """How the tree of a root is built."""
+        """The shape of the tree of a root."""
         number: int = self.shape[root]
         return self.shapes.values[number]
 
@@ -117,18 +121,18 @@ class Forest:
     def replanted(
         self, slots: NDArray[np.int64], parents: NDArray[np.int32], roots: NDArray[np.int32], size: int
     ) -> Forest:
-        """The same with other parents and roots at *slots* (ascending), NOBODY for none, for *size* slots.
+        """A forest with other parents and roots at *slots* (ascending), NO_SLOT for none, for *size* slots.
 
-        Every provider whose root changes must be named.
+        *slots* must include every provider whose root changes.
         """
         parent, root = self.parent.replaced(slots, parents, size), self.root.replaced(slots, roots, size)
         if parent is self.parent and root is self.root:
             return self
         members = self._regrouped(slots, roots)
-        orders = {top: _preorder(top, some, parent) for top, some in members.items() if len(some) > 1}
+        orders = {top: _preorder(top, slots_of, parent) for top, slots_of in members.items() if len(slots_of) > 1}
         trees = {top: tuple(Slot(slot) for slot, _ in order) for top, order in orders.items()}
         shapes = self.shapes.numbers(Shape(tuple(leave for _, leave in order)) for order in orders.values())
-        # Whoever is in no tree of more than one stands first in its own.
+        # Providers that are alone in their tree have position 0 and shape 0.
         alone = dict.fromkeys(itertools.chain(slots.tolist(), *members.values()), 0)
         position = alone | {slot: place for order in trees.values() for place, slot in enumerate(order)}
         shape = alone | dict(zip(orders, shapes, strict=True))
@@ -142,14 +146,14 @@ class Forest:
         )
 
     def _regrouped(self, slots: NDArray[np.int64], roots: NDArray[np.int32]) -> dict[int, set[int]]:
-        """The members that trees have after the change, by root; trees of one provider before and after may lack."""
-        known = slots[slots < self.size]
-        before = dict(zip(known.tolist(), self.root.at(known).tolist(), strict=True))
+        """The members of the changed trees, by root; trees of one provider before and after may be missing."""
+        existing = slots[slots < self.size]
+        before = dict(zip(existing.tolist(), self.root.at(existing).tolist(), strict=True))
         after = dict(zip(slots.tolist(), roots.tolist(), strict=True))
         affected = {
             root
             for slot, root in itertools.chain(before.items(), after.items())
-            if root != NOBODY and (root != slot or self.trees.get(root))
+            if root != NO_SLOT and (root != slot or self.trees.get(root))
         }
         members: dict[int, set[int]] = {
             top: {slot for slot in self.members(top) if slot not in after} for top in affected
@@ -166,7 +170,7 @@ def _with(column: Blocks[np.int32], values: Mapping[int, int], size: int) -> Blo
 
 
 def _preorder(top: int, members: Iterable[int], parent: Blocks[np.int32]) -> list[tuple[int, int]]:
-    """The members of one tree, parents first, each with the first position after its subtree."""
+    """The members of one tree in preorder, each with the first position after its subtree."""
     parent_of = {slot: parent[slot] for slot in members}
     children: dict[int, list[int]] = defaultdict(list)
     for slot in sorted(parent_of, reverse=True):

@@ -1,4 +1,4 @@
-"""Fragments: the text of one provider in an answer, made on first use and kept until that provider changes."""
+"""Fragments: the text of one provider in an answer, made on first use and cached until that provider changes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
 MOST_CHARACTERS = 32 << 20
-"""What the kept fragments of one form may take together."""
+"""Limit of the characters that the cached fragments of one form have together."""
 
 MOST_FORMS = 4
-"""So many kinds of text are kept beside each other."""
+"""Limit of the forms that are cached at the same time."""
 
 
 @dataclass(slots=True)
 class _Shelf:
-    """Texts of one form with their versions, by slot: those used lately, and those used before that."""
+    """Texts of one form with their versions, by slot, in two generations: recently used ones, and older ones."""
 
     recent: dict[int, tuple[int, str]] = field(default_factory=dict)
     older: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class _Shelf:
 
 
 class Fragments:
-    """A bounded memory of texts, shared by all snapshots of one catalog; safe under threads."""
+    """A bounded cache of texts, shared by all snapshots of one catalog; thread-safe."""
 
     def __init__(self) -> None:
         self._shelves: dict[Hashable, _Shelf] = {}
@@ -46,22 +46,22 @@ class Fragments:
         """The texts of the providers at *slots*.
 
         Args:
-            form: which text of a provider; it must follow from this and from the provider's version alone.
-            versions: for each slot a number that is another one whenever the provider there changed.
-            make: makes the texts of some slots.
+            form: identifies the text; the text must depend only on this and on the provider's version.
+            versions: for each slot a number that changes whenever its provider changes.
+            make: makes the texts of slots.
         """
         shelf = self._shelf(form)
         texts = [
-            kept[1] if kept is not None and kept[0] == version else None
-            for kept, version in zip(map(shelf.recent.get, slots), versions, strict=True)
+            cached[1] if cached is not None and cached[0] == version else None
+            for cached, version in zip(map(shelf.recent.get, slots), versions, strict=True)
         ]
         missing = []
         for place, text in enumerate(texts):
             if text is None:
-                kept = shelf.older.get(slots[place])
-                if kept is not None and kept[0] == versions[place]:
-                    texts[place] = kept[1]
-                    shelf.put(slots[place], *kept)
+                cached = shelf.older.get(slots[place])
+                if cached is not None and cached[0] == versions[place]:
+                    texts[place] = cached[1]
+                    shelf.put(slots[place], *cached)
                 else:
                     missing.append(place)
         for place, text in zip(missing, make([slots[place] for place in missing]) if missing else (), strict=True):

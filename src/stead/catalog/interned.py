@@ -1,4 +1,4 @@
-"""Interned values: a cloud has many providers and few kinds of them, so equal values are kept once, by number."""
+"""Interned values: a cloud has many providers of few kinds, so each distinct value is stored once, by number."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SPARE = 1024
 
 
 class Interned(Generic[T]):
-    """Hashable values by their numbers; number 0 is that of the first, which stands for nothing.
+    """Hashable values by number; number 0 is the first value, which means "none".
 
-    It only ever grows, so all snapshots share one: an older one never asks for a number that came later.
+    All snapshots share one object. That is safe because it only grows: older snapshots never use later numbers.
     """
 
     def __init__(self, first: T) -> None:
@@ -33,22 +33,23 @@ class Interned(Generic[T]):
         return len(self.values)
 
     def emptied(self) -> Self:
-        """One with nothing but the first value."""
+        """A new object with only the first value."""
         return type(self)(self.values[0])
 
     def numbers(self, values: Iterable[T]) -> list[int]:
         """The number of each of *values*; new ones get the next numbers."""
-        known, found = self._numbers, []
+        number_of, numbers = self._numbers, []
         for value in values:
-            number = known.get(value)
+            number = number_of.get(value)
             if number is None:
                 self.values.append(value)
-                number = known[value] = len(self.values) - 1
-            found.append(number)
-        return found
+                number = number_of[value] = len(self.values) - 1
+            numbers.append(number)
+        return numbers
 
     def compacted(self, numbers: Blocks[np.int32]) -> tuple[Self, Blocks[np.int32]]:
-        """The same values, and *numbers*, a column of them; anew if most values are nobody's any more."""
+        """These values and *numbers*, a column of them; renumbered if most values are no longer in use."""
+        # A new object, because older snapshots still use the old numbers.
         if len(self) <= 2 * numbers.size + _SPARE:
             return self, numbers
         used = np.unique(np.concatenate([[0], *map(np.unique, numbers.blocks)]))

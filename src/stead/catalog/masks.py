@@ -1,4 +1,4 @@
-"""Masks that are kept: which slots meet a condition, worked out again only for blocks that changed since."""
+"""Cached masks: the slots that meet a condition, computed again only for blocks that changed."""
 
 from __future__ import annotations
 
@@ -20,49 +20,50 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 MOST_BYTES = 32 << 20
-"""What all kept masks may take together; those not asked for longest go first."""
+"""Limit of the memory of all cached masks. The least recently computed ones are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Cached:
     mask: Mask
     serials: tuple[tuple[int, ...], ...]
-    """For each block of the mask the serials of the blocks it was worked out from."""
+    """For each block of the mask the serials of the blocks from which it was computed."""
 
 
 class Masks:
-    """A bounded memory of masks, shared by all snapshots of one catalog; safe under threads."""
+    """A bounded cache of masks, shared by all snapshots of one catalog; thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, _Kept] = {}
+        self._kept: dict[Hashable, _Cached] = {}
         self._bytes = 0
         self._lock = Lock()
 
     def get(self, condition: Hashable, columns: tuple[Blocks[Any], ...], meets: Callable[..., Mask]) -> Mask:
-        """Which slots meet *condition*; not to be written to.
+        """Mask of the slots that meet *condition*; read-only.
 
         Args:
-            condition: names what is asked; the answer must follow from it and from the values of *columns* alone.
-            columns: of the same number of slots each.
-            meets: called with a block of every column, tells which of its slots do.
+            condition: identifies the mask, which must depend only on this and on the values of *columns*.
+            columns: columns with the same number of slots.
+            meets: computes the mask of one block, from a block of each column.
         """
         serials = tuple(zip(*(column.serials for column in columns), strict=True))
-        kept = self._kept.get(condition)
-        if kept is not None and kept.serials == serials:
-            return kept.mask
+        # No lock here: entries are immutable, and the worst that a race costs is a mask computed twice.
+        cached = self._kept.get(condition)
+        if cached is not None and cached.serials == serials:
+            return cached.mask
         mask = np.empty(columns[0].size, np.bool_)
-        known = kept.serials if kept is not None else ()
-        for number, some in enumerate(serials):
+        cached_serials = cached.serials if cached is not None else ()
+        for number, of_block in enumerate(serials):
             here = slice(number * BLOCK, (number + 1) * BLOCK)
-            if kept is not None and number < len(known) and known[number] == some:
-                mask[here] = kept.mask[here]
+            if cached is not None and number < len(cached_serials) and cached_serials[number] == of_block:
+                mask[here] = cached.mask[here]
             else:
                 mask[here] = meets(*(column.blocks[number] for column in columns))
         mask.flags.writeable = False
-        self._keep(condition, _Kept(mask, serials))
+        self._keep(condition, _Cached(mask, serials))
         return mask
 
-    def _keep(self, condition: Hashable, new: _Kept) -> None:
+    def _keep(self, condition: Hashable, new: _Cached) -> None:
         with self._lock:
             old = self._kept.pop(condition, None)
             self._bytes += new.mask.nbytes - (old.mask.nbytes if old else 0)

@@ -1,7 +1,7 @@
-"""Which members (traits, or aggregates) belong to which slot, with equal sets kept once.
+"""The set of members (traits, or aggregates) of each slot; each distinct set is stored once.
 
-A cloud has many providers and few kinds of them, so a slot holds the number of its set, and a question about members is
-answered per set and then looked up for all slots at once. Each member has a bitmap over the sets.
+A cloud has many providers of few kinds. So a slot has the number of its set, and a condition on members is computed per
+set, then looked up for all slots at once. Each member has a bitmap over the sets.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ Members = tuple[int, ...]
 
 
 class _Sets(Interned[Members]):
-    """Sets by their numbers, and bitmaps over them; number 0 is the empty one."""
+    """Sets by number, and bitmaps over them; number 0 is the empty set."""
 
     def __init__(self, first: Members = ()) -> None:
         super().__init__(first)
         self._bitmaps: dict[int, NDArray[np.bool_]] = {}
 
     def holding(self, member: int) -> NDArray[np.bool_]:
-        """Which sets hold *member*, shape ``(sets,)`` or more."""
+        """Mask of the sets with *member*, shape ``(sets,)`` or longer."""
         bitmap = self._bitmaps.get(member, np.empty(0, np.bool_))
         if len(bitmap) < len(self):
-            new = [member in some for some in self.values[len(bitmap) :]]
+            new = [member in members for members in self.values[len(bitmap) :]]
             bitmap = self._bitmaps[member] = np.concatenate([bitmap, np.array(new, np.bool_)])
         return bitmap
 
 
 class Memberships:
-    """The set of members of every slot; never changes."""
+    """The set of members of every slot; immutable."""
 
     def __init__(self, what: str, sets: _Sets, set_of: Blocks[np.int32]) -> None:
         """Use :meth:`none` and :meth:`replaced`.
 
         Args:
-            what: a word for the members, by which kept masks are told apart.
-            set_of: each slot's number among *sets*.
+            what: a word for the members; part of the key of cached masks.
+            set_of: for each slot the number of its set in *sets*.
         """
         self._what = what
         self._sets = sets
@@ -60,7 +60,7 @@ class Memberships:
         return cls(what, _Sets(), Blocks.none(np.int32, 0))
 
     def replaced(self, slots: NDArray[np.int64], members: Iterable[Members], size: int) -> Memberships:
-        """The same with other sets at *slots* (ascending), for *size* slots."""
+        """The memberships with other sets at *slots* (ascending), for *size* slots."""
         sets, set_of = self._sets.compacted(self.set_of.replaced(slots, self._sets.numbers(members), size))
         return self if set_of is self.set_of else Memberships(self._what, sets, set_of)
 
@@ -72,32 +72,32 @@ class Memberships:
     def passing(
         self, clauses: Collection[Collection[int]], forbidden: Collection[int], masks: Masks
     ) -> NDArray[np.bool_]:
-        """Which slots meet every clause (hold at least one of its members) and hold nothing forbidden.
+        """Mask of the slots that have at least one member of every clause, and no forbidden member.
 
-        Not to be written to: it is kept in *masks*.
+        Read-only, because it is cached in *masks*.
         """
-        kept: list[NDArray[np.bool_]] = []
+        sets_that_meet: list[NDArray[np.bool_]] = []  # computed once, and only if some block changed
 
         def meets(block: NDArray[np.int32]) -> NDArray[np.bool_]:
-            if not kept:
-                kept.append(self.sets_passing(clauses, forbidden))
-            return kept[0][block]
+            if not sets_that_meet:
+                sets_that_meet.append(self.sets_passing(clauses, forbidden))
+            return sets_that_meet[0][block]
 
         condition = (self._what, tuple(map(frozenset, clauses)), frozenset(forbidden))
         return masks.get(condition, (self.set_of,), meets)
 
     def sets_passing(self, clauses: Iterable[Collection[int]], forbidden: Iterable[int]) -> NDArray[np.bool_]:
-        """Which sets do, by their numbers."""
+        """Mask of the sets that meet these conditions, by number."""
         number = len(self._sets)
-        kept = np.ones(number, np.bool_)
+        passing = np.ones(number, np.bool_)
         for clause in clauses:
             meets = np.zeros(number, np.bool_)
             for member in clause:
                 meets |= self._sets.holding(member)[:number]
-            kept &= meets
+            passing &= meets
         for member in forbidden:
-            kept &= ~self._sets.holding(member)[:number]
-        return kept
+            passing &= ~self._sets.holding(member)[:number]
+        return passing
 
     def in_use(self) -> set[int]:
         """Members that at least one slot has."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """One table of names; never changes."""
+    """One table of names; immutable."""
 
     def __init__(self, rows: Sequence[NameRow] = ()) -> None:
         self.rows: tuple[NameRow, ...] = tuple(sorted(rows))

@@ -1,6 +1,6 @@
-"""From one snapshot to the next: what changed is replaced, all else is shared.
+"""From one snapshot to the next: changed parts are replaced, all others are shared.
 
-One sentence tests it: refreshing gives what reloading gives.
+The tests check one property: a refresh results in the same snapshot as a reload.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stead.catalog.columns import InventoryColumns
-from stead.catalog.forest import NOBODY
+from stead.catalog.forest import NO_SLOT
 from stead.catalog.names import Names
+from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
 from stead.catalog.snapshot import Identities, Snapshot
 from stead.domain.changes import ProviderRow
@@ -31,14 +32,16 @@ _versions = itertools.count(1)
 
 
 def refreshed(snapshot: Snapshot, changes: Changes) -> Snapshot:
-    """The snapshot after *changes*; *snapshot* stays as it is."""
+    """The snapshot after *changes*; *snapshot* itself does not change."""
+    # The order matters: names before the providers that use them, and what follows from the forest last. Claims
+    # come after the providers, whose slots they need.
     base = Snapshot.empty() if changes.everything else snapshot
     base = _with_names(base, changes)
     if changes.provider_ids:
         base = _with_providers(base, changes)
     if changes.claimed:
         base = _with_claims(base, changes)
-    return _with_sharing(base)
+    return _with_service_states(_with_sharing(base), changes)
 
 
 def _with_names(snapshot: Snapshot, changes: Changes) -> Snapshot:
@@ -52,27 +55,28 @@ def _with_names(snapshot: Snapshot, changes: Changes) -> Snapshot:
     if changes.resource_classes is not None:
         snapshot = replace(snapshot, class_names=Names(changes.resource_classes))
     if _renamed(traits, snapshot.trait_names) or _renamed(classes, snapshot.class_names):
+        # Cached texts contain names, so a new name makes the text of every provider out of date.
         everyone = np.arange(snapshot.size)
         snapshot = replace(snapshot, versions=snapshot.versions.replaced(everyone, next(_versions), snapshot.size))
     return snapshot
 
 
 def _renamed(old: Names, new: Names) -> bool:
-    """Whether something that had a name has another one now."""
+    """Whether a name of an existing id changed."""
     return old is not new and any(
-        (row := new.by_id.get(id_)) is not None and row.name != known.name for id_, known in old.by_id.items()
+        (row := new.by_id.get(id_)) is not None and row.name != before.name for id_, before in old.by_id.items()
     )
 
 
-_NOBODYS = ProviderRow(NOBODY, "", "", 0, None, NOBODY, 0)
-"""The row of a slot that holds no provider any more."""
+_FREE_SLOT = ProviderRow(NO_SLOT, "", "", 0, None, NO_SLOT, 0)
+"""The row of a slot whose provider was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """The slots that changed as a whole, ascending, with what they hold now.
+    """The slots whose providers changed, ascending, with their new rows.
 
-    ``place`` says by the id of a provider where in ``slots`` it is; ``size`` is the number of slots there are then.
+    ``place`` is by provider id its place in ``slots``; ``size`` is the number of all slots after the change.
     """
 
     slots: NDArray[np.int64]
@@ -82,25 +86,26 @@ class _Touched:
 
     @classmethod
     def by(cls, changes: Changes, old: Identities) -> _Touched:
-        """Who comes stands where he stood, or else where it is free or after all others.
+        """Assign slots: changed providers keep theirs, new ones get a free slot, or one after all others.
 
-        A slot that gets free now is not taken before the next refresh.
+        A slot that becomes free now is not used before the next refresh, so a slot has one change per refresh.
         """
-        coming = {row.id: row for row in changes.providers}
-        known, new = old.slot_of_id.get, map(Slot, itertools.chain(old.free, itertools.count(old.size)))
-        gone = (known(id_) for id_ in changes.provider_ids if id_ not in coming)
-        held = dict.fromkeys((slot for slot in gone if slot is not None), _NOBODYS)
-        for id_, row in coming.items():
-            slot = known(id_)
-            held[next(new) if slot is None else slot] = row
-        slots = sorted(held)
-        rows = [held[slot] for slot in slots]
-        place = {row.id: place for place, row in enumerate(rows) if row is not _NOBODYS}
+        rows_by_id = {row.id: row for row in changes.providers}
+        slot_of, new_slots = old.slot_of_id.get, map(Slot, itertools.chain(old.free, itertools.count(old.size)))
+        gone = (slot_of(id_) for id_ in changes.provider_ids if id_ not in rows_by_id)
+        # A deleted provider may have no slot: it was created and deleted between two refreshes.
+        row_at = dict.fromkeys((slot for slot in gone if slot is not None), _FREE_SLOT)
+        for id_, row in rows_by_id.items():
+            slot = slot_of(id_)
+            row_at[next(new_slots) if slot is None else slot] = row
+        slots = sorted(row_at)
+        rows = [row_at[slot] for slot in slots]
+        place = {row.id: place for place, row in enumerate(rows) if row is not _FREE_SLOT}
         return cls(np.array(slots, np.int64), rows, place, max(old.size, slots[-1] + 1 if slots else 0))
 
 
 def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
-    """The snapshot once the providers that changed have all that *changes* says of them, and nothing else."""
+    """The snapshot with the changed providers exactly as *changes* has them."""
     touched = _Touched.by(changes, snapshot.identities)
     if not touched.rows:
         return snapshot
@@ -109,8 +114,8 @@ def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
     identities = _identities(snapshot.identities, touched, ids, uuids, names)
     slot_of_id = identities.slot_of_id.get
     parents, roots = (
-        np.array([NOBODY if slot is None else slot for slot in map(slot_of_id, some)], np.int32)
-        for some in (parent_ids, root_ids)
+        np.array([NO_SLOT if slot is None else slot for slot in map(slot_of_id, provider_ids)], np.int32)
+        for provider_ids in (parent_ids, root_ids)
     )
     traits, aggregates = changes.traits_of.get, changes.aggregates_of.get
     return replace(
@@ -129,15 +134,15 @@ def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
 def _identities(
     old: Identities, touched: _Touched, ids: Sequence[int], uuids: Sequence[str], names: Sequence[str]
 ) -> Identities:
-    """Who stands where, once the touched slots hold these."""
+    """The identities with these ids, uuids and names at the touched slots."""
     slots, size = touched.slots, touched.size
     by_id, by_uuid = old.ids.replaced(slots, ids, size), old.uuids.replaced(slots, uuids, size)
     by_name = old.names.replaced(slots, names, size)
     if by_id is old.ids and by_uuid is old.uuids and by_name is old.names:
         return old
     places = [Slot(slot) for slot in slots.tolist()]
-    before = [slot for slot in places if slot < old.size and old.ids[slot] != NOBODY]
-    now = [(row, slot) for row, slot in zip(touched.rows, places, strict=True) if row is not _NOBODYS]
+    before = [slot for slot in places if slot < old.size and old.ids[slot] != NO_SLOT]
+    now = [(row, slot) for row, slot in zip(touched.rows, places, strict=True) if row is not _FREE_SLOT]
     return Identities(
         by_uuid,
         by_name,
@@ -151,7 +156,7 @@ def _identities(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What the touched slots have of one class, in their order; None for nothing."""
+    """The inventories of one class at the touched slots, in their order; None for no inventory."""
 
     inventories: list[Numbers | None]
     used: list[int]
@@ -163,37 +168,38 @@ class _Given:
 
 
 def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Mapping[int, InventoryColumns]:
-    """The columns of every class, once the touched slots have the inventories of *changes* and no others."""
+    """The columns of every class, with the inventories of *changes* and no others at the touched slots."""
     old, used = snapshot.inventory, changes.used.get
-    known = touched.slots[touched.slots < snapshot.size]
-    losing = [class_id for class_id, columns in old.items() if columns.having(known).any()]
+    existing = touched.slots[touched.slots < snapshot.size]  # the old columns do not have the new slots
+    losing = [class_id for class_id, columns in old.items() if columns.having(existing).any()]
     given = {class_id: _Given.nothing(len(touched.slots)) for class_id in losing}
     for id_, class_id, total, reserved, least, most, step, ratio, modified in changes.inventories:
         place = touched.place.get(id_)
         if place is None:
-            continue  # an inventory whose provider is gone belongs to nobody
+            continue  # the inventory of a deleted provider
         new = given.get(class_id)
         if new is None:
             new = given[class_id] = _Given.nothing(len(touched.slots))
         new.inventories[place] = total, reserved, least, most, step, ratio
         new.used[place] = used((id_, class_id), 0)
         new.modified[place] = modified
-    columns = {class_id: some.grown(touched.size) for class_id, some in old.items() if class_id not in given}
+    columns = {class_id: before.grown(touched.size) for class_id, before in old.items() if class_id not in given}
     for class_id, new in given.items():
         before = old.get(class_id) or InventoryColumns.none()
         after = before.replaced(touched.slots, new.inventories, new.used, new.modified, touched.size)
-        # A class without inventory may be deleted, and must then be in nobody's way.
+        # A class without inventory may be deleted, so no column may refer to it any longer.
         if any(new.inventories) or not after.is_empty:
             columns[class_id] = after
     return columns
 
 
 def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
-    """The snapshot once what is taken of some providers is another sum."""
+    """The snapshot with new sums of allocations for some providers, of which nothing else changed."""
     slot_of_id = snapshot.identities.slot_of_id
     rows = sorted((slot, row) for row in changes.claimed if (slot := slot_of_id.get(row.id)) is not None)
     slots, size = np.array([slot for slot, _ in rows], np.int64), snapshot.size
     used = changes.used
+    modified = [snapshot.modified[slot] if row.modified is None else row.modified for slot, row in rows]
     inventory = {
         class_id: columns.taken(slots, [used.get((row.id, class_id), 0) for _, row in rows])
         for class_id, columns in snapshot.inventory.items()
@@ -202,9 +208,25 @@ def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
         snapshot,
         inventory=inventory,
         generations=snapshot.generations.replaced(slots, [row.generation for _, row in rows], size),
-        modified=snapshot.modified.replaced(slots, [row.modified for _, row in rows], size),
+        modified=snapshot.modified.replaced(slots, modified, size),
         versions=snapshot.versions.replaced(slots, next(_versions), size),
     )
+
+
+def _with_service_states(snapshot: Snapshot, changes: Changes) -> Snapshot:
+    """The snapshot with the states of changed providers from *changes*; others keep theirs."""
+    if not changes.provider_ids:
+        return snapshot
+    before = snapshot.service_states.disabled
+    slot_of_id, ids = snapshot.identities.slot_of_id.get, snapshot.identities.ids
+    changed = set(changes.provider_ids)
+    # If a slot lost its provider or has another one now, the old id or the new one is among the changed ids.
+    disabled = {slot: state for slot, state in before.items() if ids[slot] != NO_SLOT and ids[slot] not in changed}
+    disabled |= {slot: state for id_, state in changes.disabled.items() if (slot := slot_of_id(id_)) is not None}
+    after = before if disabled == before else disabled
+    if snapshot.service_states.still_holds(snapshot.forest, after):
+        return snapshot
+    return replace(snapshot, service_states=ServiceStates(snapshot.forest, after))
 
 
 def _with_sharing(snapshot: Snapshot) -> Snapshot:

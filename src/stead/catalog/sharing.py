@@ -1,4 +1,4 @@
-"""Who shares with whom: sharing providers serve every tree with which they have an aggregate in common.
+"""Sharing providers, and the trees they serve: those with a provider in one of their aggregates.
 
 The anchors of a sharing provider are its own root and the roots of all providers in one of its own aggregates.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Sharing:
-    """What follows from one forest with its traits and aggregates; never changes, and is worked out when asked for."""
+    """What follows from a forest with its traits and aggregates; immutable, computed on first use."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Sharing:
         sharing_trait: int | None,
         masks: Masks,
     ) -> None:
-        """Nothing is computed yet. *sharing_trait* is the id of the trait that makes a provider share."""
+        """Nothing is computed yet. *sharing_trait* is the id of the trait of sharing providers."""
         self._forest = forest
         self._traits = traits
         self._aggregates = aggregates
@@ -43,21 +43,21 @@ class Sharing:
         self._roots: dict[int, NDArray[np.int64]] = {}
 
     def still_holds(self, forest: Forest, traits: Memberships, aggregates: Memberships, trait: int | None) -> bool:
-        """Whether it was made of the very same parts."""
+        """Whether it was computed from exactly these objects."""
         mine = (self._forest, self._traits, self._aggregates)
         same = all(old is new for old, new in zip(mine, (forest, traits, aggregates), strict=True))
         return same and self._sharing_trait == trait
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """Which slots hold a sharing provider; not to be written to."""
+        """Mask of the slots with a sharing provider; read-only."""
         if self._sharing_trait is None:
             return np.zeros(self._forest.size, np.bool_)
         return self._traits.passing([(self._sharing_trait,)], (), self._masks)
 
     @cached_property
     def providers(self) -> NDArray[np.int64]:
-        """All sharing providers, ascending."""
+        """Slots of all sharing providers, ascending."""
         return np.flatnonzero(self.mask)
 
     def anchors(self, slot: int) -> NDArray[np.int64]:
@@ -83,12 +83,12 @@ class Sharing:
 
     @property
     def circle(self) -> NDArray[np.int32]:
-        """By slot of a root, which of :attr:`circles` serves its tree, shape ``(slots,)``."""
+        """By slot of a root, the number of the set in :attr:`circles` that serves its tree, shape ``(slots,)``."""
         return self._reach[0]
 
     @property
     def circles(self) -> Sequence[tuple[Slot, ...]]:
-        """All sets of sharing providers that serve some tree of others together, each ascending."""
+        """The distinct sets of sharing providers that serve a tree from outside, each ascending."""
         return self._reach[1]
 
     @cached_property

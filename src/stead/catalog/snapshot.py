@@ -1,4 +1,4 @@
-"""One moment's view of all providers. It never changes under its holder; a refresh makes the next one."""
+"""A snapshot: all providers at one moment. It is immutable; a refresh makes the next one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 from stead.catalog.blocks import Blocks
 from stead.catalog.columns import InventoryColumns
 from stead.catalog.directory import Directory
-from stead.catalog.forest import NOBODY, Forest
+from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.fragments import Fragments
 from stead.catalog.masks import Masks
 from stead.catalog.memberships import Memberships
 from stead.catalog.names import Names
+from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
 from stead.domain.inventory import MAX_INT
 from stead.domain.names import SHARES_VIA_AGGREGATE
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Who stands at which slot, and the ways back. Free slots hold no provider."""
+    """The provider at each slot, and the slot of each provider. Free slots have no provider."""
 
     uuids: Blocks[np.object_] = field(default_factory=lambda: Blocks.none(np.object_, ""))
     names: Blocks[np.object_] = field(default_factory=lambda: Blocks.none(np.object_, ""))
-    ids: Blocks[np.int64] = field(default_factory=lambda: Blocks.none(np.int64, NOBODY))
+    ids: Blocks[np.int64] = field(default_factory=lambda: Blocks.none(np.int64, NO_SLOT))
     slot_of_uuid: Directory[str, Slot] = field(default_factory=Directory)
     slot_of_name: Directory[str, Slot] = field(default_factory=Directory)
     slot_of_id: Directory[int, Slot] = field(default_factory=Directory)
@@ -52,16 +53,16 @@ class Identities:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a read needs, as of one moment.
+    """Everything that a read needs, at one moment.
 
-    What is kept in ``masks`` and ``fragments`` follows from what is here; snapshots share them.
+    ``masks`` and ``fragments`` are caches of results computed from the rest; all snapshots share them.
     """
 
     identities: Identities
     generations: Blocks[np.int64]
     modified: Blocks[np.int64]
     versions: Blocks[np.int64]
-    """By slot a number that changes whenever anything about its provider does, its names included."""
+    """By slot a number that changes whenever anything about its provider changes, including names."""
     forest: Forest
     inventory: Mapping[int, InventoryColumns]
     """By class id; a class without inventory is missing."""
@@ -72,12 +73,13 @@ class Snapshot:
     trait_names: Names
     class_names: Names
     sharing: Sharing
+    service_states: ServiceStates
     masks: Masks
     fragments: Fragments
 
     @classmethod
     def empty(cls) -> Snapshot:
-        """No providers, no names, nothing kept."""
+        """No providers, no names, empty caches."""
         forest, traits, aggregates = Forest.empty(), Memberships.none("traits"), Memberships.none("aggregates")
         numbers, masks = Blocks.none(np.int64, 0), Masks()
         return cls(
@@ -94,16 +96,17 @@ class Snapshot:
             Names(),
             Names(),
             Sharing(forest, traits, aggregates, None, masks),
+            ServiceStates(forest, {}),
             masks,
             Fragments(),
         )
 
     def find(self, uuid: str) -> Slot | None:
-        """Where the provider with this uuid stands, spelled exactly so."""
+        """The slot of the provider with exactly this uuid."""
         return self.identities.slot_of_uuid.get(uuid)
 
     def find_named(self, name: str) -> Slot | None:
-        """Where the provider with this name stands, spelled exactly so."""
+        """The slot of the provider with exactly this name."""
         return self.identities.slot_of_name.get(name)
 
     def find_referenced(self, reference: str) -> Slot | None:
@@ -113,21 +116,27 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Number of slots, those that hold no provider included."""
+        """Number of slots, free ones included."""
         return self.identities.size
 
     @property
     def live(self) -> Mask:
-        """Which slots hold a provider; not to be written to."""
+        """Mask of the slots with a provider; read-only."""
         return self.forest.live(self.masks)
 
     @property
+    def enabled(self) -> Mask:
+        """Mask of the slots with a provider that may give new allocations; read-only."""
+        out_of_service = self.service_states.out_of_service
+        return self.live if out_of_service is None else self.live & ~out_of_service
+
+    @property
     def roots(self) -> Mask:
-        """Which slots hold a provider without parent; not to be written to."""
+        """Mask of the slots with a provider without parent; read-only."""
         return self.forest.roots(self.masks)
 
     def serving(self, class_id: int, amount: int) -> Mask:
-        """Which slots can serve *amount* of a class by themselves; not to be written to."""
+        """Mask of the slots that can serve *amount* of a class alone; read-only."""
         columns = self.inventory.get(class_id)
         if columns is None or amount > MAX_INT:
             return np.zeros(self.size, np.bool_)
@@ -138,58 +147,69 @@ class Snapshot:
         return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), able)
 
     def shares(self, class_id: int, amount: int) -> Shares:
-        """What each slot could give as a part of *amount* of a class."""
+        """The part of *amount* of a class that each slot could give."""
         return self.inventory.get(class_id, InventoryColumns.none().grown(self.size)).shares(amount)
 
     def with_taken(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
-        """The same if so much more were taken, by slot and class id (less, if negative). Only for looking for places:
-        what is kept of its texts, by the providers' versions, is that of this snapshot.
+        """A snapshot in which these amounts are taken in addition (released, if negative), by slot and class id.
+
+        Only for searches. Never render it: cached texts are by provider version, and versions do not change here.
         """
+        if not amounts:
+            return self
         lessened = {
-            class_id: self.inventory[class_id].lessened(slots, some)
-            for class_id, (slots, some) in self._by_class(amounts).items()
+            class_id: self.inventory[class_id].lessened(slots, of_class)
+            for class_id, (slots, of_class) in self._by_class(amounts).items()
         }
         return replace(self, inventory={**self.inventory, **lessened})
 
     def with_room_only(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
-        """The same if there were just so much room of these classes, by slot and class id. Only for looking, too."""
+        """A snapshot with exactly this room of these classes, by slot and class id, and all providers enabled.
+
+        Only for searches, like `with_taken`.
+        """
         limited = {
-            class_id: self.inventory[class_id].limited(slots, some)
-            for class_id, (slots, some) in self._by_class(amounts).items()
+            class_id: self.inventory[class_id].limited(slots, of_class)
+            for class_id, (slots, of_class) in self._by_class(amounts).items()
         }
-        return replace(self, inventory={**self.inventory, **limited})
+        inventory = {**self.inventory, **limited}
+        return replace(self, inventory=inventory, service_states=ServiceStates(self.forest, {}))
 
     def _by_class(self, amounts: Mapping[Slot, Mapping[int, int]]) -> dict[int, tuple[NDArray[np.int64], list[int]]]:
-        """Slots, ascending, and amounts of each class that there is inventory of."""
+        """By class with inventory, the slots, ascending, and their amounts."""
         by_class: dict[int, dict[Slot, int]] = defaultdict(dict)
         for slot in sorted(amounts):
             for class_id, amount in amounts[slot].items():
                 if class_id in self.inventory:
                     by_class[class_id][slot] = amount
-        return {class_id: (np.array(list(some), np.int64), list(some.values())) for class_id, some in by_class.items()}
+        return {
+            class_id: (np.array(list(at_slots), np.int64), list(at_slots.values()))
+            for class_id, at_slots in by_class.items()
+        }
 
     def with_traits(self, clauses: Collection[Collection[int]], forbidden: Collection[int]) -> Mask:
-        """Which slots have a trait of every clause and none of those forbidden; not to be written to."""
+        """Mask of the slots with a trait of every clause, and without forbidden traits; read-only."""
         return self.trait_sets.passing(clauses, forbidden, self.masks)
 
     def in_aggregates(self, clauses: Collection[Collection[int]], forbidden: Collection[int]) -> Mask:
-        """Which slots are in an aggregate of every clause and in none of those forbidden; not to be written to."""
+        """Mask of the slots in an aggregate of every clause, and in no forbidden aggregate; read-only."""
         return self.aggregate_sets.passing(clauses, forbidden, self.masks)
 
     def texts(
-        self, form: Hashable, slots: NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[str]]
+        self, form: Hashable, slots: Sequence[int] | NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[str]]
     ) -> list[str]:
-        """The text of each of *slots* in an answer, kept from earlier if nothing about its provider changed.
+        """The text of each of *slots* in an answer, from the cache if its provider did not change.
 
         Args:
-            form: which text; it must follow from this and from what the provider is, has and is below of.
-            make: makes the texts of some slots.
+            form: identifies the text, which must depend only on this, the provider and its ancestors.
+            make: makes the texts of slots.
         """
-        versions: list[int] = self.versions.at(slots).tolist()
-        return self.fragments.get(form, slots.tolist(), versions, make)
+        places = np.asarray(slots, np.int64)
+        versions: list[int] = self.versions.at(places).tolist()
+        return self.fragments.get(form, places.tolist(), versions, make)
 
     def last_modified(self, slots: Sequence[int]) -> int:
-        """When the newest of some providers was written, in seconds since 1970; there is at least one."""
+        """The time of the last change of at least one provider, in seconds since 1970."""
         return int(self.modified.at(np.array(slots, np.int64)).max())
 
     def uuid(self, slot: int) -> str:
@@ -204,17 +224,17 @@ class Snapshot:
             self.uuid(slot),
             self.identities.names[slot],
             self.generations[slot],
-            None if parent == NOBODY else self.uuid(parent),
+            None if parent == NO_SLOT else self.uuid(parent),
             self.uuid(self.forest.root[slot]),
             self.modified[slot],
         )
 
     def inventories(self, slot: int) -> dict[str, HeldInventory]:
-        """What the provider at a slot has, by class name, in the order of class ids."""
+        """The inventories of the provider at a slot, by class name, in the order of class ids."""
         return {
-            self.class_names.by_id[class_id].name: held
+            self.class_names.by_id[class_id].name: inventory
             for class_id in sorted(self.inventory)
-            if (held := self.inventory[class_id].at(slot)) is not None
+            if (inventory := self.inventory[class_id].at(slot)) is not None
         }
 
     def traits(self, slot: int) -> list[NameRow]:
@@ -222,7 +242,7 @@ class Snapshot:
         return [self.trait_names.by_id[trait] for trait in self.trait_sets.of(slot)]
 
     def aggregates(self, slot: int) -> list[str]:
-        """The uuids of the aggregates to which the provider at a slot belongs, in the order they came to be."""
+        """The uuids of the aggregates to which the provider at a slot belongs, in the order of their creation."""
         return [self.aggregate_uuids[aggregate] for aggregate in self.aggregate_sets.of(slot)]
 
     def traits_in_use(self) -> set[str]:
@@ -231,6 +251,6 @@ class Snapshot:
 
     @property
     def sharing_trait(self) -> int | None:
-        """The id of the trait that makes a provider share."""
+        """The id of the trait of sharing providers; None if the trait does not exist."""
         row = self.trait_names.by_name.get(SHARES_VIA_AGGREGATE)
         return row.id if row else None

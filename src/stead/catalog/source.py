@@ -1,4 +1,4 @@
-"""What the catalog reads through: it says here what it needs, and whoever keeps the truth happens to offer it."""
+"""What the catalog needs from the store. `service.service` connects the two."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Where the truth is."""
+    """The database, as the catalog reads it."""
 
     def changes(self, since: Moment | None) -> Iterator[Changes]:
-        """What changed after *since*: nothing, one difference, or, if it can not be told or is None, everything.
+        """The changes after *since*: none, one difference, or everything if *since* is None or too old.
 
-        Everything comes in portions, whole trees in each, to be added to each other. Ticks and state are of one
-        snapshot of the database, portions included: nothing torn, nothing missed.
+        Everything arrives in portions of whole trees. Ticks and rows are from one snapshot of the database, over all
+        portions. So no change is missing, and none is partial.
 
         Raises:
-            Unavailable: no answer. Nothing was changed; the same *since* may be tried again.
+            Unavailable: the database does not answer. The same *since* can be tried again.
 
         Source: "The write and refresh protocol", docs/protocol.md.
         """

@@ -1,4 +1,4 @@
-"""The command line: clients of the HTTP API, but for ``serve``, ``db`` and ``audit``, which open the house."""
+"""The command line. All commands are clients of the HTTP API, except ``serve``, ``db`` and ``audit``."""
 
 from stead.cli.app import main
 

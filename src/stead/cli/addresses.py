@@ -1,4 +1,4 @@
-"""Where the service listens: an address and a port, or a Unix socket."""
+"""The address of the service: an IP address and a port, or a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 BACKLOG = 1024
-"""Connections that wait to be accepted, also while workers are replaced."""
+"""Maximum number of connections that wait to be accepted, for example while workers are replaced."""
 
 
 class NotServed(CommandError):
@@ -29,7 +29,7 @@ class NotServed(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An IP address and a port; port 0 is any that is free."""
+    """An IP address and a port; with port 0 the kernel chooses a free one."""
 
     host: str
     port: int
@@ -50,17 +50,17 @@ class Address:
 
     @property
     def is_of_this_machine_only(self) -> bool:
-        """Whether nobody else can connect."""
+        """Whether only clients on this machine can connect."""
         return ip_address(self.host.partition("%")[0]).is_loopback
 
     def bound(self, advice: str = "Stop that process, or choose another port with --port") -> socket.socket:
-        """A socket at this address, which does not listen yet. With port 0 the kernel chooses one.
+        """A socket at this address that does not listen yet. With port 0 the kernel chooses a port.
 
         Args:
             advice: what to do if the port is in use.
 
         Raises:
-            NotServed: the port is in use, or may not be used; the message names the process that has it.
+            NotServed: the port is in use, or may not be used; the message names the process that uses it.
         """
         sock = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,10 +79,10 @@ class Address:
         return NotServed(f"port {self.port} of {self.host} {what}")
 
     def listen(self, sock: socket.socket) -> None:
-        """Let connections come to *sock*, and wait.
+        """Make *sock* listen.
 
         Raises:
-            NotServed: another process was faster: it has bound the port too, and listens.
+            NotServed: another process has bound the port too, and listens already.
         """
         try:
             sock.listen(BACKLOG)
@@ -90,29 +90,29 @@ class Address:
             raise self._not_served(error, "Stop that process, or choose another port with --port") from error
 
     def at(self, sock: socket.socket) -> Address:
-        """The same with the port of *sock*."""
+        """The same address with the port of *sock*."""
         return replace(self, port=sock.getsockname()[1])
 
     def release(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing: there is nothing to remove."""
 
     @property
     def url(self) -> str:
-        """What clients on this machine call."""
+        """The URL for clients on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"{self.scheme}://[{host}]:{self.port}" if ":" in host else f"{self.scheme}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """A Unix socket, with the permissions that say who may connect."""
+    """A Unix socket; its permissions control which clients may connect."""
 
     path: Path
     permissions: int = 0o660
     is_of_this_machine_only = True
 
     def bound(self) -> socket.socket:
-        """A socket at this path, which does not listen yet; what an earlier service left behind is removed.
+        """A socket at this path that does not listen yet. Removes the socket of an earlier service.
 
         Raises:
             NotServed: another service listens there, or there is a file of another kind, or the directory cannot be
@@ -125,7 +125,7 @@ class UnixAddress:
             elif not self.path.parent.is_dir():
                 raise NotServed(f"socket {self.path}: there is no such directory")
             sock.bind(str(self.path))
-            self.path.chmod(self.permissions)  # nothing connects before it listens
+            self.path.chmod(self.permissions)  # no client can connect before the socket listens
         except OSError as error:
             sock.close()
             raise NotServed(f"socket {self.path} cannot be used: {error.strerror or error}") from error
@@ -135,11 +135,11 @@ class UnixAddress:
         return sock
 
     def listen(self, sock: socket.socket) -> None:
-        """Let connections come to *sock*, and wait."""
+        """Make *sock* listen."""
         sock.listen(BACKLOG)
 
     def at(self, _sock: socket.socket) -> UnixAddress:
-        """The same."""
+        """The same address."""
         return self
 
     def release(self) -> None:
@@ -159,5 +159,5 @@ class UnixAddress:
 
     @property
     def url(self) -> str:
-        """What clients on this machine call."""
+        """The URL for clients on this machine."""
         return f"unix://{quote(str(self.path))}"

@@ -1,8 +1,8 @@
-"""The ``stead`` command: finds the subcommand, hands it the shared options, turns errors into exit codes.
+"""The ``stead`` command: selects the subcommand, passes the shared options, and maps errors to exit codes.
 
-A subcommand's module is imported when the subcommand runs, so that ``stead --help`` costs no more than Typer does.
-Each of these modules has an ``app``: a :class:`typer.Typer` (without completion, which is offered once, here) with one
-command, or with several for a family.
+A subcommand's module is imported when the subcommand runs, so that ``stead --help`` takes no longer than Typer itself.
+Each of these modules has an ``app``: a :class:`typer.Typer` (without completion, which only this module offers) with
+one command, or with several for a family.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from stead import __version__
+from stead.cli.documented import add_examples
 from stead.cli.errors import REFUSED, CommandError
+from stead.cli.metavars import name_values
 from stead.cli.options import Options, options, use_options
+from stead.cli.suggestions import suggestion
 from stead.domain.printable import one_line
 
 INTERRUPTED = 128 + 2  # as a shell reports a process that SIGINT ended
 READER_LEFT = 128 + 13  # SIGPIPE
 
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # which Typer gives no public name
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # Typer exports no public name for it
 
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A row of ``stead --help``: where the command lives and which shared options it takes."""
+    """A row of ``stead --help``: the module of the command, and the shared options that it accepts."""
 
     module: str
     help: str
@@ -44,13 +47,21 @@ _HOUSE = frozenset({"data_dir", "json"})
 
 SUBCOMMANDS = {
     "serve": Subcommand("stead.cli.serve", "Start the server.", _HOUSE),
-    "tree": Subcommand("stead.cli.tree", "Show provider trees with their usage and traits.", _CLIENT),
+    "tree": Subcommand("stead.cli.tree", "Show provider trees with their usage, or a summary of many.", _CLIENT),
+    "provider": Subcommand("stead.cli.provider", "Show and change one provider.", _CLIENT),
     "candidates": Subcommand("stead.cli.candidates", "List allocation candidates for a request.", _CLIENT),
     "explain": Subcommand("stead.cli.explain", "Explain where a request fits, or why nothing fits.", _CLIENT),
+    "headroom": Subcommand("stead.cli.headroom", "Show how many times a request fits.", _CLIENT),
     "claim": Subcommand("stead.cli.claim", "Claim a place where a request fits.", _CLIENT),
+    "consumers": Subcommand("stead.cli.consumers", "List consumers and their allocations.", _CLIENT),
+    "consumer": Subcommand("stead.cli.consumer", "Show one consumer.", _CLIENT),
+    "usage": Subcommand("stead.cli.usage", "Show sums of allocations per project, user or type.", _CLIENT),
+    "who": Subcommand("stead.cli.who", "List the consumers of a host.", _CLIENT),
     "watch": Subcommand("stead.cli.watch", "Print changes of providers and consumers.", _CLIENT),
-    "release": Subcommand("stead.cli.release", "Release all allocations of a consumer.", _CLIENT),
+    "top": Subcommand("stead.cli.top", "Watch the fullest and emptiest hosts, live.", _CLIENT),
+    "release": Subcommand("stead.cli.release", "Release the allocations of a consumer, or of several.", _CLIENT),
     "topology": Subcommand("stead.cli.topology", "Load, save and generate provider trees as files.", _CLIENT),
+    "completion": Subcommand("stead.cli.completion", "Let the shell complete commands, options and names.", _CLIENT),
     "audit": Subcommand(
         "stead.cli.audit", "Check the allocations and inventories of a database, and repair them.", _HOUSE
     ),
@@ -63,30 +74,41 @@ SUBCOMMANDS = {
 class Subcommands(TyperGroup):
     """The subcommands by name; only the one that runs is imported."""
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        name_values(self)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # Typer's signature
         """The names, in the order of the help."""
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # Typer's signature
-        """What help and suggestions need to know of a command."""
+        """The description of a command, for help and suggestions."""
         row = SUBCOMMANDS.get(cmd_name)
         return row and TyperCommand(name=cmd_name, help=row.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that *args* begin with, imported."""
-        name, _, rest = super().resolve_command(ctx, args)
-        return name, self._load(str(name)), rest
+        """Import and return the command that *args* begin with."""
+        try:
+            name, _, rest = super().resolve_command(ctx, args)
+        except UsageError as error:
+            error.message = f"No such command {args[0]!r}.{suggestion(args[0], SUBCOMMANDS)}"  # type: ignore[attr-defined]
+            raise
+        return name, self.load(str(name)), rest
 
-    def _load(self, name: str) -> Any:
+    def load(self, name: str) -> Any:
+        """Import and return the command *name*, with its shared options."""
         row = SUBCOMMANDS[name]
         command = get_command(import_module(row.module).app)
         command.name = name
+        name_values(command)
+        add_examples(command, name)
         share([option for option in self.params if option.name in row.shared], command)
         return command
 
 
 def share(shared: list[Any], command: Any) -> None:
-    """Let *command*, and all below it, take the *shared* options too, unless it has an option of that name itself."""
+    """Add the *shared* options to *command* and all its subcommands, except options that a command defines itself."""
     for below in getattr(command, "commands", {}).values():
         share(shared, below)
     if isinstance(command, TyperGroup):
@@ -104,7 +126,7 @@ def share(shared: list[Any], command: Any) -> None:
 
 def _keep(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     name = str(param.name)
-    if value == "":  # as of --url "$SERVER" without such a variable: another server must not be taken instead
+    if value == "":  # such as --url "$SERVER" with an unset variable: do not fall back to another server
         raise typer.BadParameter(f"the value of {param.opts[0]} is empty", ctx)
     if value:
         source = ctx.get_parameter_source(name)
@@ -169,7 +191,7 @@ def run(arguments: list[str]) -> int:
     use_options(Options())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a bar is not worth dying for on a terminal without Unicode
+            stream.reconfigure(errors="replace")  # a bar must not fail on a terminal without Unicode
     try:
         code = app(args=arguments or ["--help"], prog_name="stead", standalone_mode=False)
         sys.stdout.flush()
@@ -182,13 +204,13 @@ def run(arguments: list[str]) -> int:
     except (BrokenPipeError, SystemExit) as error:
         if not _reader_left(error):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush complains at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the last flush fails at exit
         return READER_LEFT
     return code if isinstance(code, int) else 0
 
 
 def _reader_left(error: BaseException) -> bool:
-    """Whether nobody reads what we write, as in ``stead tree | head -1``; Typer and Rich turn that into an exit."""
+    """Whether the reader of stdout is gone, as in ``stead tree | head -1``; Typer and Rich turn that into an exit."""
     return isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
 
 
@@ -199,7 +221,7 @@ def _complain(message: str, exit_code: int) -> int:
 
 
 def _usage(error: Any) -> str:
-    """What was wrong and where to read how it is right; nothing if Typer has shown the help already."""
+    """The error and the command that shows the usage; empty if Typer has already shown the help."""
     message: str = error.format_message()
     context = getattr(error, "ctx", None)
     if not message or context is None:

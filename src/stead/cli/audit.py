@@ -1,4 +1,4 @@
-"""``stead audit``: whether the books of a database are right, and what helps where they are not."""
+"""``stead audit``: checks the allocations and inventories of a database, and repairs them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 SHOWN = 20
-"""Findings of one fault in the table; JSON has all of them."""
+"""Maximum number of findings of one fault in the table; JSON has all of them."""
 
 
 @app.command()
@@ -33,7 +33,7 @@ def audit(
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired safely.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Repair without asking.")] = False,
 ) -> int:
-    """Check the books of a database, Stead's or one of another Placement service; exit code 1 if anything is wrong."""
+    """Check the allocations and inventories of a Placement database; exit code 1 if anything is wrong."""
     if yes and not repair:
         raise CommandError("--yes is for --repair")
     if repair and options().json and not yes:
@@ -61,7 +61,7 @@ def audit(
 
 
 def _agreed(question: str) -> bool:
-    """Whether somebody said yes; an end of the input is a no."""
+    """Whether the user answered yes; the end of the input counts as no."""
     try:
         return typer.confirm(question, err=True)
     except typer.Abort:
@@ -70,7 +70,7 @@ def _agreed(question: str) -> bool:
 
 @contextmanager
 def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, if somebody sits there."""
+    """A progress bar on stderr, if it is a terminal."""
     terminal = console(stderr=True)
     if not terminal.is_terminal:
         yield lambda _done, _total: None
@@ -83,7 +83,7 @@ def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _tell(found: Sequence[Finding], *, all_mends: bool) -> None:
-    """Show what is wrong, fault by fault; what a repair is about to mend without leaving anything out."""
+    """Show the findings by fault. *all_mends* shows all findings that a repair is about to fix."""
     if not found:
         print("no errors found")
     for fault, group in groupby(found, key=lambda finding: finding.fault):
@@ -92,7 +92,7 @@ def _tell(found: Sequence[Finding], *, all_mends: bool) -> None:
 
 
 def _lines(fault: Fault, findings: Sequence[Finding], most: int | None, width: int) -> Iterator[Text]:
-    """What the fault is, where it was found, and what helps, in lines of at most *width* cells."""
+    """The fault, its findings, and what to do, in lines of at most *width* cells."""
     from rich.text import Text
 
     from stead.cli.cells import widest, wrapped

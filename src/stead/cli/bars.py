@@ -1,4 +1,4 @@
-"""Bars that show how full something is."""
+"""Bars that show usage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOT = 0.85
 
 
 def colour(used: int, capacity: int) -> str:
-    """Green while there is room, yellow when it gets tight, red when it is nearly gone."""
+    """Green while there is room, yellow when little is left, red when almost nothing is left."""
     if capacity <= 0:
         return "red" if used else "bright_black"
     fill = used / capacity
@@ -25,9 +25,9 @@ def colour(used: int, capacity: int) -> str:
 
 
 def bar(used: int, capacity: int, *, claimed: int = 0, width: int = 12) -> Text:
-    """*used* of *capacity* in *width* cells, and on top of it what would be *claimed*.
+    """*used* of *capacity* in *width* cells, followed by the part that would be *claimed*.
 
-    What is not nothing has at least one cell, and what is not everything leaves at least one empty.
+    A nonzero value has at least one cell, and a bar that is not full has at least one empty cell.
     """
     before = _cells(used, capacity, width)
     after = max(_cells(used + claimed, capacity, width), min(before + bool(claimed), width))

@@ -1,4 +1,4 @@
-"""Candidates as a picture and as JSON: who gives how much to which group, and what stays free there.
+"""Candidates as tables and as JSON: the amounts of each provider and group, and what stays free.
 
 ::
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from stead.cli.request import Candidate, Row
 
 _UNKNOWN = "–"
-_BELOW = 2  # how far a provider stands to the right of the root of its tree
+_BELOW = 2  # indentation of a provider below the root of its tree
 _GROUP, _TAKES, _THEN, _FREE = "group", "takes", "then", "stays free"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Widths in cells, the same for every line of one picture; *group* is 0 if only the unsuffixed group takes."""
+    """Widths in cells, equal for all lines; *group* is 0 if only the unsuffixed group takes resources."""
 
     columns: Columns
     lead: int
@@ -48,12 +48,12 @@ class Layout:
 
 
 def draw_candidates(candidates: list[Candidate], names: dict[str, str], width: int) -> Iterator[Text]:
-    """The lines of a section for each candidate, numbered from 1, none longer than *width* cells."""
+    """The lines of all candidates, one section each, numbered from 1; no line is longer than *width* cells."""
     yield from _draw(candidates, names, width, lead=len(str(len(candidates))) + GAP)
 
 
 def draw_claim(candidate: Candidate, names: dict[str, str], width: int) -> Iterator[Text]:
-    """The lines of the one candidate that was claimed."""
+    """The lines of the claimed candidate."""
     yield from _draw([candidate], names, width, lead=0)
 
 
@@ -72,7 +72,7 @@ def _draw(candidates: list[Candidate], names: dict[str, str], width: int, *, lea
 
 
 def _by_tree(candidate: Candidate) -> Iterator[tuple[str, list[Row]]]:
-    """The providers with what they give, each tree's after its root; a root that gives nothing has no rows."""
+    """The providers with their rows, grouped by tree, after the root; a root that gives nothing has no rows."""
     for root in candidate.roots:
         rows = [row for row in candidate.rows if row.root == root]
         given = [(provider, list(those)) for provider, those in groupby(rows, key=lambda row: row.provider)]
@@ -119,7 +119,7 @@ def _bar(row: Row, width: int) -> Text:
 
 
 def _free(row: Row) -> Text:
-    """What stays free of how much."""
+    """The free amount and the capacity."""
     if row.capacity is None or row.free_after is None:
         return Text(_UNKNOWN, style="dim")
     free = Text(number(row.free_after), style=colour(row.used + row.claimed, row.capacity))
@@ -128,7 +128,7 @@ def _free(row: Row) -> Text:
 
 
 def _name(uuid: str, names: dict[str, str], layout: Layout, left: Text) -> Text:
-    """The name, shortened only if a line for itself is too short for it."""
+    """The name, shortened only if it does not fit on a line of its own."""
     return Text(shorten(printable(names.get(uuid, uuid)), max(layout.columns.width - left.cell_len, 1)))
 
 
@@ -153,7 +153,7 @@ def _lay_out(candidates: list[Candidate], names: dict[str, str], width: int, lea
 
 
 def candidate_as_json(candidate: Candidate, names: dict[str, str]) -> dict[str, Any]:
-    """What the table shows, and the service's own allocation request beside it."""
+    """The contents of the table, with the service's own allocation request."""
     return {
         "providers": [
             {

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from stead.cli.client import connect
+from stead.cli.connecting import connect
 from stead.cli.errors import Negative
 from stead.cli.options import options
 from stead.cli.output import line_width, print_json, show_lines
 from stead.cli.request import QUERY_HELP, ask, names_of, query_string
-from stead.domain.printable import one_line
 
 app = typer.Typer(add_completion=False)
 
@@ -35,7 +34,7 @@ def candidates(
 
         print_json({"candidates": [candidate_as_json(candidate, names) for candidate in found]})
     if not found:
-        raise Negative(f"nothing fits {one_line(query)}; `stead explain` with the same query says why")
+        raise Negative("nothing fits; `stead explain` with the same query says why")
     if options().json:
         return
     from stead.cli.candidate_table import draw_candidates

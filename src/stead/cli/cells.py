@@ -1,4 +1,4 @@
-"""Text measured in terminal cells: shortened, padded, wrapped. A CJK character or an emoji takes two cells."""
+"""Measures text in terminal cells: shortens, pads and wraps it. A CJK character or an emoji takes two cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_NUMBER = 10**15
 
 
 def shorten(text: str, width: int) -> str:
-    """*text* in at most *width* cells; a longer one loses its middle, since names differ at their ends."""
+    """*text* in at most *width* cells. Long text loses its middle, since names differ at their ends."""
     if cell_len(text) <= width:
         return text
     if width < 3:
@@ -27,18 +27,18 @@ def shorten(text: str, width: int) -> str:
     while start > 0 and cell_len(text[start - 1 :]) <= room:
         start -= 1
     tail = text[start:]
-    while tail and (cell_len(tail) > room or cell_len(tail[0]) == 0):  # a mark without the letter it stands on
+    while tail and (cell_len(tail) > room or cell_len(tail[0]) == 0):  # a combining mark without its letter
         tail = tail[1:]
     return head + ELLIPSIS + tail
 
 
 def padded(text: Text, width: int) -> Text:
-    """*text* and blanks, at least *width* cells."""
+    """*text* padded with blanks to at least *width* cells."""
     return text + Text(" " * (width - text.cell_len))
 
 
 def wrapped(text: Text, width: int, indent: int = 0) -> Iterator[Text]:
-    """Lines of at most *width* cells, broken at blanks where there are any; those after the first are indented."""
+    """Lines of at most *width* cells, broken at blanks if possible; lines after the first are indented."""
     plain, start, room = text.plain, 0, width
     while start < len(plain):
         end = start + max(_fitting(plain[start:], room), 1)
@@ -55,19 +55,19 @@ def wrapped(text: Text, width: int, indent: int = 0) -> Iterator[Text]:
 
 
 def widest(texts: Iterable[str]) -> int:
-    """The cells of the longest of *texts*; 0 if there are none."""
+    """The width of the widest of *texts*; 0 if there are none."""
     return max(map(cell_len, texts), default=0)
 
 
 def number(amount: int) -> str:
-    """*amount* with commas; one of more than 15 digits as ``1.2e+21``, since it must fit beside others."""
+    """*amount* with commas; with more than 15 digits as ``1.2e+21``, so that columns stay narrow."""
     return f"{amount:,}" if abs(amount) < _LONGEST_NUMBER else f"{amount:.1e}"
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters of *text*, from its start, fit into *width* cells."""
+    """The maximum number of leading characters of *text* that fit into *width* cells."""
     fitting, beyond = 0, len(text) + 1
-    while beyond - fitting > 1:  # the cells of a beginning never shrink when it grows
+    while beyond - fitting > 1:  # binary search: a longer prefix never has fewer cells
         middle = (fitting + beyond) // 2
         if cell_len(text[:middle]) <= width:
             fitting = middle

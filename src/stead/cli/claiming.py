@@ -1,9 +1,9 @@
-"""Claiming a place for a consumer: in one request where the server has that, else by asking and writing.
+"""Claims a place for a consumer: in one request if the server supports it, otherwise by a query and a write.
 
-Asking and writing are two requests; other clients claim between them. If the place is taken meanwhile, the write is
-refused and changes nothing. Then the service is asked again, a bounded number of times, after a random, growing pause,
-so that clients that collided do not collide again. The service also counts as used what the consumer holds: a consumer
-that fills a place does not find it again. POST ``/claims`` has neither limit.
+Between the query and the write, other clients may claim the place. Then the server refuses the write and nothing
+changes. The query is repeated a limited number of times, after a random, growing pause, so that colliding clients
+spread out. The query also counts the consumer's own allocations as used: a consumer that fills a place does not find
+it again. POST ``/claims`` has neither limit.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.cli.errors import ApiError, CommandError, Negative, Unreachable
+from stead.cli.connecting import summary
+from stead.cli.errors import Negative
 from stead.cli.forest import capacity
-from stead.cli.request import Candidate, amount_in, amounts_by_group, ask, names_of, query_string, rows_of
+from stead.cli.request import Candidate, amount_in, amounts_by_group, ask, names_of, query_string, rows_of, version_for
+from stead.client.calls import OWN
+from stead.client.errors import Conflict, NotFound, NothingFits, Refused, Unreachable, Unsupported
 from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stead.cli.client import Api
+    from stead import Site
 
 Json = dict[str, Any]
 
@@ -32,14 +35,14 @@ DEFAULT_TYPE = "INSTANCE"
 TRIES = 10
 _FIRST_PAUSE = 0.02  # seconds
 _LONGEST_PAUSE = 1.0
-_NO_TYPE = "unknown"  # how the API shows a consumer that was made before consumers had types
-_NOTHING_FITS = "stead.nothing_fits"
+_NO_TYPE = "unknown"  # how the API shows a consumer that was created before consumer types existed
 _READERS = 4
+_SENDINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who claims; *type* None keeps the type of a consumer that exists."""
+    """The consumer and its owner; *type* None keeps the type of an existing consumer."""
 
     consumer: str
     project: str
@@ -47,7 +50,7 @@ class Owner:
     type: str | None
 
     def fields(self, held: Json) -> Json:
-        """What a claim says of its consumer, which has *held* what ``GET /allocations`` showed."""
+        """The consumer fields of a claim; *held* is the answer of ``GET /allocations``."""
         known_type = held.get("consumer_type", _NO_TYPE)
         return {
             "project_id": self.project,
@@ -59,7 +62,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What was claimed, what the consumer held before (now given back), how often it was tried, and names by UUID."""
+    """The claimed candidate, the released earlier allocations, the number of attempts, and names by UUID."""
 
     candidate: Candidate
     replaced: Json
@@ -67,57 +70,85 @@ class Claimed:
     names: dict[str, str]
 
 
-def claim_place(api: Api, query: str, owner: Owner) -> Claimed:
-    """Claim a place where *query* fits, as the server has it: POST ``/claims``, or :func:`claim_first`.
+def claim_place(api: Site, query: str, owner: Owner) -> Claimed:
+    """Claim a place for *query*: with POST ``/claims``, or :func:`claim_first` if the server does not support it.
 
     Raises:
-        Negative: nothing fits, or other clients were faster every time.
-        ApiError: the service refused for another reason.
+        Negative: nothing fits, or the claim lost every race.
+        Refused: for another reason.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
-    if api.has_own():
+    if api.supports(OWN):
         try:
             return claim_by_query(api, query, owner)
-        except ApiError as error:
-            # Behind one address, servers of several kinds may answer in turn: this one has no such path.
+        except (NotFound, Unsupported) as error:
+            # Servers of several kinds may share one address: this one does not support the path.
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
                 raise
     return claim_first(api, query, owner)
 
 
-def claim_by_query(api: Api, query: str, owner: Owner) -> Claimed:
-    """Let the service find a place and claim it, in one request.
+def claim_by_query(api: Site, query: str, owner: Owner) -> Claimed:
+    """Claim a place in one request: the service finds the place.
 
     Raises:
         Negative: nothing fits.
-        ApiError: the service refused for another reason, 404 if it has no such request.
+        Refused: for another reason, 404 if it does not support the request.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
+    (claimed,) = claim_gang(api, query, [owner])
+    return claimed
+
+
+def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bool = False) -> list[Claimed]:
+    """Claim a place for each of *owners*, or for none, in one request; with *distinct_roots* each under another root.
+
+    If the connection breaks, the request is sent again: the service recognises a claim that it has written.
+
+    Raises:
+        As :func:`claim_by_query`.
+    """
     asked = query_string(query)
-    held = api.get(f"/allocations/{owner.consumer}")
-    record = {"consumer_uuid": owner.consumer, "query": asked, **owner.fields(held)}
+    held = [api.request("GET", f"/allocations/{owner.consumer}") for owner in owners]
+    records = [
+        {"consumer_uuid": owner.consumer, "query": asked, **owner.fields(had)}
+        for owner, had in zip(owners, held, strict=True)
+    ]
+    body = {"claims": records, "explain": False, **({"distinct_roots": True} if distinct_roots else {})}
     try:
-        answer = _writing(owner, lambda: api.post_own("/claims", {"claims": [record], "explain": False}))
-    except ApiError as error:
-        if error.code == _NOTHING_FITS:
-            raise Negative(_why_not(query, error.detail)) from error
-        raise
-    (granted,) = answer["claims"]
-    request = {"allocations": granted["allocations"], "mappings": granted["mappings"]}
-    names, summaries = _look_at(api, request)
-    candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(asked))))
-    return Claimed(candidate, held["allocations"], answer["tries"], names)
+        version = version_for(asked)
+        answer = _writing(owners[0], lambda: _again(lambda: api.request("POST", "/claims", body, stead=version)))
+    except NothingFits as error:
+        raise Negative(_why_not(query, error.detail, len(owners))) from error
+    claimed = []
+    for granted, had in zip(answer["claims"], held, strict=True):
+        request = {"allocations": granted["allocations"], "mappings": granted["mappings"]}
+        names, summaries = _look_at(api, request)
+        candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(asked))))
+        claimed.append(Claimed(candidate, had["allocations"], answer["tries"], names))
+    return claimed
 
 
-def _why_not(query: str, detail: str) -> str:
-    """That nothing fits; in the words of the service, if it only says that it found nothing."""
-    return f"nothing fits {one_line(query)}" if detail.startswith("Nothing fits") else detail
+def _again(write: Callable[[], Any]) -> Any:
+    """Call *write*, and again if the connection breaks, a bounded number of times."""
+    for tried in range(1, _SENDINGS):
+        try:
+            return write()
+        except Unreachable:
+            time.sleep(pause(tried))
+    return write()
 
 
-def _look_at(api: Api, request: Json) -> tuple[dict[str, str], Json]:
-    """The names in the trees of a claim that was written, and a summary of each provider as it was before.
+def _why_not(query: str, detail: str, count: int = 1) -> str:
+    """The message that nothing fits; it repeats the service's reason if that says more."""
+    times = f"{count} times " if count > 1 else ""
+    return f"nothing fits {times}{one_line(query)}" if detail.startswith("Nothing fits") else detail
 
-    Whatever may not be read, or is gone by now, is left out: the claim is reported with or without it.
+
+def _look_at(api: Site, request: Json) -> tuple[dict[str, str], Json]:
+    """The names in the trees of a written claim, and a summary of each provider's state before it.
+
+    Data that cannot be read, or was deleted meanwhile, is left out: the claim is reported anyway.
     """
     providers = list(dict.fromkeys([*request["allocations"], *(u for us in request["mappings"].values() for u in us)]))
     roots: dict[str, str] = {}
@@ -125,8 +156,8 @@ def _look_at(api: Api, request: Json) -> tuple[dict[str, str], Json]:
     for provider in providers:
         if provider not in roots:
             try:
-                listed = api.get("/resource_providers", in_tree=provider)["resource_providers"]
-            except CommandError:
+                listed = api.request("GET", "/resource_providers", in_tree=provider)["resource_providers"]
+            except Refused:
                 listed = []
             roots |= {record["uuid"]: record["root_provider_uuid"] for record in listed}
             names |= {record["uuid"]: record["name"] for record in listed}
@@ -138,14 +169,15 @@ def _look_at(api: Api, request: Json) -> tuple[dict[str, str], Json]:
     }
 
 
-def _before(api: Api, provider: str, allocations: Json) -> Json:
-    """Capacity and use of a provider's classes without *allocations*, in the form of provider summaries."""
+def _before(api: Site, provider: str, allocations: Json) -> Json:
+    """Capacity and usage of a provider's classes without *allocations*, in the form of provider summaries."""
     if provider not in allocations:
         return {}
     path = f"/resource_providers/{provider}"
     try:
-        inventories, usages = api.get(f"{path}/inventories")["inventories"], api.get(f"{path}/usages")["usages"]
-    except CommandError:
+        inventories = api.request("GET", f"{path}/inventories")["inventories"]
+        usages = api.request("GET", f"{path}/usages")["usages"]
+    except Refused:
         return {}
     return {
         name: {"capacity": capacity(record), "used": usages.get(name, 0) - amount_in(allocations, provider, name)}
@@ -153,46 +185,46 @@ def _before(api: Api, provider: str, allocations: Json) -> Json:
     }
 
 
-def claim_first(api: Api, query: str, owner: Owner, tries: int = TRIES) -> Claimed:
-    """Ask, take the first candidate, claim it; again, up to *tries* times in all, if it was gone meanwhile.
+def claim_first(api: Site, query: str, owner: Owner, tries: int = TRIES) -> Claimed:
+    """Query, and claim the first candidate; repeat up to *tries* times if another client has claimed it meanwhile.
 
     Raises:
-        Negative: nothing fits, or other clients were faster every time.
-        ApiError: another refusal. A consumer that another client changes at the same time is one:
-            to try again would undo what they were told is theirs.
+        Negative: nothing fits, or the claim lost every race.
+        Refused: another refusal, such as a consumer that another client changes at the same time:
+            a retry would overwrite that client's change.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
     question = query_string(query, limit=1)
     for tried in range(1, tries + 1):
-        held = api.get(f"/allocations/{owner.consumer}")
+        held = api.request("GET", f"/allocations/{owner.consumer}")
         found = ask(api, question, held["allocations"])
         if not found:
             raise Negative(f"nothing fits {one_line(query)}")
         try:
             put(api, owner, held, found[0])
-        except ApiError as error:
-            if not error.is_conflict or "consumer generation conflict" in error.detail:
+        except Conflict as error:
+            if "consumer generation conflict" in error.detail:
                 raise
             refusal = error
             time.sleep(pause(tried))
         else:
             return Claimed(found[0], held["allocations"], tried, names_of(api, found[:1]))
-    raise Negative(f"other clients were faster {tries} times; the last refusal: {refusal}")
+    raise Negative(f"other clients were faster {tries} times; the last refusal: {summary(refusal)}")
 
 
-def put(api: Api, owner: Owner, held: dict[str, Any], candidate: Candidate) -> None:
-    """Write *candidate* in place of what *owner* has *held*, as ``GET /allocations`` showed it."""
+def put(api: Site, owner: Owner, held: dict[str, Any], candidate: Candidate) -> None:
+    """Write *candidate* in place of the allocations that *owner* has *held*, as shown by ``GET /allocations``."""
     body = {**candidate.allocation_request, **owner.fields(held)}
-    _writing(owner, lambda: api.put(f"/allocations/{owner.consumer}", body))
+    _writing(owner, lambda: api.request("PUT", f"/allocations/{owner.consumer}", body))
 
 
 def _writing(owner: Owner, write: Callable[[], Any]) -> Any:
     try:
         return write()
     except Unreachable as error:
-        raise Unreachable(f"{error}; whether consumer {owner.consumer} holds its claim is unknown") from error
+        raise error.worded(f"{error.detail}; whether consumer {owner.consumer} holds its claim is unknown") from error
 
 
 def pause(tried: int) -> float:
-    """Seconds to wait after the try with this number: random, up to a bound that doubles."""
+    """Seconds to wait after attempt *tried*: random, up to a bound that doubles."""
     return random.uniform(0, min(_FIRST_PAUSE * 2**tried, _LONGEST_PAUSE))

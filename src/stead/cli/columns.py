@@ -1,7 +1,7 @@
-"""Pictures of two columns: titles to the left, and to the right of each its details, one below the other.
+"""Two-column output: titles to the left, and the details of each title to the right, one per line.
 
-What does not fit gives way in this order: bars become shorter, then go; a long name gets a line for itself; details
-break into several lines; a name longer than a line loses its middle. No line is longer than the terminal.
+If the terminal is too narrow, this applies in order: bars become shorter, then disappear; a long name gets its own
+line; details wrap; a name longer than a line loses its middle. No line is longer than the terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GAP = 2
 """Blanks between two columns."""
 
 LEAST_LEFT = 17
-"""Cells that titles have beside their details, if the details leave as much."""
+"""Minimum width of the titles, if the details leave that much."""
 
 _MOST_LEFT = 100
 _LEAST_INDENT = 4
@@ -31,7 +31,7 @@ _MOST_BAR = 32
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Widths in cells, the same for every line of one picture: the line, its left side, the bars (0 for none)."""
+    """Widths in cells, equal for all lines: the line, its left side, the bars (0 for none)."""
 
     width: int
     left: int
@@ -39,14 +39,14 @@ class Columns:
 
     @property
     def right(self) -> int:
-        """What details have."""
+        """The width of the details."""
         return max(self.width - self.left, 1)
 
 
 def lay_out(
     titles: Iterable[int], details: int, width: int, *, most_left: int = _MOST_LEFT, most_bar: int | None = None
 ) -> Columns:
-    """Columns for titles of these lengths beside *details*, the length of the longest without its bar, all in cells."""
+    """Columns for titles of these widths, and for *details*, the width of the widest without its bar; all in cells."""
     most = min(most_left, width - details)
     left = max([title + GAP for title in titles if title + GAP <= most], default=0)
     left = min(max(left, LEAST_LEFT), max(width - details, _LEAST_INDENT))
@@ -56,10 +56,10 @@ def lay_out(
 
 
 def name_width(names: Iterable[str], room: int, width: int) -> int:
-    """The cells of a column of names within details; a name that is longer than it needs a line for itself.
+    """The width of a column of names within the details; a name that is wider gets its own line.
 
     Args:
-        room: what the names, the bars and the titles have together.
+        room: the width of names, bars and titles together.
     """
     most = max(width // 4, room - LEAST_LEFT - GAP - _USUAL_BAR)
     return max((len(name) for name in names if len(name) <= most), default=0)
@@ -68,9 +68,9 @@ def name_width(names: Iterable[str], room: int, width: int) -> int:
 def beside(
     title: Text, details: Iterable[Text], columns: Columns, trunk: Text | None = None, indent: int = 0
 ) -> Iterator[Text]:
-    """The lines of one title: *details* to its right; *trunk* stands where the title is in the lines after it.
+    """The lines of one title with *details* to its right; the further lines show *trunk* below the title.
 
-    A title longer than a line goes on behind *indent* blanks.
+    A title longer than a line continues after *indent* blanks.
     """
     trunk = (trunk or Text())[: max(columns.left - GAP, 0)]
     left = title

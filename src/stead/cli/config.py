@@ -1,4 +1,4 @@
-"""``stead config``: what is configured, and what can be."""
+"""``stead config``: the configuration in effect, and all options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def show(
 ) -> None:
     """Show the configuration in effect, and where each value comes from; passwords are masked.
 
-    The exit code is 1 if a service can not start with it.
+    The exit code is 1 if a service cannot start with it.
     """
     from stead.config import ConfigError, read_conf
     from stead.config.report import report

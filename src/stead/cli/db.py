@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from enum import StrEnum
-from pathlib import Path  # Typer reads it
+from pathlib import Path  # Typer reads it at run time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +32,7 @@ AsSql = Annotated[bool, typer.Option("--sql", help="Print the SQL statements wit
 
 
 class Target(StrEnum):
-    """What a database can be brought back to."""
+    """The state to which a database can be downgraded."""
 
     UPSTREAM = "upstream"
 
@@ -41,7 +41,7 @@ class Target(StrEnum):
 def upgrade(config_file: ConfigFile = None, config_dir: ConfigDir = None, sql: AsSql = False) -> None:
     """Bring the tables up to date; a database without any gets them all.
 
-    The statements of --sql are for somebody who may change tables, where the service's own account may not.
+    The statements of --sql are for an account that may change tables, if that of the service may not.
     """
     from stead.store.schema import adoption, schema
 
@@ -134,7 +134,7 @@ def _as_json(found: Findings) -> dict[str, Any]:
 
 @app.command()
 def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
-    """After a restore: have every running service load everything anew, and add up allocations again."""
+    """After a restore: let every running service load everything again, and add up allocations again."""
     from stead.store.protocol import epoch
 
     with open_store(config_file, config_dir) as store:
@@ -147,10 +147,10 @@ def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> N
 
 @contextmanager
 def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = None) -> Iterator[Store]:
-    """The database that the configuration names, as it is.
+    """The configured database in its present state.
 
     Raises:
-        CommandError: there is no such configuration, or the database cannot be used.
+        CommandError: the configuration is missing, or the database cannot be used.
     """
     from sqlalchemy.exc import SQLAlchemyError
 

@@ -1,4 +1,4 @@
-"""What the commands with an existing deployment's names share: configuration, log and database."""
+"""Configuration, log and database for the commands with the names of an existing deployment's commands."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def read_arguments(
     description: str,
     commands: Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None],
 ) -> cfg.ConfigOpts:
-    """The command line of *program* and the configuration, of which it is a part; ``conf.command`` has the command.
+    """The command line of *program* and the configuration, of which it is part; ``conf.command`` has the command.
 
     Args:
         commands: adds the commands and their arguments to the parser.
 
     Raises:
-        ConfigError: a file of the configuration, or the log that the command line asks for, can not be used.
+        ConfigError: a configuration file, or the log that the command line requests, cannot be used.
         SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
     """
     from oslo_config import cfg
@@ -49,10 +49,10 @@ def read_arguments(
 
 
 def _log_as_told(conf: cfg.ConfigOpts, said: set[str]) -> None:
-    """Log, now that the command line says something of it, and to where it says.
+    """Log to the destination on the command line, if it names one.
 
-    What files say is about the log of the service. Often it is root who runs these commands, and a log file that root
-    makes is one that the service can not write to.
+    The options in files are for the service's log. These commands often run as root, and the service could not write
+    to a log file that root has created.
     """
     from stead.config import ConfigError
     from stead.config.masking import mask_of
@@ -67,10 +67,10 @@ def _log_as_told(conf: cfg.ConfigOpts, said: set[str]) -> None:
 
 
 def load_deployment(conf: cfg.ConfigOpts) -> Settings:
-    """The settings of the deployment. There must be one: these commands do not know the embedded mode.
+    """The settings of the deployment, which must be configured: these commands do not support the embedded mode.
 
     Raises:
-        ConfigError: the configuration can not be used, or names no database.
+        ConfigError: the configuration cannot be used, or names no database.
     """
     from stead.config import ConfigError, settings_of
 
@@ -82,7 +82,7 @@ def load_deployment(conf: cfg.ConfigOpts) -> Settings:
 
 @contextmanager
 def open_database(settings: Settings) -> Iterator[Store]:
-    """The deployment's database as it is, at whatever revision."""
+    """The deployment's database in its present state, at any revision."""
     from stead.application import database_of
     from stead.store.protocol.transaction import Store
 
@@ -94,6 +94,6 @@ def open_database(settings: Settings) -> Iterator[Store]:
 
 
 def complain(command: str, reason: Exception) -> int:
-    """Say why *command* can not start; returns the exit code."""
+    """Print why *command* cannot start; returns the exit code."""
     print(one_line(f"{command}: {reason}"), file=sys.stderr)
     return CANNOT_START

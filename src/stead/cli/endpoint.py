@@ -1,4 +1,4 @@
-"""The server that a command asks, and the token that it sends there. No server is guessed."""
+"""The server that a command calls, and the token for it. The server is never guessed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to ask, and as whom.
+    """A server and the identity for requests to it.
 
     Attributes:
-        token: None if there is none that may be sent there.
-        certificate: PEM file with the only TLS certificate that the server may show; None: any that is trusted here.
+        token: None if there is none for this server.
+        certificate: PEM file with the only TLS certificate that the server may present; None: any trusted one.
     """
 
     url: str
@@ -30,10 +30,10 @@ class Endpoint:
 
 
 def endpoint() -> Endpoint:
-    """The server that the shared options name: by its URL, else by its data directory.
+    """The server that the shared options name: by its URL, or by its data directory.
 
-    The command line comes before the environment: ``--data-dir`` before ``STEAD_URL``, and ``STEAD_TOKEN``, which then
-    belongs to that URL, is left out. The admin token of a data directory goes to the server that runs on it only.
+    The command line precedes the environment: ``--data-dir`` overrides ``STEAD_URL``, and also ``STEAD_TOKEN``, which
+    belongs to that URL. The admin token of a data directory is sent only to the server that runs on it.
 
     Raises:
         CommandError: no URL is named, and no server runs on the data directory.
@@ -47,7 +47,7 @@ def endpoint() -> Endpoint:
             raise CommandError(_none_runs(given, directory))
         token = None if _is_outranked(given) and "token" in given.from_environment else given.token
         return Endpoint(server.url, token or _admin_token(directory), server.certificate)
-    with suppress(CommandError):  # another server was named
+    with suppress(CommandError):  # the user named another server, so errors of this one do not matter
         server = running(directory)
         if server is not None and server.url.rstrip("/") == url.rstrip("/"):
             return Endpoint(server.url, given.token or _admin_token(directory), server.certificate)

@@ -1,4 +1,4 @@
-"""``stead explain``: why a request fits where it fits, or nowhere."""
+"""``stead explain``: why a request has its candidates, or none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stead.cli.client import connect
-from stead.cli.errors import ApiError, CommandError
+from stead.cli.connecting import connect
+from stead.cli.errors import CommandError
 from stead.cli.options import options
 from stead.cli.output import line_width, print_json, show_lines
-from stead.cli.request import QUERY_HELP, query_string
+from stead.cli.request import QUERY_HELP, query_string, version_for
+from stead.client.errors import Unsupported
 
 app = typer.Typer(add_completion=False)
 
@@ -23,8 +24,9 @@ def explain(query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=F
     """Explain what each constraint of a request excludes, which providers almost fit, and what would help."""
     with connect() as api:
         try:
-            explanation: dict[str, Any] = api.get_own(f"{_ROUTE}?{query_string(query)}")
-        except ApiError as error:
+            route = f"{_ROUTE}?{query_string(query)}"
+            explanation: dict[str, Any] = api.request("GET", route, stead=version_for(query))
+        except Unsupported as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise CommandError(f"{api.url} has no explanations: it is no Stead, or an older one") from error
             raise

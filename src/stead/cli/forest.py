@@ -1,30 +1,26 @@
-"""The provider forest as the API tells it: asked for, put together, and turned into JSON."""
+"""The provider forest: built from records of the API, sorted, pruned, and converted to JSON."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.cli.errors import ApiError, Negative
+from stead.cli.errors import Negative
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from stead.cli.client import Api
+    from collections.abc import Iterable, Iterator
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
-
-_ASKERS = 8  # requests under way at a time
+DISABLED = "COMPUTE_STATUS_DISABLED"
+"""The trait of a provider that accepts no new allocations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of one resource class there is and what is claimed of it, in the class's unit.
+    """Capacity and usage of one resource class, in the class's unit.
 
-    *reserved* is not part of the capacity: it is what was subtracted from the total before.
+    The capacity is computed without the *reserved* amount, which is shown separately.
     """
 
     capacity: int
@@ -32,21 +28,22 @@ class Amount:
     reserved: int = 0
 
     def __add__(self, other: Amount) -> Amount:
-        """What two providers have together."""
+        """The sum of two amounts."""
         return Amount(self.capacity + other.capacity, self.used + other.used, self.reserved + other.reserved)
 
     @property
     def free(self) -> int:
-        """What can still be claimed; negative if the provider is over-committed."""
+        """The amount that can still be claimed; negative if the provider is over-committed."""
         return self.capacity - self.used
 
 
 @dataclass(slots=True)
 class Provider:
-    """A provider and what hangs below it.
+    """A provider and its descendants.
 
-    *hidden* counts the providers below that were not asked for; *inventories* are the API's records, by class. One that
-    *is_gone* was deleted while the forest was asked for.
+    *hidden* counts the descendants that are not in ``children``; *sums* then includes their amounts and its own.
+    *inventories* are the API's records, by class. *is_gone*: it was deleted while the forest was read. *disabled* has
+    the ``reason`` and ``until`` of a disabled provider, if the server sends them.
     """
 
     uuid: str
@@ -60,10 +57,22 @@ class Provider:
     traits: list[str] = field(default_factory=list)
     aggregates: list[str] = field(default_factory=list)
     is_gone: bool = False
+    sums: dict[str, Amount] = field(default_factory=dict)
+    disabled: dict[str, Any] | None = None
+
+    @property
+    def shown_amounts(self) -> dict[str, Amount]:
+        """The amounts to show for the provider, including those of hidden descendants."""
+        return self.sums or self.amounts
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether it accepts no new allocations."""
+        return self.disabled is not None or DISABLED in self.traits
 
     @property
     def amounts(self) -> dict[str, Amount]:
-        """Capacity and use of each class that the provider has."""
+        """Capacity and usage of each class of the provider."""
         return {
             name: Amount(capacity(record), self.usages.get(name, 0), record["reserved"])
             for name, record in self.inventories.items()
@@ -81,9 +90,9 @@ def capacity(inventory: dict[str, Any]) -> int:
 
 
 def plant(records: Iterable[dict[str, Any]]) -> list[Provider]:
-    """The forest that a list of ``GET /resource_providers`` describes, siblings in natural order of their names.
+    """The forest in a list of ``GET /resource_providers``, with siblings in natural order of their names.
 
-    A provider whose parent is not in the list stands at the top.
+    A provider whose parent is not in the list becomes a root.
     """
     providers = {
         record["uuid"]: Provider(record["uuid"], record["name"], record["parent_provider_uuid"])
@@ -97,7 +106,7 @@ def plant(records: Iterable[dict[str, Any]]) -> list[Provider]:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key under which ``node-10`` comes after ``node-9``."""
+    """A sort key that puts ``node-10`` after ``node-9``."""
     parts: list[tuple[int, str]] = []
     for char in name:
         if char.isdecimal() and parts and parts[-1][1] == "":
@@ -108,7 +117,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def walk(tops: Iterable[Provider]) -> Iterator[Provider]:
-    """Every provider of the forest, each before what is below it."""
+    """Every provider of the forest, parents first."""
     waiting = list(tops)[::-1]
     while waiting:
         provider = waiting.pop()
@@ -117,7 +126,7 @@ def walk(tops: Iterable[Provider]) -> Iterator[Provider]:
 
 
 def select(tops: list[Provider], wanted: str) -> list[Provider]:
-    """The provider called *wanted*, by UUID or name; or the roots whose names match it as a pattern (``*``, ``?``).
+    """The provider *wanted*, by UUID or name; or the roots whose names match it as a pattern (``*``, ``?``).
 
     Raises:
         Negative: there is none.
@@ -130,48 +139,46 @@ def select(tops: list[Provider], wanted: str) -> list[Provider]:
 
 
 def prune(tops: Iterable[Provider], depth: int) -> None:
-    """Cut the forest to *depth* levels, and count what was cut where it was."""
+    """Cut the forest *depth* levels below its roots. Each cut counts the hidden providers and adds up their amounts."""
     level = list(tops)
-    for _ in range(depth - 1):
+    for _ in range(depth):
         level = [child for provider in level for child in provider.children]
     for provider in level:
         provider.hidden = sum(1 for _ in walk(provider.children))
+        if provider.hidden:
+            provider.sums = sums_of([provider])
         provider.children = []
 
 
-def furnish(api: Api, providers: list[Provider], advance: Callable[[], object]) -> None:
-    """Ask for what each of *providers* has and gives; call *advance* after each, from the calling thread."""
-    with ThreadPoolExecutor(_ASKERS) as askers:
-        try:
-            for _ in askers.map(lambda provider: _furnish(api, provider), providers):
-                advance()
-        except BaseException:
-            askers.shutdown(wait=False, cancel_futures=True)
-            raise
+def sums_of(tops: Iterable[Provider]) -> dict[str, Amount]:
+    """The sums of all providers of the forest, by class."""
+    sums: dict[str, Amount] = {}
+    for provider in walk(tops):
+        add(sums, provider.shown_amounts)
+    return sums
 
 
-def _furnish(api: Api, provider: Provider) -> None:
-    try:
-        _ask_for(api, provider)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        provider.is_gone = True  # somebody deleted it after we had the list
+def add(sums: dict[str, Amount], amounts: dict[str, Amount]) -> None:
+    """Add *amounts* to *sums*, class by class."""
+    for name, amount in amounts.items():
+        sums[name] = sums[name] + amount if name in sums else amount
 
 
-def _ask_for(api: Api, provider: Provider) -> None:
-    path = f"/resource_providers/{provider.uuid}"
-    inventories = api.get(f"{path}/inventories")
-    provider.generation = inventories["resource_provider_generation"]
-    provider.inventories = inventories["inventories"]
-    if provider.inventories:
-        provider.usages = api.get(f"{path}/usages")["usages"]
-    provider.traits = api.get(f"{path}/traits")["traits"]
-    provider.aggregates = api.get(f"{path}/aggregates")["aggregates"]
+def fill(amounts: Iterable[Amount]) -> float:
+    """The highest usage of *amounts*: used divided by capacity; 0 if there are none."""
+    return max((amount.used / amount.capacity if amount.capacity > 0 else 1.0 for amount in amounts), default=0.0)
+
+
+def sort_trees(tops: list[Provider], order: str) -> None:
+    """Sort the trees: by ``name``, or by their fullest class, fullest first (``used``) or emptiest first (``free``)."""
+    tops.sort(key=lambda top: natural(top.name))
+    if order != "name":
+        fills = {top.uuid: fill(sums_of([top]).values()) for top in tops}
+        tops.sort(key=lambda top: fills[top.uuid], reverse=order == "used")
 
 
 def as_json(provider: Provider) -> dict[str, Any]:
-    """*provider* and all below it, nested by ``children``."""
+    """*provider* and all its descendants, nested by ``children``."""
     shown: dict[str, Any] = {
         "uuid": provider.uuid,
         "name": provider.name,
@@ -186,6 +193,14 @@ def as_json(provider: Provider) -> dict[str, Any]:
     }
     if provider.is_gone:
         shown["gone"] = True
+    if provider.is_disabled:
+        shown["disabled"] = provider.disabled or {}
     if provider.hidden:
         shown["hidden"] = provider.hidden
+        shown["sums"] = {name: amount_as_json(amount) for name, amount in sorted(provider.shown_amounts.items())}
     return shown
+
+
+def amount_as_json(amount: Amount) -> dict[str, int]:
+    """Capacity, usage and reserved amount."""
+    return {"capacity": amount.capacity, "used": amount.used, "reserved": amount.reserved}

@@ -1,6 +1,6 @@
-"""The picture of a provider forest: names to the left, what they hold to the right, one bar below the other.
+"""Draws a provider forest: names to the left, their inventories to the right, with bars below each other.
 
-::
+With traits::
 
     compute-00  ⊂1                 VCPU          ██░░░░░░░░░░      12 / 128      9 %
     │                              COMPUTE_NODE CUSTOM_RACK_A
@@ -21,64 +21,77 @@ from rich.text import Text
 from stead.cli.bars import bar, colour
 from stead.cli.cells import ELLIPSIS, number, padded, shorten, widest, wrapped
 from stead.cli.columns import GAP, Columns, beside, lay_out, name_width
-from stead.cli.forest import Amount, walk
+from stead.cli.forest import sums_of, walk
+from stead.cli.output import PIPE_WIDTH
 from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from stead.cli.forest import Provider
+    from stead.cli.forest import Amount, Provider
 
 SHARING = "⇄"
 MEMBER = "⊂"
 
 _GUIDE = "bright_black"
-_LEVEL = 4  # cells of a guide for each level of the tree
+_LEVEL = 4  # cells of the guide for each level of the tree
 _WIDEST_TITLE = 100
+_LEAST_NAME = 16
 _WIDEST_TRAITS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Widths in cells, the same for every line of one picture: the columns, and what the details consist of."""
+    """Widths in cells, equal for all lines: the columns, and the parts of the details.
+
+    *traits*: whether they are shown.
+    """
 
     columns: Columns
     name: int
     used: int
     capacity: int
     reserved: int
+    traits: bool = False
 
     @property
     def guide(self) -> int:
-        """What the guides of deep levels may take of a line."""
+        """Maximum width of the guides of deep levels."""
         return min(self.columns.width // 3, self.columns.left - GAP)
 
 
-def draw_forest(tops: list[Provider], width: int) -> Iterator[Text]:
-    """The lines of the picture, none longer than *width* cells."""
+def draw_forest(tops: list[Provider], width: int, *, traits: bool = False) -> Iterator[Text]:
+    """The lines of the forest, none longer than *width* cells."""
     numbers = _number_aggregates(tops)
-    totals = _totals(tops)
-    layout = _lay_out(tops, totals, numbers, width)
+    totals = sums_of(tops)
+    title = f"all {len(tops):,} trees" if len(tops) > 1 else ""
+    titles = [_LEVEL * depth + _title(provider, numbers).cell_len for provider, depth in _with_depth(tops)]
+    layout = _lay_out([*titles, len(title)], totals, width, traits=traits)
     for top in tops:
         yield from _draw(top, numbers, layout)
     if not tops:
         yield Text("no resource providers", style="dim")
-    if len(tops) > 1:
+    if title:
         yield Text()
-        title = Text(f"all {len(tops):,} trees", style="bold")
-        yield from beside(title, _amounts(totals, layout), layout.columns)
+        yield from beside(Text(title, style="bold"), _amounts(totals, layout), layout.columns)
     for line in _legend(tops, numbers):
         yield from wrapped(line, width) if line else [line]
 
 
+def draw_sums(title: str, sums: dict[str, Amount], width: int) -> Iterator[Text]:
+    """The lines of sums per class beside their *title*, none longer than *width* cells."""
+    layout = _lay_out([len(title)], sums, width)
+    yield from beside(Text(title, style="bold"), _amounts(sums, layout), layout.columns)
+
+
 def _draw(top: Provider, numbers: dict[str, int], layout: Layout) -> Iterator[Text]:
-    """The lines of *top* and all below it."""
+    """The lines of *top* and all its descendants."""
     waiting = [(top, Text(), Text())]
     while waiting:
-        provider, lead, below = waiting.pop()  # the first line begins with *lead*, the others with *below*
+        provider, lead, below = waiting.pop()  # *lead* begins the first line, *below* the others
         children = provider.children
         lead, trunk = _cut(lead, layout), _cut(below + Text("│   " if children else "", style=_GUIDE), layout)
-        details = [*_amounts(provider.amounts, layout), *_traits(provider, layout)]
+        details = [*_amounts(provider.shown_amounts, layout), *(_traits(provider, layout) if layout.traits else ())]
         yield from beside(lead + _title(provider, numbers, layout, lead.cell_len), details, layout.columns, trunk)
         for child in reversed(children):
             branch, side = ("└── ", "    ") if child is children[-1] else ("├── ", "│   ")
@@ -86,7 +99,7 @@ def _draw(top: Provider, numbers: dict[str, int], layout: Layout) -> Iterator[Te
 
 
 def _cut(guide: Text, layout: Layout) -> Text:
-    """*guide* without its left end, if it takes too much of the line."""
+    """*guide* without its left end, if it is too wide for the line."""
     levels = max(layout.guide // _LEVEL, 1)
     if guide.cell_len <= levels * _LEVEL:
         return guide
@@ -94,21 +107,33 @@ def _cut(guide: Text, layout: Layout) -> Text:
 
 
 def _title(provider: Provider, numbers: dict[str, int], layout: Layout | None = None, lead: int = 0) -> Text:
-    """The name, shortened only if a line for itself is too short for it, and the marks."""
-    name = printable(provider.name)
-    if layout is not None:
-        name = shorten(name, max(layout.columns.width - lead, 1))
-    title = Text.assemble((name, "bold" if provider.parent is None else ""))
+    """The name and the marks.
+
+    A name that is longer than its column loses its middle. If too little would remain, as in a deep tree, the name gets
+    its own line, and takes at most half of it.
+    """
+    title = Text()
     if provider.is_sharing:
         title.append(f" {SHARING}", style="bold magenta")
     if provider.aggregates:
         members = ",".join(str(place) for place in sorted(numbers[uuid] for uuid in provider.aggregates))
         title.append(f" {MEMBER}{members}", style="cyan")
+    if provider.is_disabled:
+        title.append(" disabled", style="red")
     if provider.is_gone:
         title.append(" just deleted", style="red")
     if provider.hidden:
         title.append(f" +{provider.hidden} below", style="dim")
-    return title
+    name = printable(provider.name)
+    if layout is not None:
+        width = layout.columns.width
+        room = layout.columns.left - GAP - lead - title.cell_len
+        if width >= PIPE_WIDTH:  # programs need complete names
+            room = width - lead
+        elif room < _LEAST_NAME:
+            room = max(width // 2, _LEAST_NAME)
+        name = shorten(name, max(min(room, width - lead), 1))
+    return Text.assemble((name, "bold" if provider.parent is None else "")) + title
 
 
 def _amounts(amounts: dict[str, Amount], layout: Layout) -> Iterator[Text]:
@@ -136,16 +161,13 @@ def _percent(amount: Amount) -> str:
 
 
 def _traits(provider: Provider, layout: Layout) -> Iterator[Text]:
-    """The traits, as many to a line as fit."""
+    """The traits, wrapped to the width."""
     room = min(layout.columns.right, _WIDEST_TRAITS)
     words = (shorten(printable(trait), room) for trait in sorted(provider.traits))
     yield from wrapped(Text(" ".join(words), style="dim"), room)
 
 
-def _lay_out(tops: list[Provider], totals: dict[str, Amount], numbers: dict[str, int], width: int) -> Layout:
-    titles = [_LEVEL * depth + _title(provider, numbers).cell_len for provider, depth in _with_depth(tops)]
-    if len(tops) > 1:
-        titles.append(len(f"all {len(tops):,} trees"))
+def _lay_out(titles: list[int], totals: dict[str, Amount], width: int, *, traits: bool = False) -> Layout:
     amounts = totals.values()
     used = widest(number(amount.used) for amount in amounts)
     capacity = widest(number(amount.capacity) for amount in amounts)
@@ -153,8 +175,11 @@ def _lay_out(tops: list[Provider], totals: dict[str, Amount], numbers: dict[str,
     numeric = used + len(" / ") + capacity + _PERCENT + (GAP + reserved + len(_RESERVED) if reserved else 0)
     name = name_width(totals, width - GAP - numeric, width)
     details = name + GAP + numeric
-    columns = lay_out(titles, details, width, most_left=min(width // 2, _WIDEST_TITLE))
-    return Layout(columns, name, used, capacity, reserved)
+    most = min(width // 2, _WIDEST_TITLE) if width < PIPE_WIDTH else _WIDEST_TITLE
+    longest = max(min(most, width - details) - GAP, 1)
+    fitting = [min(title, longest) for title in titles]  # longer names are shortened in the middle
+    columns = lay_out(fitting, details, width, most_left=most)
+    return Layout(columns, name, used, capacity, reserved, traits)
 
 
 def _with_depth(tops: Iterable[Provider]) -> Iterator[tuple[Provider, int]]:
@@ -165,17 +190,8 @@ def _with_depth(tops: Iterable[Provider]) -> Iterator[tuple[Provider, int]]:
         level, depth = [child for provider in level for child in provider.children], depth + 1
 
 
-def _totals(tops: list[Provider]) -> dict[str, Amount]:
-    """All providers together, by class."""
-    totals: dict[str, Amount] = {}
-    for provider in walk(tops):
-        for name, amount in provider.amounts.items():
-            totals[name] = totals.get(name, Amount(0, 0)) + amount
-    return totals
-
-
 def _number_aggregates(tops: list[Provider]) -> dict[str, int]:
-    """A short number for each aggregate, in the order in which one meets them."""
+    """A short number for each aggregate, in the order of the output."""
     numbers: dict[str, int] = {}
     for provider in walk(tops):
         for uuid in sorted(provider.aggregates):

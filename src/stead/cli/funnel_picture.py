@@ -1,4 +1,4 @@
-"""An explanation as a picture: a funnel for each group and for the trees, who comes near, and what would help."""
+"""Draws an explanation: a funnel for each group and for the trees, providers that almost fit, and what would help."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHECKS = {
 
 
 def draw_explanation(explanation: Json, width: int) -> Iterator[Text]:
-    """The lines of the picture of a body of ``GET /allocation_candidates/explain``, none longer than *width* cells."""
+    """The lines for a body of ``GET /allocation_candidates/explain``, none longer than *width* cells."""
     for line in _lines(explanation, width):
         yield from wrapped(line, width, indent=2 * _INDENT) if line else [line]
 
@@ -64,7 +64,7 @@ def _title(suffix: str, resource_class: str | None) -> str:
 
 
 def _funnel(title: str, in_play: int, steps: Sequence[Json], width: int) -> Iterator[Text]:
-    """What was in play, and what each step left and removed."""
+    """The number of providers at the start, and how many each step keeps and removes."""
     yield Text()
     yield Text(title, style="bold")
     rows = [("in play", in_play, 0), *((_words(step), step["left"], step["removed"]) for step in steps)]
@@ -91,7 +91,7 @@ def _bar(left: int, in_play: int, width: int) -> Text:
 
 
 def _beside(title: str, details: list[Text], columns: Columns) -> Iterator[Text]:
-    """One indented line; a title that has no room beside its details is wrapped above them."""
+    """One indented line; a title that does not fit beside its details is wrapped above them."""
     return beside(Text(" " * _INDENT + title), details, columns, indent=2 * _INDENT)
 
 
@@ -102,14 +102,14 @@ def _words(step: Mapping[str, Any]) -> str:
 
 
 def _constraint(constraint: Mapping[str, Any]) -> str:
-    """A constraint in the words of the query, and what of it is meant."""
+    """A constraint in the syntax of the query, with the part that it concerns."""
     words = printable(f"{constraint['parameter']}={constraint['value']}")
     check = constraint.get("check")
     return words if check is None else f"{words}: {_CHECKS.get(check, printable(check))}"
 
 
 def _near(misses: Sequence[Json]) -> Iterator[str]:
-    """Who fails one constraint alone; where it is room, by how much."""
+    """Providers that fail exactly one constraint; for capacity, with the missing amount."""
     for miss in misses:
         names = ", ".join(printable(example["name"]) for example in miss["examples"])
         if miss["lacking"]:

@@ -1,9 +1,10 @@
-"""Rows under headings; where the terminal is too narrow for them, a paragraph for each row instead."""
+"""Rows under headings; on a terminal that is too narrow, a paragraph for each row instead."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from stead.cli.cells import padded, widest, wrapped
@@ -11,11 +12,17 @@ from stead.cli.columns import GAP, Columns, beside
 from stead.domain.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 
-def draw_list(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Text]:
-    """The lines of *rows*, none longer than *width* cells; the first cell of a row is its name."""
+def draw_list(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, numbers: Collection[str] = ()
+) -> Iterator[Text]:
+    """The lines of *rows*, none longer than *width* cells; the first cell of a row is its name.
+
+    Args:
+        numbers: headings of right-aligned columns.
+    """
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [widest(column) for column in zip(headings, *shown, strict=True)]
     if sum(widths) + GAP * (len(widths) - 1) > width:
@@ -23,8 +30,9 @@ def draw_list(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int
         return
     for number, row in enumerate([list(headings), *shown]):
         line = Text("", style="bold" if number == 0 else "")
-        for cell, cells in zip(row, widths, strict=True):
-            line += padded(Text(cell), cells + GAP)
+        for heading, cell, cells in zip(headings, row, widths, strict=True):
+            blanks = " " * (cells - cell_len(cell)) if heading in numbers else ""
+            line += padded(Text(blanks + cell), cells + GAP)
         line.rstrip()
         yield line
 

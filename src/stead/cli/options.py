@@ -7,10 +7,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was given before or after the command's name, or in the environment; None where nothing was.
+    """The shared options, from the command line or the environment; None if not given.
 
     Attributes:
-        from_environment: the names of the fields above whose values the environment gave, not the command line.
+        from_environment: names of the above fields whose values come from the environment.
     """
 
     url: str | None = None
@@ -29,14 +29,14 @@ def options() -> Options:
 
 
 def use_options(given: Options) -> None:
-    """Make *given* the shared options of everything that runs from here on."""
+    """Make *given* the shared options of all code that runs from now on."""
     _current.set(given)
 
 
 def data_directory() -> Path:
-    """Where an embedded Stead keeps its database, its tokens and the note of where it listens; an absolute path."""
+    """The directory of an embedded Stead for its database, its tokens and its address; an absolute path."""
     if chosen := options().data_dir:
-        return chosen.expanduser().absolute()  # as the server reads it
+        return chosen.expanduser().absolute()  # as the server interprets it
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("stead")).absolute()

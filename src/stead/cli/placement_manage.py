@@ -1,6 +1,6 @@
-"""``placement-manage``: the database, by the command that operators and their tools already call.
+"""``placement-manage``: database operations under the command name that operators and their tools already use.
 
-Arguments, output and exit codes are those tools' contract; ``stead db`` is the friendlier way to the same.
+Arguments, output and exit codes follow the contract of those tools; ``stead db`` is the more convenient alternative.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stead.store.protocol.transaction import Store
 
 BATCH = 50
-MOST = 2**31 - 1  # rows in a batch; what every database takes as a LIMIT
+MOST = 2**31 - 1  # rows in a batch; every database accepts it as a LIMIT
 
 DONE, MORE, FAILED, NOT_POSITIVE = 0, 1, 2, 127
 NO_COMMAND = 1
@@ -122,7 +122,7 @@ def _migrate(conf: cfg.ConfigOpts) -> int:
         return NOT_POSITIVE
     settings = load_deployment(conf)
     with ExitStack() as closing:
-        # Opened by the first migration that can: a database of an unknown kind is each one's failure, as any other.
+        # Opened by the first migration: if the database kind is unknown, each migration reports that failure itself.
         opened = cache(lambda: closing.enter_context(open_database(settings)))
         migrations = [Progress(name, migration) for name, migration in _migrations(opened, settings).items()]
         if most is not None:
@@ -141,7 +141,7 @@ def _migrate(conf: cfg.ConfigOpts) -> int:
 
 
 def _positive(text: str) -> int:
-    """The number that *text* is; 0 if it is none, or not positive."""
+    """The number in *text*; 0 if it is not a positive number."""
     try:
         return min(max(int(text), 0), MOST)
     except ValueError:
@@ -149,7 +149,7 @@ def _positive(text: str) -> int:
 
 
 def _migrations(store: Callable[[], Store], settings: Settings) -> dict[str, Callable[[int], int]]:
-    """By name, in order: what does at most so many rows and returns how many it did."""
+    """Functions by name, in order: each migrates up to a number of rows and returns how many it migrated."""
     from stead.store.schema import online_migrations
 
     return {
@@ -165,7 +165,7 @@ def _migrations(store: Callable[[], Store], settings: Settings) -> dict[str, Cal
 
 @dataclass(slots=True)
 class Progress:
-    """A migration, and how far it came over all batches."""
+    """A migration, and its progress over all batches."""
 
     name: str
     run: Callable[[int], int]
@@ -175,14 +175,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What became of one batch."""
+    """The result of one batch."""
 
     migrated: int
     failed: bool
 
 
 def run_batch(migrations: Iterable[Progress], most: int) -> Batch:
-    """Run the migrations in order until *most* rows are done. One that raises does not stop those after it."""
+    """Run the migrations in order until *most* rows are migrated. If one raises an error, the others still run."""
     migrated, failed = 0, False
     for each in migrations:
         if migrated == most:
@@ -203,7 +203,7 @@ def run_batch(migrations: Iterable[Progress], most: int) -> Batch:
 
 
 def table(migrations: Iterable[tuple[str, int, int]]) -> str:
-    """What each migration found and completed, in the form operators know."""
+    """The rows that each migration found and completed, in the format that operators know."""
     rows = [("Migration", "Total Found", "Completed")]
     rows += [(name, str(found), str(completed)) for name, found, completed in migrations]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

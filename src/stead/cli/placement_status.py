@@ -1,4 +1,4 @@
-"""``placement-status``: whether the deployment is ready, by the command that operators and their tools already call."""
+"""``placement-status``: deployment checks under the command name that operators and their tools already use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIGRATE = 'Run "placement-manage db online_data_migrations".'
 
 
 class Result(IntEnum):
-    """What a check came to; the worst one is the exit code."""
+    """The result of a check; the worst one is the exit code."""
 
     SUCCESS = 0
     WARNING = 1
@@ -37,7 +37,7 @@ class Result(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check that was made; *details* say what is wrong and what helps."""
+    """A completed check; *details* say what is wrong and what to do."""
 
     name: str
     result: Result = Result.SUCCESS
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
         return complain("placement-status", error)
     try:
         checks = check(settings)
-    except Exception:  # also what nobody foresaw: tools tell it from a failed check by the exit code
+    except Exception:  # also unexpected errors: tools distinguish them from a failed check by the exit code
         print(f"Error:\n{traceback.format_exc()}")
         return UNEXPECTED
     print(as_json(checks) if conf.command.json else table(checks))
@@ -83,11 +83,11 @@ def _add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def check(settings: Settings) -> list[Check]:
-    """All checks of the deployment that *settings* describe, in the order in which they are shown.
+    """All checks of the deployment that *settings* describe, in the order of the output.
 
     Raises:
         Unavailable: the database does not answer.
-        OSError: the policy file can not be read.
+        OSError: the policy file cannot be read.
     """
     with open_database(settings) as store:
         return [_check_roots(store), _check_consumers(store), _check_policy_file(settings)]
@@ -135,13 +135,13 @@ def _is_json(text: str) -> bool:
 
 
 def as_json(checks: Sequence[Check]) -> str:
-    """The checks for machines; a result is the exit code that it alone would give."""
+    """The checks as JSON; each result is the exit code for that check alone."""
     rows = [{"check": each.name, "result": int(each.result), "details": each.details} for each in checks]
     return json.dumps({"name": TITLE, "checks": rows})
 
 
 def table(checks: Sequence[Check]) -> str:
-    """The checks in the form operators know."""
+    """The checks in the format that operators know."""
     blocks = [[TITLE]]
     blocks += [
         [

@@ -1,4 +1,4 @@
-"""Which process has a TCP port of this machine, as far as /proc shows it.
+"""Determines from /proc which process uses a TCP port of this machine.
 
 Source: proc_net_tcp(5) of the kernel's documentation, proc_pid_fd(5).
 """
@@ -27,10 +27,10 @@ class _Socket:
 
 
 def port_holder(host: str, port: int) -> str | None:
-    """The process that keeps *port* of *host* from others: ``process 4242 (nginx)``; None if /proc does not show one.
+    """The process that occupies *port* of *host*: ``process 4242 (nginx)``; None if /proc does not show one.
 
-    Of a process of another user, whose descriptors cannot be read, the name of the user: ``a process of root``. Command
-    lines are left out, since they may hold passwords.
+    The descriptors of another user's process cannot be read; then the result names the user: ``a process of root``.
+    Command lines are left out, since they may contain passwords.
     """
     sockets = list(_sockets_at(ip_address(host.partition("%")[0]), port))
     if not sockets:
@@ -39,12 +39,12 @@ def port_holder(host: str, port: int) -> str | None:
     pids = set(_processes_with(held.inode))
     if not pids:
         return f"a process of {_user(held.user)}"
-    pid = min(pid for pid in pids if _parent(pid) not in pids)  # not a worker that inherited it
+    pid = min(pid for pid in pids if _parent(pid) not in pids)  # not a worker that inherited the socket
     return f"process {pid} ({_name(pid)})"
 
 
 def _sockets_at(host: IPv4Address | IPv6Address, port: int) -> Iterator[_Socket]:
-    """The sockets that one at this address collides with."""
+    """The sockets that conflict with a new one at this address."""
     for table in ("tcp", "tcp6"):
         try:
             lines = (_PROC / "net" / table).read_text().splitlines()[1:]
@@ -57,7 +57,7 @@ def _sockets_at(host: IPv4Address | IPv6Address, port: int) -> Iterator[_Socket]
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:
-    """The address of words in the byte order of this machine."""
+    """The address in words in this machine's byte order."""
     words = (int(text[place : place + 8], 16) for place in range(0, len(text), 8))
     address = ip_address(b"".join(struct.pack("=I", word) for word in words))
     return getattr(address, "ipv4_mapped", None) or address
@@ -68,7 +68,7 @@ def _collide(one: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -
 
 
 def _covers(every: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
-    """Whether one at *every* address is at *other* too; ``::`` is of both versions."""
+    """Whether a socket at *every* address also covers *other*; ``::`` covers both IP versions."""
     return every.is_unspecified and every.version >= other.version
 
 
@@ -78,7 +78,7 @@ def _processes_with(inode: int) -> Iterator[int]:
         try:
             if any(_target(each) == wanted for each in (process / "fd").iterdir()):
                 yield int(process.name)
-        except OSError:  # of another user, or ended meanwhile
+        except OSError:  # the process belongs to another user, or has ended
             continue
 
 
@@ -101,7 +101,7 @@ def _name(pid: int) -> str:
         name = (_PROC / str(pid) / "comm").read_text(errors="replace").rstrip("\n")
     except OSError:
         return "?"
-    return "".join(sign if sign.isprintable() else "?" for sign in name)  # processes choose their names
+    return "".join(sign if sign.isprintable() else "?" for sign in name)  # processes can set any name
 
 
 def _user(number: int) -> str:

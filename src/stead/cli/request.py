@@ -1,6 +1,6 @@
-"""A request as it is typed, and the candidates that the service has for it, taken apart for showing.
+"""A candidate query from the command line, and the service's candidates, split into rows for output.
 
-Rows are made from an answer of ``GET /allocation_candidates`` at microversion 1.39, with what Stead has beyond it.
+Rows are built from an answer of ``GET /allocation_candidates`` at microversion 1.39 with Stead's own features.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote
 
-from stead.cli.errors import CommandError
+from stead.client.calls import OWN, TREES
+from stead.client.errors import Refused
+from stead.domain.provider import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stead.cli.client import Api
+    from stead import Site
 
 UNSUFFIXED = ""
 
@@ -28,16 +30,16 @@ QUERY_HELP = (
 _ROUTE = "/allocation_candidates"
 _UNREAD: Mapping[str, Any] = MappingProxyType({"capacity": None, "used": 0})
 _QUERY_CHARACTERS = "%=&+!,:;/?@$'()*[]~"
-_TREES_WORTH_ASKING_FOR = 50  # beyond, one list of all providers is less work for both sides
+_TREES_WORTH_ASKING_FOR = 50  # above it, one list of all providers is cheaper for client and server
 _ASKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one provider gives to one request group: *amount* of *resource_class*; nothing if only the group is there.
+    """The part of one provider in one request group: *amount* of *resource_class*; empty for a group without resources.
 
-    *used* is what was claimed before, *claimed* what the whole candidate takes of this class here, for all its groups.
-    The *capacity* is None where it could not be read; *used* then means nothing.
+    *used* is the usage before, *claimed* the amount of the whole candidate of this class here, for all its groups. The
+    *capacity* is None if it could not be read; *used* is then meaningless.
     """
 
     provider: str
@@ -51,25 +53,31 @@ class Row:
 
     @property
     def free_after(self) -> int | None:
-        """What stays free if the candidate is claimed."""
+        """The free amount after the candidate is claimed."""
         return None if self.capacity is None else self.capacity - self.used - self.claimed
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to serve the request; *allocation_request* is what the service sent, ready to be claimed."""
+    """One way to satisfy the request; *allocation_request* comes from the service, ready to be claimed."""
 
     allocation_request: dict[str, Any]
     rows: tuple[Row, ...]
 
     @property
     def roots(self) -> list[str]:
-        """The roots of the trees that the candidate takes from."""
+        """The roots of the trees from which the candidate takes resources."""
         return list(dict.fromkeys(row.root for row in self.rows))
 
 
+def version_for(query: str) -> str:
+    """The version of Stead's own features that a *query* needs: a newer one if it names a provider (``name:``)."""
+    named = any(value.startswith(BY_NAME) for _, value in parse_qsl(query))
+    return TREES if named else OWN
+
+
 def query_string(text: str, limit: int | None = None) -> str:
-    """*text*, a query string or a URL that has one, fit for a request; *limit* is added if it names none."""
+    """*text*, a query string or a URL with one, prepared for a request; *limit* is added unless it has one."""
     query = quote(text.strip().rpartition("?")[2], safe=_QUERY_CHARACTERS)
     if limit is None or any(key == "limit" for key, _ in parse_qsl(query, keep_blank_values=True)):
         return query
@@ -77,7 +85,7 @@ def query_string(text: str, limit: int | None = None) -> str:
 
 
 def amounts_by_group(query: str) -> dict[str, dict[str, int]]:
-    """What each suffixed group of a *query* that the service has accepted wants of each class."""
+    """The amounts by class of each suffixed group of a *query* that the service has accepted."""
     groups: dict[str, dict[str, int]] = {}
     for key, value in parse_qsl(query):
         suffix = key.removeprefix("resources")
@@ -87,13 +95,13 @@ def amounts_by_group(query: str) -> dict[str, dict[str, int]]:
     return groups
 
 
-def ask(api: Api, query: str, held: Mapping[str, Any] = MappingProxyType({})) -> list[Candidate]:
-    """The candidates for *query*, in the order of the answer; none if nothing fits.
+def ask(api: Site, query: str, held: Mapping[str, Any] = MappingProxyType({})) -> list[Candidate]:
+    """The candidates for *query*, in the order of the answer; empty if nothing fits.
 
-    What the consumer has *held* so far (``allocations`` of ``GET /allocations/{consumer}``) counts as free in the rows:
-    a claim gives it back. The service does not know who asks, so it counted it as used when it looked for candidates.
+    The consumer's allocations in *held* (``allocations`` of ``GET /allocations/{consumer}``) count as free in the rows,
+    since a claim releases them. The service does not know the consumer, so it counted them as used in its search.
     """
-    answer = api.get_own(f"{_ROUTE}?{query}")
+    answer = api.request("GET", f"{_ROUTE}?{query}", stead=version_for(query))
     groups = amounts_by_group(query)
     summaries = answer["provider_summaries"]
     return [
@@ -108,10 +116,10 @@ def rows_of(
     groups: Mapping[str, dict[str, int]],
     held: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Row]:
-    """The rows of one allocation request, provider by provider, a provider's groups in the order of the mappings.
+    """The rows of one allocation request, provider by provider; groups are in the order of the mappings.
 
-    An allocation is the sum over groups; a suffixed group takes from its one provider what it asked for, and the
-    unsuffixed group has taken the rest.
+    An allocation is the sum over groups. A suffixed group takes its amounts from its one provider, and the unsuffixed
+    group takes the rest.
     """
     serving: dict[str, list[str]] = {uuid: [] for uuid in request["allocations"]}
     for group, uuids in request["mappings"].items():
@@ -141,28 +149,28 @@ def rows_of(
 
 
 def amount_in(allocations: Mapping[str, Any], provider: str, resource_class: str) -> int:
-    """What *allocations*, as the API writes them, take of one class from one provider; 0 if nothing."""
+    """The amount of one class from one provider in *allocations*, in the API's form; 0 if there is none."""
     amount: int = allocations.get(provider, {}).get("resources", {}).get(resource_class, 0)
     return amount
 
 
-def names_of(api: Api, candidates: list[Candidate]) -> dict[str, str]:
-    """The names of all providers in the trees of *candidates*, by UUID; none if they may not be asked for.
+def names_of(api: Site, candidates: list[Candidate]) -> dict[str, str]:
+    """The names of all providers in the trees of *candidates*, by UUID; empty if they cannot be read.
 
-    A name is a kindness: a claim that was written is reported, whether or not its providers' names can be had.
+    Names are optional: a written claim is reported even without them.
     """
     roots = sorted({root for candidate in candidates for root in candidate.roots})
     try:
         return {record["uuid"]: record["name"] for record in _providers(api, roots)}
-    except CommandError:
+    except Refused:
         return {}
 
 
-def _providers(api: Api, roots: list[str]) -> list[dict[str, Any]]:
-    """All providers in the trees of *roots*, and possibly others: a request for each tree, or one for all."""
+def _providers(api: Site, roots: list[str]) -> list[dict[str, Any]]:
+    """All providers in the trees of *roots*, possibly with others: one request for each tree, or one for all."""
     if len(roots) > _TREES_WORTH_ASKING_FOR:
-        everything: list[dict[str, Any]] = api.get("/resource_providers")["resource_providers"]
+        everything: list[dict[str, Any]] = api.request("GET", "/resource_providers")["resource_providers"]
         return everything
     with ThreadPoolExecutor(_ASKERS) as askers:
-        answers = askers.map(lambda root: api.get("/resource_providers", in_tree=root), roots)
+        answers = askers.map(lambda root: api.request("GET", "/resource_providers", in_tree=root), roots)
         return [record for answer in answers for record in answer["resource_providers"]]

@@ -1,11 +1,11 @@
-"""The server that runs on a data directory: at most one, and commands find it there.
+"""The server that runs on a data directory. There is at most one, and commands find it through the directory.
 
 ``server.lock`` is never removed. The server holds record locks on two of its bytes, which the kernel releases when the
-process ends, however it ends: the first from its start, the second as soon as ``server.json`` says where it listens.
-Decision 6 compares this lock with others.
+process ends in any way: the first from its start, the second as soon as ``server.json`` has its address. Decision 6
+compares this lock with others.
 
 ``server.json`` has the server's ``url``, its ``pid``, the ``network`` in which the URL is valid, and its TLS
-``certificate`` if it has one. A server that was killed leaves the file behind; without the lock it means nothing.
+``certificate`` if it has one. A killed server leaves the file behind; without the lock it is ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOCK = "server.lock"
 NOTE = "server.json"
 
 _STARTED, _LISTENS = 0, 1
-"""The bytes of the lock file, and what a lock on each means."""
+"""The bytes of the lock file, and the meaning of a lock on each."""
 
 _ATTEMPTS = 3
 
@@ -41,7 +41,7 @@ _FLOCK = "hhqqi0q"  # l_type, l_whence, l_start, l_len, l_pid and padding. Sourc
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that listens. ``certificate`` is the PEM file of its TLS certificate, None for plain text."""
+    """A listening server. ``certificate`` is the PEM file of its TLS certificate, None for plain HTTP."""
 
     url: str
     pid: int
@@ -49,19 +49,19 @@ class Running:
 
 
 class Occupation:
-    """A data directory that belongs to this process alone, while :func:`occupied` lasts."""
+    """A data directory that this process uses exclusively, during :func:`occupied`."""
 
     def __init__(self, directory: Path, lock: int) -> None:
         self._note = directory / NOTE
         self._lock = lock
 
     def decide(self, url: str) -> None:
-        """Let a second server say what the first is about to listen on."""
+        """Publish the URL at which this process will listen, for the error message of a second server."""
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, json.dumps({"url": url}).encode() + b"\n", 0)
 
     def announce(self, url: str, certificate: Path | None = None) -> None:
-        """Let commands find this process at *url*."""
+        """Publish *url*, at which commands find this process."""
         from stead.auth.private_files import replace_privately
 
         note = {"url": url, "pid": os.getpid(), "network": _network()}
@@ -73,7 +73,7 @@ class Occupation:
 
 @contextmanager
 def occupied(directory: Path) -> Iterator[Occupation]:
-    """Keep every other server away from *directory*, which exists.
+    """Lock *directory*, which exists, against other servers.
 
     Raises:
         NotServed: another server runs on it, or it cannot be locked.
@@ -87,20 +87,20 @@ def occupied(directory: Path) -> Iterator[Occupation]:
         _require_file(path, lock)
         _take(directory, lock)
         note = directory / NOTE
-        note.unlink(missing_ok=True)  # of a server that was killed; only then the second byte is locked
+        note.unlink(missing_ok=True)  # left by a killed server; removed before the second byte is locked
         try:
             yield Occupation(directory, lock)
         finally:
             note.unlink(missing_ok=True)
     finally:
-        os.close(lock)  # and with it the locks
+        os.close(lock)  # releases the locks
 
 
 def running(directory: Path) -> Running | None:
     """The server that listens for *directory*; None if none runs.
 
     Raises:
-        CommandError: one starts but does not listen yet, cannot be reached from here, or the directory cannot be read.
+        CommandError: one is starting but does not listen yet, is unreachable from here, or the directory is unreadable.
     """
     try:
         lock = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -136,7 +136,7 @@ def _take(directory: Path, lock: int) -> None:
         else:
             return
         holder = _holder(lock, _STARTED)
-        if holder is not None:  # else it has ended just now
+        if holder is not None:  # otherwise it has just ended
             break
     url = _decided(lock)
     listens = f", which listens on {url}" if url else ""
@@ -147,7 +147,7 @@ def _take(directory: Path, lock: int) -> None:
 
 
 def _holder(lock: int, byte: int) -> int | None:
-    """The process that holds the lock on *byte*, 0 if it has no number here (another container); None if none does."""
+    """The process that locks *byte*, 0 if its pid is not visible here (another container); None if none does."""
     question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, question))
     return None if kind == fcntl.F_UNLCK else int(pid)
@@ -169,7 +169,7 @@ def _noted(directory: Path) -> Running | None:
         certificate = Path(note["certificate"]) if "certificate" in note else None
         server = Running(str(note["url"]), int(note["pid"]), certificate)
         network = str(note["network"])
-    except FileNotFoundError:  # it stopped just now
+    except FileNotFoundError:  # it has just stopped
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(f"cannot read {directory / NOTE}. Restart the server of this directory") from error
@@ -182,7 +182,7 @@ def _noted(directory: Path) -> Running | None:
 
 
 def _network() -> str:
-    """Host and network namespace, within which 127.0.0.1 is the same. Several hosts may mount one home directory."""
+    """Host and network namespace, which determine the meaning of 127.0.0.1. Hosts may share a home directory."""
     try:
         namespace = str(Path("/proc/self/ns/net").readlink())
     except OSError:

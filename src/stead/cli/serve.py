@@ -66,7 +66,7 @@ def run(
     """Start the server.
 
     Without any configuration it runs embedded: SQLite in the data directory, an admin token made at the first start, on
-    this machine only. SIGHUP reads configuration and certificate anew, and replaces the workers one after the other.
+    this machine only. SIGHUP reads configuration and certificate again, and replaces the workers one after the other.
     """
     from stead.observe.log import held_back
 
@@ -77,7 +77,7 @@ def run(
     tls = _tls(tls_certificate, tls_key, tls_client_ca)
     address = _address(socket, host, port, settings, scheme="https" if tls else "http")
     token = _admin_token(settings)
-    as_json = options().json  # asked here: the shared options are this thread's
+    as_json = options().json  # read here: the shared options belong to this thread
     with _occupied(settings) as occupation, ExitStack() as leaving:
         _require_apart(address, settings)
         sock = leaving.enter_context(address.bound())
@@ -93,7 +93,7 @@ def run(
         def announce() -> None:
             if occupation is not None:
                 occupation.announce(url, tls.certificate if tls else None)
-            _say(_facts(settings, url, token if show_token else None), as_json=as_json)
+            _say({**_facts(settings, url, token if show_token else None), **_sign_in(settings, url)}, as_json=as_json)
             _tell_service_manager("READY=1")
 
         leaving.enter_context(_metrics_directory(settings))
@@ -114,7 +114,7 @@ def run(
 
 @contextmanager
 def _occupied(settings: Settings) -> Iterator[Occupation | None]:
-    """The data directory of an embedded service, for this process alone.
+    """The data directory of an embedded service, locked for this process.
 
     Raises:
         NotServed: another server runs on it.
@@ -127,7 +127,7 @@ def _occupied(settings: Settings) -> Iterator[Occupation | None]:
 
 
 def _say_to_workers(values: dict[str, str | None]) -> None:
-    """Let options of the command line win over those of the configuration, here and in the workers."""
+    """Make options of the command line override those of the configuration, here and in the workers."""
     for name, value in values.items():
         if value is not None:
             os.environ[f"OS_STEAD__{name.upper()}"] = value
@@ -166,7 +166,7 @@ def _address(path: Path | None, host: str, port: int, settings: Settings, *, sch
 
 
 def _require_apart(address: Address | UnixAddress, settings: Settings) -> None:
-    """The first worker would get the port of the metrics as well, and nobody an answer there."""
+    """Refuse equal ports for API and metrics: the first worker would bind the port, and requests would fail."""
     if settings.watch.metrics is None or isinstance(address, UnixAddress):
         return
     metrics = Address.of(*settings.watch.metrics)
@@ -177,7 +177,7 @@ def _require_apart(address: Address | UnixAddress, settings: Settings) -> None:
 
 
 def _warn_if_open(address: Address | UnixAddress, settings: Settings) -> None:
-    """Warn where clients of other machines are believed without a token."""
+    """Warn if clients of other machines need no valid token."""
     if settings.auth_strategy != "noauth2" or isinstance(address, UnixAddress) or address.is_of_this_machine_only:
         return
     _log.warning(
@@ -190,7 +190,7 @@ def _warn_if_open(address: Address | UnixAddress, settings: Settings) -> None:
 
 @contextmanager
 def _metrics_directory(settings: Settings) -> Iterator[None]:
-    """Where the workers report, if metrics are wanted and the configuration names no place; empty at the start.
+    """The workers' report directory, if metrics are enabled and the configuration names none; empty at the start.
 
     Raises:
         NotServed: the port of the metrics is in use.
@@ -216,7 +216,7 @@ def _set_up_log(settings: Settings) -> None:
 
 
 def _tell_service_manager(state: str) -> None:
-    """Tell systemd, if it has started us and wants to know. Source: sd_notify(3)."""
+    """Notify systemd of *state*, if it started this process and expects that. Source: sd_notify(3)."""
     path = os.environ.get("NOTIFY_SOCKET")
     if path:
         with socket_module.socket(socket_module.AF_UNIX, socket_module.SOCK_DGRAM) as manager:
@@ -225,10 +225,10 @@ def _tell_service_manager(state: str) -> None:
 
 
 def _admin_token(settings: Settings) -> str | None:
-    """The owner's token; only an embedded service that authenticates by tokens has one."""
+    """The owner's token; None unless the service is embedded and authenticates by tokens."""
     if not settings.embedded:
         return None
-    os.umask(0o077)  # the database is nobody else's business either
+    os.umask(0o077)  # other users must not read the database
     from stead.auth import ensure_admin_token
     from stead.auth.private_files import private_directory
     from stead.config import ConfigError
@@ -245,7 +245,7 @@ def _admin_token(settings: Settings) -> str | None:
 
 
 def _hand_over(settings: Settings) -> None:
-    """Let the workers find the configuration that was found here, wherever they look first."""
+    """Pass the configuration files that were found here to the workers, in place of their own search."""
     from stead.config.paths import CONFIG_DIR_VARIABLE, CONFIG_FILE_VARIABLE, DATA_DIR_VARIABLE
 
     for variable, paths in (
@@ -257,10 +257,10 @@ def _hand_over(settings: Settings) -> None:
 
 
 def prepare_database(settings: Settings) -> None:
-    """Once, before there are workers: make or update the tables if the settings say so, else require them as they are.
+    """Create or update the tables before the workers start, if the settings say so; otherwise check them.
 
     Raises:
-        NotServed: the database cannot be reached, or lacks tables; the message has the command that helps.
+        NotServed: the database cannot be reached, or lacks tables; the message has the command to run.
     """
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -288,6 +288,15 @@ def _facts(settings: Settings, url: str, token: str | None) -> dict[str, str]:
     return facts
 
 
+def _sign_in(settings: Settings, url: str) -> dict[str, str]:
+    """The link with which the owner of an embedded service signs in to the web interface, once."""
+    if not settings.ui.enabled or not settings.embedded or settings.auth_strategy != "token" or url.startswith("unix:"):
+        return {}
+    from stead.auth.one_time_codes import new_code
+
+    return {"web_interface": f"{url}/ui/sign-in?code={new_code(settings.data_dir)}"}
+
+
 def _say(facts: dict[str, str], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(facts), flush=True)
@@ -297,5 +306,6 @@ def _say(facts: dict[str, str], *, as_json: bool) -> None:
         "data_dir": "data directory",
         "admin_token_file": "admin token in",
         "metrics": "metrics at",
+        "web_interface": "web interface at",
     }
     print("\n".join(f"{words.get(name, 'admin token'):>16}  {fact}" for name, fact in facts.items()), flush=True)

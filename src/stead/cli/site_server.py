@@ -1,4 +1,7 @@
-"""A site as a server has it: read over HTTP, and changed step by step."""
+"""The site of any Placement server: reads it over HTTP provider by provider, and changes it step by step.
+
+For servers without Stead's own features; on Stead, `site_documents` does the same in few requests.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +13,28 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.cli.errors import ApiError, CommandError, Negative
+from stead.cli.errors import CommandError, Negative
+from stead.client.errors import Refused
 from stead.domain.inventory import Inventory
-from stead.topology.plan import (
+from stead.topology.plan import Kept, Overcommitted, Plan, Present, PresentSite, plan
+from stead.topology.site import Description, Site, site_of
+from stead.topology.steps import (
     CreateClass,
     CreateProvider,
     CreateTrait,
     DeleteProvider,
-    Kept,
     MoveProvider,
-    Overcommitted,
-    Plan,
-    Present,
-    PresentSite,
     SetAggregates,
     SetInventories,
     SetTraits,
     Step,
-    plan,
 )
-from stead.topology.site import Description, Site, site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 ATTEMPTS = 6
-"""How often a site is read and planned anew because somebody else changes the same providers."""
+"""Maximum number of attempts to read and plan a site while other clients change the same providers."""
 
 _FIRST_PAUSE = 0.02  # seconds; doubled from attempt to attempt
 _READERS = 8
@@ -44,7 +43,7 @@ _NAMED = 5  # over-committed inventories in a message
 
 @dataclass(slots=True)
 class Outcome:
-    """What applying a site did, or, as a rehearsal, would do."""
+    """The result of applying a site, or of a rehearsal."""
 
     steps: list[Step] = field(default_factory=list)
     kept: tuple[Kept, ...] = ()
@@ -52,12 +51,14 @@ class Outcome:
 
 
 class Overcommits(CommandError):
-    """A plan would make inventories smaller than what is allocated from them."""
+    """A plan would make inventories smaller than their allocations."""
 
-    def __init__(self, overcommitted: tuple[Overcommitted, ...], steps_done: int = 0) -> None:
+    def __init__(self, overcommitted: Sequence[object], steps_done: int = 0, done: str | None = None) -> None:
+        """*done* says what is done, if it is not counted in steps."""
         amounts = "; ".join(map(str, overcommitted[:_NAMED]))
         more = f"; and {len(overcommitted) - _NAMED:,} more" if len(overcommitted) > _NAMED else ""
-        done = f"{steps_done:,} steps are done, the rest is not" if steps_done else "nothing was changed"
+        if done is None:
+            done = f"{steps_done:,} steps are done, the rest is not" if steps_done else "nothing was changed"
         super().__init__(
             f"more is used than the site leaves: {amounts}{more}; {done} "
             "(--dry-run shows all changes, --allow-overcommit applies them)"
@@ -66,25 +67,33 @@ class Overcommits(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Whom to tell how far the work is: *begin* with a word for the work and its size, *advance* after every piece."""
+    """Receives progress: *begin* with the name of the work and its size, *advance* after every item."""
 
     begin: Callable[[str, int], None] = lambda _work, _size: None
     advance: Callable[[], None] = lambda: None
 
 
 def read_site(api: Any, watcher: Watcher) -> Site:
-    """All that the server says about providers, as a site file would say it.
+    """All providers of the server as a site.
 
-    Providers are read one after the other: what changes meanwhile is in it as it was when its turn came.
+    Providers are read one after the other, so that the result is not a snapshot of one moment.
     """
-    listed = api.get("/resource_providers")["resource_providers"]
+    listed = api.request("GET", "/resource_providers")["resource_providers"]
     return site_of(present.description for present in _read_providers(api, listed, None, watcher, usages=False))
 
 
-def rehearse(api: Any, described: Site, watcher: Watcher, *, exact: bool = False, prune: bool = False) -> Outcome:
-    """What :func:`apply` would do."""
-    present = _read_present(api, described, watcher, usages=exact or prune)
-    proposed = plan(described, present, exact=exact, prune=prune)
+def rehearse(
+    api: Any,
+    described: Site,
+    watcher: Watcher,
+    *,
+    exact: bool = False,
+    prune: bool = False,
+    prune_trees: bool = False,
+) -> Outcome:
+    """The result that :func:`apply` would have."""
+    present = _read_present(api, described, watcher, usages=exact or prune or prune_trees)
+    proposed = plan(described, present, exact=exact, prune=prune, prune_trees=prune_trees)
     return Outcome(list(proposed.steps), proposed.kept, proposed.overcommitted)
 
 
@@ -95,35 +104,36 @@ def apply(
     *,
     exact: bool = False,
     prune: bool = False,
+    prune_trees: bool = False,
     allow_overcommit: bool = False,
 ) -> Outcome:
-    """Make the server say what *described* says; see :func:`stead.topology.plan.plan` for *exact* and *prune*.
+    """Make the server match *described*; see :func:`stead.topology.plan.plan` for *exact* and *prune*.
 
-    If another client changes the same providers meanwhile, the server is read and the rest planned again. A claim is
-    such a change: it raises the provider's generation, and an inventory is written at the generation that was read
-    before its use. So no inventory is ever written on the strength of a use that has grown since.
+    If another client changes the same providers meanwhile, the server is read and the rest is planned again. A claim is
+    such a change: it raises the provider's generation, and an inventory is written with the generation that was read
+    before its usage. So an inventory is never written on the basis of an outdated usage.
 
     Raises:
-        Overcommits: an inventory would be smaller than its use, unless *allow_overcommit*. Nothing was written, but for
-            what a plan before had done when another client interfered.
-        SiteError: the site and the server cannot be brought together; the message says why.
-        ApiError: the server refused a step; the ones before it are done, and applying again goes on from there.
-        Negative: somebody else was faster each of :data:`ATTEMPTS` times.
+        Overcommits: an inventory would be smaller than its usage, unless *allow_overcommit*. Nothing was written,
+            except by an earlier plan that another client interrupted.
+        SiteError: the site and the server cannot be matched; the message says why.
+        Refused: the server refused a step. The earlier steps are done, and another apply continues from there.
+        Negative: other clients changed the providers during all :data:`ATTEMPTS` attempts.
     """
     done = Outcome()
     for attempt in range(ATTEMPTS):
-        present = _read_present(api, described, watcher, usages=exact or prune)
-        proposed = plan(described, present, exact=exact, prune=prune)
+        present = _read_present(api, described, watcher, usages=exact or prune or prune_trees)
+        proposed = plan(described, present, exact=exact, prune=prune, prune_trees=prune_trees)
         done.kept, done.overcommitted = proposed.kept, proposed.overcommitted
         if done.overcommitted and not allow_overcommit:
             raise Overcommits(done.overcommitted, len(done.steps))
         try:
             _carry_out(api, proposed, present, done.steps, watcher)
-        except ApiError as error:
+        except Refused as error:
             if error.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
                 raise
             reason = error
-            time.sleep(_FIRST_PAUSE * 2**attempt * random.random())  # two that met do not meet again
+            time.sleep(_FIRST_PAUSE * 2**attempt * random.random())  # random, so that colliding clients spread out
         else:
             return done
     raise Negative(f"gave up after {ATTEMPTS} attempts, {len(done.steps)} steps are done: {reason}")
@@ -135,8 +145,8 @@ def _carry_out(api: Any, proposed: Plan, present: PresentSite, done: list[Step],
     for step in proposed.steps:
         try:
             hands.do(step)
-        except ApiError as error:
-            raise ApiError(error.status, error.code, f"could not {step}: {error.detail}") from error
+        except Refused as error:
+            raise error.worded(f"could not {step}: {error.detail}") from error
         done.append(step)
         watcher.advance()
 
@@ -145,13 +155,13 @@ def _carry_out(api: Any, proposed: Plan, present: PresentSite, done: list[Step],
 
 
 def _read_present(api: Any, described: Site, watcher: Watcher, *, usages: bool) -> PresentSite:
-    """What a plan looks at: the described providers in full, the others in full measure only to see who is in use."""
-    listed = api.get("/resource_providers")["resource_providers"]
+    """The input of a plan: the described providers in full; the others only as far as needed to know their usage."""
+    listed = api.request("GET", "/resource_providers")["resource_providers"]
     found = _read_providers(api, listed, described, watcher, usages=usages)
     return PresentSite(
         providers={there.description.name: there for there in found},
-        classes=frozenset(one["name"] for one in api.get("/resource_classes")["resource_classes"]),
-        traits=frozenset(api.get("/traits")["traits"]),
+        classes=frozenset(one["name"] for one in api.request("GET", "/resource_classes")["resource_classes"]),
+        traits=frozenset(api.request("GET", "/traits")["traits"]),
     )
 
 
@@ -173,7 +183,7 @@ def _read_providers(
 def _read_provider(
     api: Any, listed: Any, names: Mapping[str, str], described: Site | None, *, usages: bool
 ) -> Present | None:
-    """One provider; None if it was deleted after it was listed. What is used is read where inventories will change."""
+    """One provider; None if it was deleted meanwhile. The usage is read only if inventories may change."""
     get = partial(_get_part, api, f"/resource_providers/{listed['uuid']}")
     in_full = described is None or listed["name"] in described.providers
     wanted = described.providers[listed["name"]].inventories if described is not None and in_full else {}
@@ -184,7 +194,7 @@ def _read_provider(
         aggregates = get("aggregates") if in_full else {}
         changes = any(had.get(name) != inventory for name, inventory in wanted.items())
         used = get("usages") if usages or changes else {}
-    except ApiError as error:
+    except Refused as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
@@ -199,12 +209,12 @@ def _read_provider(
         traits=frozenset(traits.get("traits", ())),
         aggregates=frozenset(aggregates.get("aggregates", ())),
     )
-    # The oldest of the generations: if the provider changed between two reads, a write with it is refused.
+    # The oldest generation: if the provider changed between two reads, the server refuses a write with it.
     return Present(description, min(parts), used.get("usages", {}))
 
 
 def _get_part(api: Any, provider: str, part: str) -> Any:
-    return api.get(f"{provider}/{part}")
+    return api.request("GET", f"{provider}/{part}")
 
 
 # Writing
@@ -212,7 +222,7 @@ def _get_part(api: Any, provider: str, part: str) -> Any:
 
 @dataclass(slots=True)
 class _Handle:
-    """What a request needs to name a provider and to show that it knows its present state."""
+    """The data that a request needs to name a provider and to state its generation."""
 
     uuid: str
     generation: int
@@ -224,7 +234,7 @@ class _Handle:
 
 @dataclass(slots=True)
 class _Hands:
-    """Carries out steps; keeps every provider's generation current by what the server answers."""
+    """Carries out steps; updates every provider's generation from the server's answers."""
 
     api: Any
     handles: dict[str, _Handle]
@@ -232,16 +242,17 @@ class _Hands:
     def do(self, step: Step) -> None:
         match step:
             case CreateClass(name):
-                self.api.put(f"/resource_classes/{name}")
+                self.api.request("PUT", f"/resource_classes/{name}")
             case CreateTrait(name):
-                self.api.put(f"/traits/{name}")
+                self.api.request("PUT", f"/traits/{name}")
             case CreateProvider(name, uuid, parent):
                 body = {"name": name, "uuid": uuid, "parent_provider_uuid": self._uuid(parent)}
-                made = self.api.post("/resource_providers", {key: body[key] for key in body if body[key] is not None})
+                stated = {key: value for key, value in body.items() if value is not None}
+                made = self.api.request("POST", "/resource_providers", stated)
                 self.handles[name] = _Handle(made["uuid"], made["generation"])
             case MoveProvider(name, parent):
                 body = {"name": name, "parent_provider_uuid": self._uuid(parent)}
-                self.api.put(f"/resource_providers/{self.handles[name].uuid}", body)
+                self.api.request("PUT", f"/resource_providers/{self.handles[name].uuid}", body)
             case SetInventories(name, inventories):
                 records = {resource_class: asdict(inventory) for resource_class, inventory in inventories.items()}
                 self._replace(name, "inventories", records)
@@ -250,12 +261,12 @@ class _Hands:
             case SetAggregates(name, aggregates):
                 self._replace(name, "aggregates", sorted(aggregates))
             case DeleteProvider(name):
-                self.api.delete(f"/resource_providers/{self.handles[name].uuid}")
+                self.api.request("DELETE", f"/resource_providers/{self.handles[name].uuid}")
 
     def _replace(self, name: str, part: str, value: Any) -> None:
         handle = self.handles[name]
         body = {part: value, "resource_provider_generation": handle.generation}
-        answer = self.api.put(f"/resource_providers/{handle.uuid}/{part}", body)
+        answer = self.api.request("PUT", f"/resource_providers/{handle.uuid}/{part}", body)
         handle.generation = answer["resource_provider_generation"]
 
     def _uuid(self, name: str | None) -> str | None:

@@ -106,7 +106,7 @@ def revoke(
 
 
 def _settings(config_file: list[Path] | None, config_dir: list[Path] | None) -> Settings:
-    """What a service of this configuration reads; the directory of an embedded one is made."""
+    """The settings of a service with this configuration; creates the directory of an embedded one."""
     from stead.auth.private_files import private_directory
     from stead.config import ConfigError, load
 
@@ -131,7 +131,7 @@ def _token_file(settings: Settings) -> Path:
 
 
 def _require_known(roles: list[str], settings: Settings) -> None:
-    """Refuse a role that grants no permission, most likely a typing error.
+    """Refuse a role that grants no permission, which is probably a typing error.
 
     Raises:
         CommandError: no rule of the policy names it.
@@ -156,10 +156,10 @@ def _require_known(roles: list[str], settings: Settings) -> None:
 
 
 def _end(text: str) -> datetime:
-    """The time that *text* means, in UTC.
+    """Parse a time; the result is in UTC.
 
     Raises:
-        CommandError: it means none, or one that is over.
+        CommandError: *text* is not a time, or is in the past.
     """
     now = datetime.now(UTC)
     end: datetime | None

@@ -1,4 +1,4 @@
-"""``stead topology``: describe a site in a file, and make the server say the same."""
+"""``stead topology``: describes a site in a file, and makes the server match it."""
 
 from __future__ import annotations
 
@@ -13,40 +13,48 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from stead.cli.client import connect
+from stead.cli.cells import number
+from stead.cli.collector import paused_collector
+from stead.cli.connecting import connect
 from stead.cli.errors import NO, CommandError
 from stead.cli.options import options
 from stead.cli.output import console, print_json, say, show
+from stead.cli.site_documents import Manner, has_documents
+from stead.cli.site_documents import apply as apply_documents
 from stead.cli.site_server import Outcome, Overcommits, Watcher, read_site, rehearse
 from stead.cli.site_server import apply as apply_site
+from stead.cli.site_snapshot import SiteSnapshot, read_snapshot
+from stead.client.calls import TREES
 from stead.domain.printable import one_line, printable
 from stead.topology.document import MAX_BYTES as MAX_SITE_BYTES
 from stead.topology.document import as_data, dump, load
 from stead.topology.hwloc import Options, describe
 from stead.topology.machine import MAX_BYTES, read_xml
-from stead.topology.plan import SetInventories
+from stead.topology.omissions import omissions
+from stead.topology.reserving import Reserve, reserve
 from stead.topology.site import Description, Site, SiteError, site_of
+from stead.topology.steps import SetInventories
+from stead.topology.table import write_allocations, write_inventories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stead.topology.plan import InventoryChange, Step
+    import stead
+    from stead.cli.site_snapshot import Holder
+    from stead.topology.steps import InventoryChange, Step
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save and generate provider trees as files.")
 
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
 _SHARE_ALL = "all"
-_NO_DEVICES = (
-    "no I/O devices in the file, so its hosts get no GPUs, NICs or disks; "
-    "if they have some, run `lstopo --of xml` on the machine itself, without --no-io"
-)
+_PER_NODE = "node"
 _PIECE = 1024 * 1024  # bytes
 
 
 @app.command("apply")
 def apply_files(
     files: Annotated[
-        list[Path], typer.Argument(help="Site files, together one site; - reads standard input.", metavar="FILE...")
+        list[Path], typer.Argument(help="Site files, together one site; - reads standard input.", metavar="FILE")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")] = False,
     exact: Annotated[
@@ -57,7 +65,14 @@ def apply_files(
     ] = False,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="As --exact, and delete all providers that the files do not describe."),
+        typer.Option(
+            "--prune",
+            help="As --exact, and delete providers that the files lack from the trees whose roots they describe.",
+        ),
+    ] = False,
+    prune_all: Annotated[
+        bool,
+        typer.Option("--prune-all", help="As --prune, and delete all other trees of the server."),
     ] = False,
     allow_overcommit: Annotated[
         bool,
@@ -65,15 +80,14 @@ def apply_files(
     ] = False,
 ) -> None:
     """Make the server's providers what the files say; what is in use is neither removed nor made too small."""
-    with _refusing():
-        described = _load(files)
-        with connect() as api, _watched() as watcher:
-            if dry_run:
-                outcome = rehearse(api, described, watcher, exact=exact, prune=prune)
+    with _refusing(), paused_collector(), _watched() as watcher:
+        described = _load(files, watcher)
+        manner = Manner(exact, prune, prune_all, allow_overcommit, dry_run)
+        with connect() as api:
+            if has_documents(api):
+                outcome = apply_documents(api, described, watcher, manner)
             else:
-                outcome = apply_site(
-                    api, described, watcher, exact=exact, prune=prune, allow_overcommit=allow_overcommit
-                )
+                outcome = _apply_steps(api, described, watcher, manner)
     _report(outcome, len(described.providers), dry_run=dry_run)
     if outcome.overcommitted and not allow_overcommit:
         raise Overcommits(outcome.overcommitted)
@@ -81,20 +95,62 @@ def apply_files(
         raise typer.Exit(NO)
 
 
+def _apply_steps(api: stead.Site, described: Site, watcher: Watcher, manner: Manner) -> Outcome:
+    """Apply a site to a server that has nothing beyond the Placement API."""
+    removals = {"exact": manner.exact, "prune": manner.prune_all, "prune_trees": manner.prune}
+    if manner.dry_run:
+        return rehearse(api, described, watcher, **removals)
+    return apply_site(api, described, watcher, **removals, allow_overcommit=manner.allow_overcommit)
+
+
 @app.command("dump")
-def dump_site() -> None:
-    """Write the server's providers as a site file."""
-    with _refusing():
+def dump_site(
+    allocations: Annotated[
+        bool, typer.Option("--allocations", help="Write all consumers with their allocations too.")
+    ] = False,
+    as_csv: Annotated[
+        bool,
+        typer.Option("--csv", help="Write a table: a row per inventory, or with --allocations a row per allocation."),
+    ] = False,
+) -> None:
+    """Write the server's providers as a site file, as they are at one moment."""
+    with _refusing(), paused_collector():
         with connect() as api, _watched() as watcher:
-            site = read_site(api, watcher)
-        _write(site)
+            if has_documents(api):
+                snapshot = read_snapshot(api, watcher, allocations=allocations)
+            elif allocations:
+                raise CommandError(f"--allocations requires Stead {TREES} or newer, which {api.url} is not")
+            else:
+                snapshot = SiteSnapshot(read_site(api, watcher))
+        _write_snapshot(snapshot, as_csv=as_csv)
+
+
+def _write_snapshot(snapshot: SiteSnapshot, *, as_csv: bool) -> None:
+    holders = snapshot.holders
+    if not as_csv:
+        _write(snapshot.site, None if holders is None else [_holder_as_data(holder) for holder in holders])
+    elif holders is None:
+        write_inventories(snapshot.site, sys.stdout)
+    else:
+        identities = (((one.uuid, one.project, one.user, one.consumer_type), one.allocations) for one in holders)
+        write_allocations(identities, sys.stdout)
+
+
+def _holder_as_data(holder: Holder) -> dict[str, Any]:
+    return {
+        "uuid": holder.uuid,
+        "project_id": holder.project,
+        "user_id": holder.user,
+        "consumer_type": holder.consumer_type,
+        "allocations": {name: dict(sorted(amounts.items())) for name, amounts in sorted(holder.allocations.items())},
+    }
 
 
 @app.command()
 def hwloc(
     machines: Annotated[
         list[Path],
-        typer.Argument(help="Output of `lstopo --of xml`; - reads standard input.", metavar="MACHINE.xml..."),
+        typer.Argument(help="Output of `lstopo --of xml`; - reads standard input.", metavar="MACHINE.xml"),
     ],
     name: Annotated[
         str | None,
@@ -110,6 +166,18 @@ def hwloc(
     aggregate: Annotated[
         list[str] | None, typer.Option(help="UUID of an aggregate the hosts belong to; may be repeated.")
     ] = None,
+    reserve_memory: Annotated[
+        str,
+        typer.Option(
+            metavar="MIB[:node]", help="Memory in MiB that each host keeps for itself; with :node, each NUMA node."
+        ),
+    ] = "0",
+    reserve_cpus: Annotated[
+        str,
+        typer.Option(
+            metavar="COUNT[:node]", help="Hardware threads that each host keeps for itself; with :node, each NUMA node."
+        ),
+    ] = "0",
 ) -> None:
     """Write real machines as a site file: hosts, NUMA nodes, memory without CPUs, GPUs, NICs, NVMe disks."""
     has_one_name = count > 1 if name is None else len(machines) * count > 1 and not _NUMBER.search(name)
@@ -117,52 +185,57 @@ def hwloc(
         raise CommandError("several hosts need different names: give a --name with {n} in it")
     with _refusing():
         chosen = Options(_shared(shared), vcpu_ratio, frozenset(_uuid(one) for one in aggregate or ()))
-        number = numbers(1)
+        memory, cpus = _reserve("--reserve-memory", reserve_memory), _reserve("--reserve-cpus", reserve_cpus)
+        following = numbers(1)
         descriptions: list[Description] = []
-        without_devices: list[str] = []
+        left_out: list[tuple[str, str]] = []
         for path in machines:
             machine = read_xml(_read(path, MAX_BYTES), _called(path))
-            if not machine.shows_devices:
-                without_devices.append(_called(path))
+            left_out.extend((_called(path), reason) for reason in omissions(machine))
             for _ in range(count):
-                host = None if name is None else _numbered(name, next(number))
-                descriptions.extend(describe(machine, host, chosen, source=_called(path)))
+                host = None if name is None else _numbered(name, next(following))
+                descriptions.extend(reserve(describe(machine, host, chosen, source=_called(path)), memory, cpus))
         _write(site_of(descriptions))
-    for file in dict.fromkeys(without_devices):
-        print(f"stead: warning: {printable(file)}: {_NO_DEVICES}", file=sys.stderr)
+    for file, reason in dict.fromkeys(left_out):
+        print(f"stead: warning: {printable(file)}: {one_line(reason)}", file=sys.stderr)
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """A site that cannot be used ends the command as refused."""
+    """End the command as refused if a site cannot be used."""
     try:
         yield
     except SiteError as error:
         raise CommandError(str(error)) from error
 
 
-def _load(files: list[Path]) -> Site:
+def _load(files: list[Path], watcher: Watcher) -> Site:
+    watcher.begin("reading files", len(files))
     descriptions: list[Description] = []
     for path in files:
         try:
             text = _read(path, MAX_SITE_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise SiteError(f"{_called(path)}: not a site file: it is not UTF-8 text") from error
+        # A failed `stead topology hwloc … > FILE` leaves an empty file. With --prune, it would delete all providers.
+        if not text.strip():
+            raise SiteError(f"{_called(path)}: empty file. A site without providers is `providers: []`.")
         descriptions.extend(load(text, _called(path)).providers.values())
+        watcher.advance()
     return site_of(descriptions)
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """The whole of the file or stream, of which at most one piece beyond *limit* bytes is ever read.
+    """The whole file or stream; reads at most one piece beyond *limit* bytes.
 
     Raises:
-        CommandError: it cannot be read, or it goes on after *limit* bytes, as a device without an end does.
+        CommandError: it cannot be read, or is longer than *limit* bytes, as an endless device is.
     """
     try:
         if path != Path("-"):
             with path.open("rb") as file:
                 return _up_to(limit, file, _called(path))
-        if sys.stdin is None:  # as after `<&-`
+        if sys.stdin is None:  # for example after `<&-`
             raise CommandError("standard input is closed")
         return _up_to(limit, sys.stdin.buffer, _called(path))
     except OSError as error:
@@ -179,7 +252,7 @@ def _up_to(limit: int, stream: BinaryIO, called: str) -> bytes:
 
 
 def _called(path: Path) -> str:
-    """What messages call the file."""
+    """The name of the file in messages."""
     return "standard input" if path == Path("-") else str(path)
 
 
@@ -195,6 +268,14 @@ def _shared(text: str) -> int | None:
     return int(text)
 
 
+def _reserve(option: str, text: str) -> Reserve:
+    amount, colon, where = text.partition(":")
+    is_number = amount.isascii() and amount.isdigit() and len(amount) < 10
+    if not is_number or (colon and where != _PER_NODE):
+        raise CommandError(f"{option} takes a number, or a number and :{_PER_NODE}, not {text!r}")
+    return Reserve(int(amount), per_node=bool(colon))
+
+
 def _uuid(text: str) -> str:
     from uuid import UUID
 
@@ -204,16 +285,16 @@ def _uuid(text: str) -> str:
         raise CommandError(f"--aggregate takes a UUID, not {text!r}") from None
 
 
-def _write(site: Site) -> None:
+def _write(site: Site, consumers: list[dict[str, Any]] | None = None) -> None:
     if options().json:
-        print_json(as_data(site))
+        print_json(as_data(site, consumers))
     else:
-        sys.stdout.write(dump(site))
+        sys.stdout.write(dump(site, consumers))
 
 
 @contextmanager
 def _watched() -> Iterator[Watcher]:
-    """A progress bar on stderr, if somebody sits there."""
+    """A progress bar on stderr, if it is a terminal."""
     terminal = console(stderr=True)
     if not terminal.is_terminal:
         yield Watcher()
@@ -257,7 +338,7 @@ def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
 
 
 def _show_step(step: Step) -> None:
-    """A line for the step, and one for each inventory that it changes."""
+    """Print a line for the step, and one for each inventory that it changes."""
     if not isinstance(step, SetInventories):
         say(one_line(str(step)))
         return
@@ -274,7 +355,7 @@ def _as_json(step: Step) -> dict[str, Any]:
 
 
 def _change_as_json(change: InventoryChange) -> dict[str, Any]:
-    """The whole records before and after; null where there is none."""
+    """The complete records before and after; null if there is none."""
     before, after = (
         None if inventory is None else {**asdict(inventory), "capacity": inventory.capacity}
         for inventory in (change.before, change.after)
@@ -287,6 +368,7 @@ _ROWS = {
     "CreateTrait": "traits created",
     "CreateProvider": "providers created",
     "MoveProvider": "providers moved",
+    "RenameProvider": "providers renamed",
     "SetInventories": "providers whose inventories changed",
     "SetTraits": "providers whose traits changed",
     "SetAggregates": "providers whose aggregates changed",
@@ -301,14 +383,14 @@ def _summary(outcome: Outcome, described: int, *, dry_run: bool) -> Any:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(justify="right")
     table.add_column()
-    table.add_row(str(described), "providers described")
+    table.add_row(number(described), "providers described")
     for action, words in _ROWS.items():
         if amounts[action]:
-            table.add_row(str(amounts[action]), words)
+            table.add_row(number(amounts[action]), words)
     if not outcome.steps:
         table.add_row("0", "changes: none; the server already matches")
     if outcome.kept:
-        table.add_row(str(len(outcome.kept)), "kept, although not described")
+        table.add_row(number(len(outcome.kept)), "kept, although not described")
     if dry_run:
         table.add_row("", "(a dry run: nothing was done)")
     return table

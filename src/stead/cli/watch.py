@@ -1,73 +1,61 @@
-"""``stead watch``: which providers and consumers change, as they do."""
+"""``stead watch``: prints changes of providers and consumers as they happen."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
+import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 
-from stead.cli.client import connect
-from stead.cli.errors import ApiError, Negative
+from stead.cli.connecting import connect
+from stead.cli.fetching.changes import fetch_changes, fetch_details
 from stead.cli.options import options
-from stead.cli.output import json_text
-from stead.domain.printable import printable
+from stead.cli.output import json_text, say
+from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stead.cli.client import Api
+    from stead import Site
 
 app = typer.Typer(add_completion=False)
 
 _SECONDS = 30
+_TIME = 9  # cells of "18:59:11 "
 
 
 @app.command()
 def watch(
     since: Annotated[
-        str | None, typer.Option(help="Print changes after this token. Default: from now on.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="TOKEN", help="Print changes after this token of --json. Default: from now on.", show_default=False
+        ),
     ] = None,
-    once: Annotated[bool, typer.Option(help="End after the first response; without --since, it is a token.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the first response; without --since, it is a token.")
+    ] = False,
     wait: Annotated[int, typer.Option(min=0, max=60, help="Seconds to wait for each response.")] = _SECONDS,
 ) -> None:
-    """Print changes of providers and consumers until you press Ctrl-C."""
+    """Print changes of providers and consumers, with the amounts, until you press Ctrl-C."""
+    names: dict[str, str] = {}
     with connect() as api:
-        for told in answers(api, since, wait):
+        for told in fetch_changes(api, since, wait, _lost):
             if options().json:
                 print(json_text(told), flush=True)
             else:
-                print("\n".join(lines(told)), flush=True)
+                _print_lines(api, told, names)
             if once:
                 return
 
 
-def answers(api: Api, since: str | None, wait: int) -> Iterator[dict[str, Any]]:
-    """The token, if it begins now, and whatever changes after it; nothing that is empty, but the first.
+def _print_lines(api: Site, told: dict[str, Any], names: dict[str, str]) -> None:
+    from stead.cli.change_lines import line_of
 
-    Raises:
-        Negative: what changed can not be told any more.
-    """
-    token = since
-    first = True
-    while True:
-        try:
-            asked = {"since": token, "timeout": wait} if token else {"timeout": wait}
-            told = api.get_own(f"/changes?{urlencode(asked)}")
-        except ApiError as error:
-            if error.status == HTTPStatus.GONE:
-                raise Negative(f"{error.detail} (without --since it begins now)") from error
-            raise
-        if first or told["providers"] or told["consumers"]:
-            yield told
-        token, first = told["token"], False
+    now = datetime.now().astimezone()
+    for change in fetch_details(api, told, names):
+        say(line_of(change, now), indent=_TIME)
+        sys.stdout.flush()
 
 
-def lines(told: dict[str, Any]) -> Iterator[str]:
-    """What changed, a line for each, and the token to go on from."""
-    for kind in ("provider", "consumer"):
-        for one in told[f"{kind}s"]:
-            state = "is gone" if one["generation"] is None else f"is at generation {one['generation']}"
-            yield f"{kind} {printable(one['uuid'])} {state}"
-    yield f"token {printable(told['token'])}"
+def _lost(reason: str) -> None:
+    print(f"stead: {one_line(reason)}; trying again", file=sys.stderr, flush=True)

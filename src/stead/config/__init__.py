@@ -1,4 +1,4 @@
-"""What the operator wants: oslo.config in, frozen :class:`Settings` out. Everybody else gets plain values."""
+"""The configuration: oslo.config in, frozen :class:`Settings` out. All other packages receive plain values."""
 
 from stead.config.command_line import read_command_line, said_of_log
 from stead.config.errors import ConfigError

@@ -1,4 +1,4 @@
-"""The configuration as the commands of an existing deployment take it: their command line is a part of it."""
+"""Reads the configuration of the commands of an existing deployment, whose command line is part of it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def read_command_line(
 ) -> cfg.ConfigOpts:
     """The options with their values from the command line of *program*, from files and the environment.
 
-    The line may have the options of oslo.config and oslo.log and, after them, one of *commands*. What it names
-    counts in its order; files are searched for if it names no file, directories if it names no directory.
+    The command line may have options of oslo.config and oslo.log, then one of *commands*. The files that it names are
+    read in its order. If it names no file, the usual files are read; likewise for directories.
 
     Raises:
         ConfigError: a file or directory is missing, unreadable or malformed.
@@ -46,8 +46,8 @@ def read_command_line(
 
 
 def said_of_log(arguments: Sequence[str], commands: cfg.SubCommandOpt) -> set[str]:
-    """The options of oslo.log that a command line has, which was accepted before; by the names they have in files."""
-    conf = cfg.ConfigOpts()  # without files: oslo.config can not tell the line from them where both have an option
+    """The oslo.log options on a valid command line, under the names that they have in files."""
+    conf = cfg.ConfigOpts()  # without files: if both set an option, oslo.config reports only one of the places
     log.register_options(conf)
     ours = set(conf)
     conf.register_cli_opt(commands)
@@ -61,10 +61,10 @@ def _is_said(conf: cfg.ConfigOpts, name: str) -> bool:
 
 
 def _parted(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The files and directories of configuration that a command line names, and all else in it."""
+    """Split a command line into configuration files and directories, and all other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--config-file", type=Path, action="append", default=[])
     parser.add_argument("--config-dir", type=Path, action="append", default=[])
-    with suppress(argparse.ArgumentError):  # one without its value, which oslo.config refuses with its usage
+    with suppress(argparse.ArgumentError):  # for an option without its value, oslo.config prints the usage
         return parser.parse_known_args(arguments)
     return argparse.Namespace(config_file=[], config_dir=[]), [*arguments]

@@ -1,4 +1,4 @@
-"""From the URL an operator writes to the URL SQLAlchemy gets."""
+"""Completes the operator's database URL to one that SQLAlchemy accepts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sqlalchemy.exc import ArgumentError
 
 from stead.config.errors import ConfigError
 
-# Per kind of database: the extra that brings a driver, then (name in the URL, module) of those the store can work
-# with, the preferred one first.
+# For each kind of database: the extra that installs a driver, then (name in the URL, module) of the supported drivers,
+# the preferred one first.
 _DRIVERS = {
     "postgresql": ("postgresql", [("psycopg", "psycopg")]),
     "mysql": ("mysql", [("mysqldb", "MySQLdb"), ("pymysql", "pymysql")]),
@@ -25,11 +25,10 @@ MASK = "***"
 def complete_url(url: str, parameters: str = "") -> str:
     """*url* with a driver that is installed, and *parameters* (``a=1&b=2``) appended.
 
-    A driver named in *url* is kept if it is installed and the store can work with it. What stands behind ``://`` stays
-    as it was written.
+    A driver named in *url* is kept if it is installed and supported. The part after ``://`` is not changed.
 
     Raises:
-        ConfigError: *url* is no SQLAlchemy URL, or no driver for it is installed. The message holds no password.
+        ConfigError: *url* is not an SQLAlchemy URL, or no driver for it is installed. The message has no password.
     """
     scheme, separator, rest = url.partition("://")
     if parameters:
@@ -44,17 +43,17 @@ def complete_url(url: str, parameters: str = "") -> str:
 
 
 def masked_url(url: str) -> str:
-    """*url* for people to read: no password, neither before the host nor among the parameters."""
+    """*url* for display: without passwords before the host or among the parameters."""
     try:
         shown = make_url(url).render_as_string(hide_password=True)
     except (ArgumentError, ValueError):
-        return MASK  # whatever it is, a password may be in it
+        return MASK  # a malformed URL may have a password anywhere
     base, separator, parameters = shown.partition("?")
     return f"{base}{separator}{masked_parameters(parameters)}"
 
 
 def masked_parameters(parameters: str) -> str:
-    """``a=1&b=2`` without the values of those that may be secrets."""
+    """``a=1&b=2`` with the values masked that may be secrets."""
     return re.sub(r"(?i)(?<![^&])([^=&]*(?:pass|pwd|secret|token|key)[^=&]*)=[^&]*", rf"\1={MASK}", parameters)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration."""
+"""The error of an invalid configuration."""
 
 
 class ConfigError(Exception):

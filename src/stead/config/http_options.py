@@ -1,4 +1,4 @@
-"""Options of the HTTP server of ``stead serve``, in ``[stead]``. Other WSGI servers have their own for the same."""
+"""Options of the HTTP server of ``stead serve``, in ``[stead]``. Other WSGI servers have their own equivalents."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ HTTP_OPTS: list[cfg.Opt] = [
         default=64 * 1024 * 1024,
         min=1024 * 1024,
         help="Maximum size in bytes of all responses of a worker that clients have not read yet. Default "
-        "67108864. Above it, large reads wait.",
+        "67108864. Above it, large reads wait. Above twice this size, GET responses of more than 1 MiB become 503.",
     ),
     cfg.IntOpt(
         "max_queue",

@@ -1,4 +1,4 @@
-"""Values of options for people to read: without what is secret in them."""
+"""Values of options for display, without secrets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from stead.config.database_url import MASK, masked_parameters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# To the last `@`: a password may have others, and to hide too much of a strange URL is better than too little.
+# Match up to the last `@`: a password may contain `@`, and masking too much of a malformed URL is the safer error.
 _PASSWORD = re.compile(r"(://[^\s:/@]*):\S*@")
-_IN_A_LINE = re.compile(r"""(://[^\s:/@"'<>]*):[^\s/@"'<>]+@""")  # a line has other texts behind a URL
+_IN_A_LINE = re.compile(r"""(://[^\s:/@"'<>]*):[^\s/@"'<>]+@""")  # in a line, other text follows the URL
 _QUERY = re.compile(r"(?<=\?)[^\s#]+")
 _PARAMETERS = "connection_parameters"
 
 
 def masked(name: str, value: Any) -> Any:
-    """*value* of the option *name*, which is not secret as a whole, without the passwords of URLs in it."""
+    """*value* of the option *name* without the passwords of URLs in it. For options that are not secret themselves."""
     if isinstance(value, list | tuple):
         return [masked(name, each) for each in value]
     if isinstance(value, dict):
@@ -37,18 +37,18 @@ def masked(name: str, value: Any) -> Any:
 
 
 class Logger(Protocol):
-    """What oslo.config needs of the logger to which it writes its options."""
+    """The interface of a logger that oslo.config uses to log its options."""
 
     def log(self, level: int, msg: object, /, *args: object) -> None:
         """Log one line."""
 
 
 SHORTEST = 6
-"""Characters of a secret that is looked for in texts. A shorter one would be found where it is none."""
+"""Minimum length of a secret that is masked in texts. A shorter one would match unrelated text."""
 
 
 def mask_of(conf: cfg.ConfigOpts) -> Callable[[str], str]:
-    """What takes the secrets of *conf* out of a line of the log; passwords of URLs alone, if it does not know them."""
+    """A function that masks the secrets of *conf* in a line of the log; without `MaskedOptions`, only URL passwords."""
     return conf.without_secrets if isinstance(conf, MaskedOptions) else _without_passwords
 
 
@@ -57,7 +57,7 @@ def _without_passwords(text: str) -> str:
 
 
 class MaskedOptions(cfg.ConfigOpts):
-    """Options that any library may log without giving a password away."""
+    """Options that any library may log without revealing a password."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,33 +66,33 @@ class MaskedOptions(cfg.ConfigOpts):
     def register_opt(
         self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, cli: bool = False, **how: Any
     ) -> bool:
-        """As it is; its value may be a secret."""
+        """As in the base class. The new value may be a secret, so the list of secrets is rebuilt."""
         self._secrets = None
         return bool(super().register_opt(opt, group, cli, **how))
 
     def log_opt_values(self, logger: Logger, lvl: int) -> None:
-        """Log all values, without those of secret options and without the passwords in others."""
+        """Log all values; secret options and passwords in other values are masked."""
         super().log_opt_values(_MaskingLog(logger), lvl)
 
     def without_secrets(self, text: str) -> str:
-        """*text*, a line of the log, without passwords of URLs and without any value that is secret here.
+        """*text*, a line of the log, with URL passwords and all secret values masked.
 
-        A value that also stands in an option that is not secret, as the name of a user, is not looked for: it would be
-        masked wherever it is a name. Nor is one of fewer than :data:`SHORTEST` characters.
+        A secret that is also the value of an option that is not secret, such as a user name, is not masked: the name
+        would be masked everywhere. Neither is a secret shorter than :data:`SHORTEST`.
         """
         if self._secrets is None:
-            self._secrets = _NOTHING  # what is logged while options are read
+            self._secrets = _NOTHING  # for lines that are logged while the options are read
             self._secrets = _any_of(*self._known_texts())
         return self._secrets.sub(MASK, _without_passwords(text))
 
     def _known_texts(self) -> tuple[set[str], set[str]]:
-        """All values that are secret, and the words that are not."""
+        """All secret values, and all values that are not secret."""
         secret: set[str] = set()
         public: set[str] = {"placement", "keystone", "password", "secret"}
         for group, name in self._names():
             try:
                 value = self[name] if group is None else self[group][name]
-            except (cfg.Error, ValueError):  # the code that uses it says so
+            except (cfg.Error, ValueError):  # the code that uses the option reports it
                 continue
             is_secret = bool(self._get_opt_info(name, group)["opt"].secret)
             for text in _texts(value):
@@ -117,7 +117,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in the value of an option."""
+    """The strings in the value of an option."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -129,7 +129,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _taken_apart(name: str, text: str) -> Iterator[tuple[str, list[str]]]:
-    """The passwords of URLs and of parameters in *text*, each with the words beside it that are none."""
+    """The passwords of URLs and of parameters in *text*, each with the words beside it that are not secret."""
     for found in _PASSWORD.finditer(text):
         before, _, host = found[0].rpartition("@")
         user, _, password = before.removeprefix("://").partition(":")
@@ -141,7 +141,7 @@ def _taken_apart(name: str, text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _any_of(secret: set[str], public: set[str]) -> re.Pattern[str]:
-    """What finds the *secret* texts in all forms in which they may be written down, but none that is *public*."""
+    """A pattern for the *secret* texts in all forms in which they may be written, except texts that are *public*."""
     known = {text for each in secret for text in (each, unquote(each))}
     written = {
         form
@@ -164,6 +164,6 @@ class _MaskingLog:
         self._logger = logger
 
     def log(self, level: int, msg: object, *args: object) -> None:
-        """Log a line of the list of options: its arguments are a name and a value, or paths."""
+        """Log a line of the list of options; its arguments are a name and a value, or paths."""
         name = str(args[0]).rpartition(".")[2] if args else ""
         self._logger.log(level, msg, *(masked(name, each) for each in args))

@@ -1,4 +1,4 @@
-"""The options, with the groups, names, types and defaults of the service we replace; our own live in ``[stead]``."""
+"""The options, with OpenStack's groups, names, types and defaults; Stead's own options are in ``[stead]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as oslo_policy_opts
 
-from stead.config.http_options import HTTP_OPTS
+from stead.config import http_options, ui_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ API_OPTS: list[cfg.Opt] = [
 ]
 
 DATABASE_OPTS: list[cfg.Opt] = [
-    # Not `required=True`: the embedded mode has no connection. Its absence is checked where the settings are made.
+    # Not `required=True`: the embedded mode has no connection. `settings_of` checks it instead.
     cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL of the database. Required."),
     cfg.StrOpt(
         "connection_parameters", default="", help="Parameters appended to the URL: `param1=value1&param2=value2`."
@@ -255,6 +255,13 @@ STEAD_OPTS: list[cfg.Opt] = [
         help="Maximum number of claims in one request to POST /claims. Default 1000. More return 413.",
     ),
     cfg.IntOpt(
+        "max_tree_providers",
+        default=10_000,
+        min=1,
+        help="Maximum number of providers in one request to PUT /provider_trees. Default 10000. More return 413. A "
+        "request is one transaction, and claims from its providers wait for it.",
+    ),
+    cfg.IntOpt(
         "max_body_size",
         default=16 * 1024 * 1024,
         min=1,
@@ -312,6 +319,20 @@ STEAD_OPTS: list[cfg.Opt] = [
         "nothing else, and best in memory (below /run). `stead serve` creates one by itself; other servers "
         "need it.",
     ),
+    cfg.StrOpt(
+        "capacity_metrics",
+        default="totals",
+        choices=["off", "totals", "aggregates", "hosts"],
+        help="Metrics of capacity and usage beside those of the service. off: none. totals: sums by resource class. "
+        "aggregates: also for each aggregate. hosts: also the inventories of each provider, about 300 bytes for each "
+        "inventory in each scrape. Default totals.",
+    ),
+    cfg.ListOpt(
+        "capacity_traits",
+        default=[],
+        help="Traits for which the metrics of capacity also have the sums of the providers that have the trait. "
+        "Default: none. Example: HW_GPU_API_VULKAN,CUSTOM_GPU_A100.",
+    ),
     cfg.BoolOpt(
         "log_json",
         default=False,
@@ -345,13 +366,13 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "oslo_middleware": OSLO_MIDDLEWARE_OPTS,
     "placement": PLACEMENT_OPTS,
     "placement_database": DATABASE_OPTS,
-    "stead": [*STEAD_OPTS, *HTTP_OPTS],
+    "stead": [*STEAD_OPTS, *http_options.HTTP_OPTS, *ui_options.UI_OPTS],
     "workarounds": WORKAROUNDS_OPTS,
 }
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make *conf* know every option the service has, those of oslo.log and oslo.policy included."""
+    """Register every option of the service in *conf*, including those of oslo.log and oslo.policy."""
     for group, options in GROUPS.items():
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
     set_log_defaults()
@@ -361,12 +382,12 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def set_log_defaults() -> None:
-    """Let oslo.log's options have our defaults, in samples too: ``placement.conf`` of ``oslo.config.opts.defaults``."""
+    """Give oslo.log's options Stead's defaults, in samples too: ``placement.conf`` of ``oslo.config.opts.defaults``."""
     log.set_defaults(default_log_levels=[*log.get_default_log_levels(), "routes=INFO"])
 
 
 def known_to(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
-    """The options that :func:`register` has made known to *conf*, each with its group."""
+    """The options that :func:`register` has registered in *conf*, each with its group."""
     for name, options in [*GROUPS.items(), *oslo_policy_opts.list_opts()]:
         yield from ((name, option) for option in options)
     (of_log,) = entry_points(group="oslo.config.opts", name="oslo.log")
@@ -375,5 +396,5 @@ def known_to(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Our options by group: the entry point ``placement.conf`` of ``oslo.config.opts``."""
+    """Stead's options by group: the entry point ``placement.conf`` of ``oslo.config.opts``."""
     return list(GROUPS.items())

@@ -1,4 +1,4 @@
-"""Where configuration and data are looked for."""
+"""The search paths of configuration files and data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG_NAME = "placement.conf"
 def resolve_data_dir(chosen: Path | None = None) -> Path:
     """Absolute path of the data directory of the embedded mode; it need not exist.
 
-    The first of: *chosen* (``--data-dir``), ``STEAD_DATA_DIR``, the user's data directory.
+    The first that is set of: *chosen* (``--data-dir``), ``STEAD_DATA_DIR``, the user's data directory.
     """
     if chosen is None and (named := os.environ.get(DATA_DIR_VARIABLE)):
         chosen = Path(named)
@@ -28,9 +28,10 @@ def resolve_data_dir(chosen: Path | None = None) -> Path:
 
 
 def serving_program() -> str | None:
-    """The program that serves (``uwsgi``, ``mod_wsgi``), as oslo.config names it; None for ``stead serve``.
+    """The program that runs the service (``uwsgi``, ``mod_wsgi``), in oslo.config's spelling; None for ``stead serve``.
 
-    Workers of ``stead serve`` read what it found for them, and it looks for no files of its own name.
+    The main process of ``stead serve`` passes its configuration files to the workers, and searches for none named after
+    a program.
     """
     name = Path(sys.argv[0]).name.removesuffix(".py") if sys.argv else ""
     return name if name not in ("", "stead") else None
@@ -39,16 +40,16 @@ def serving_program() -> str | None:
 def find_config_files(program: str | None = None, *, by_variable: bool = True) -> list[Path]:
     """The configuration files to read when the command line names none; empty if there is none.
 
-    ``STEAD_CONFIG_FILE`` and ``STEAD_CONFIG_DIR`` (several paths, with ``:`` between) come first; where one is set,
-    only the two count. Then ``placement.conf`` in ``OS_PLACEMENT_CONFIG_DIR``. A file named by a variable is returned
-    whether it exists or not, so that a typing error is an error later. Else the first ``placement.conf`` in
-    oslo.config's usual places, and the first file there with the name of *program*, which is read after it.
+    ``STEAD_CONFIG_FILE`` and ``STEAD_CONFIG_DIR`` (several paths, separated by ``:``) come first; if one is set, only
+    these two apply. Next comes ``placement.conf`` in ``OS_PLACEMENT_CONFIG_DIR``. A file that a variable names is
+    returned even if it does not exist, so that a typing error is reported later. Otherwise the result is the first
+    ``placement.conf`` in oslo.config's usual places, then the first file there with the name of *program*.
 
     Args:
-        by_variable: whether ``OS_PLACEMENT_CONFIG_DIR`` counts.
+        by_variable: whether ``OS_PLACEMENT_CONFIG_DIR`` applies.
 
     Raises:
-        ConfigError: one of the usual places may not be searched, so nobody can tell whether there is a file.
+        ConfigError: one of the usual places cannot be searched, so that a file there might be missed.
     """
     if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
         return _named(CONFIG_FILE_VARIABLE)
@@ -60,8 +61,8 @@ def find_config_files(program: str | None = None, *, by_variable: bool = True) -
 def find_config_dirs(program: str | None = None) -> list[Path]:
     """The directories of ``*.conf`` files to read when the command line names none.
 
-    ``STEAD_CONFIG_DIR``, if it or ``STEAD_CONFIG_FILE`` is set. Else the first ``placement.conf.d`` in the usual
-    places, and the first such directory of *program*, also where ``OS_PLACEMENT_CONFIG_DIR`` names the file.
+    ``STEAD_CONFIG_DIR``, if it or ``STEAD_CONFIG_FILE`` is set. Otherwise the first ``placement.conf.d`` in the usual
+    places, and the first such directory of *program*, even if ``OS_PLACEMENT_CONFIG_DIR`` names the file.
 
     Raises:
         ConfigError: as of :func:`find_config_files`.
@@ -93,6 +94,6 @@ def _first_existing(name: str) -> list[Path]:
 
 
 def _usual_places() -> list[Path]:
-    """oslo.config's places for the project ``placement``, in its order."""
+    """oslo.config's places for the project ``placement``, in order."""
     home = Path("~").expanduser()
     return [home / ".placement", home, Path("/etc/placement"), Path("/etc")]

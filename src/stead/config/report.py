@@ -1,4 +1,4 @@
-"""The configuration for people: what is in effect and where it comes from, and a sample of all that can be written."""
+"""The configuration for people: the values in effect with their origin, and a sample file with all options."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ EMBEDDED = "embedded mode"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An option in effect. ``value`` is as a file would have it, without secrets; None: not set."""
+    """An option in effect. ``value`` is in the syntax of files, without secrets; None: not set."""
 
     group: str
     name: str
     value: str | None
-    origin: str  # a file, a variable of the environment, `default`, or `embedded mode`
-    problem: str | None = None  # why what was written can not be used
+    origin: str  # a file, an environment variable, `default`, or `embedded mode`
+    problem: str | None = None  # why the configured value cannot be used
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody decided it."""
+        """Whether the value is the default."""
         return self.origin == DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that is in effect, group by group, and what was written and is not read by anybody here."""
+    """All values in effect, by group, and the configured options that no library reads."""
 
     shown: tuple[Shown, ...]
     ignored: tuple[Written, ...]
-    problems: tuple[str, ...]  # why a service would not start with it; no secrets
+    problems: tuple[str, ...]  # why a service would not start with this configuration; no secrets
 
 
 def report(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Report:
-    """What is in effect by *conf*, whether a service can start with it or not.
+    """The values in effect in *conf*, whether a service can start with it or not.
 
     Raises:
-        ConfigError: a file can not be read any more.
+        ConfigError: a file can no longer be read.
     """
     problems = []
     settings: Settings | None = None
@@ -93,9 +93,9 @@ def _embedded(each: Shown, url: str, token_file: str) -> Shown:
 
 
 def _groups(conf: cfg.ConfigOpts, problems: list[str]) -> Iterator[tuple[str, list[cfg.Opt]]]:
-    """The options of each group, those of libraries included, in the order of the groups' names; DEFAULT first.
+    """The options of each group, including those of libraries, in the order of the groups' names; DEFAULT first.
 
-    What stands against learning all of them is added to *problems*.
+    Errors that prevent listing all options are added to *problems*.
     """
     found: dict[str, dict[str, cfg.Opt]] = {"DEFAULT": {}}
     for group, opts in _listed():
@@ -120,13 +120,13 @@ def _listed() -> Iterator[tuple[str, list[cfg.Opt]]]:
 
 
 def _plugin_options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
-    """How the service itself logs in to Keystone: what the plugin that ``auth_type`` names can be told."""
+    """Options for the service's own login to Keystone: those of the plugin that ``auth_type`` names."""
     from keystoneauth1 import exceptions, loading
 
     try:
         group = conf.keystone_authtoken.auth_section or "keystone_authtoken"
         plugin = conf.keystone_authtoken.auth_type
-    except cfg.Error:  # which is told where these two are shown
+    except cfg.Error:  # reported where these two options are shown
         return []
     if group != "keystone_authtoken" or not plugin:
         return []
@@ -139,7 +139,7 @@ def _plugin_options(conf: cfg.ConfigOpts) -> list[cfg.Opt]:
 
 
 def _namespaces() -> list[str]:
-    """Whose options there are, ours first."""
+    """The namespaces of all options, Stead's first."""
     return [OURS, "oslo.log", "oslo.policy", *([KEYSTONE] if find_spec("keystonemiddleware") else [])]
 
 
@@ -159,8 +159,8 @@ def _origin(where: cfg.LocationInfo | None, group: str, opt: cfg.Opt, places: Pl
     if where.location is cfg.Locations.environment:
         return str(where.detail)
     if where.location is not cfg.Locations.user:
-        return DEFAULT if group == "DEFAULT" else EMBEDDED  # what is set for logging is the same in every mode
-    # oslo.config remembers one file for each group; ours is the one that has the option.
+        return DEFAULT if group == "DEFAULT" else EMBEDDED  # the logging defaults are the same in every mode
+    # oslo.config remembers one file for each group; *places* has the file of each option.
     return next((places[name] for name in called(group, opt) if name in places), str(where.detail))
 
 
@@ -174,7 +174,7 @@ def _value(opt: cfg.Opt, value: Any) -> str | None:
 
 
 def _written(value: Any) -> str:
-    """As a file would have it."""
+    """The value in the syntax of files."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
@@ -185,7 +185,7 @@ def _written(value: Any) -> str:
 
 
 def write_sample(to: IO[str]) -> None:
-    """Write a ``placement.conf`` in which every option stands, documented and commented out."""
+    """Write a ``placement.conf`` with every option, documented and commented out."""
     options.set_log_defaults()
     conf = cfg.ConfigOpts()
     generator.register_cli_opts(conf)

@@ -16,12 +16,14 @@ from stead.config.database_url import complete_url
 from stead.config.errors import ConfigError
 from stead.config.masking import MaskedOptions
 from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
+from stead.config.ui_options import UiSettings, ui_settings
 from stead.config.values import explained
 from stead.config.written import places_in, require_known, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+CapacityMetrics = Literal["off", "totals", "aggregates", "hosts"]
 AuthStrategy = Literal["keystone", "noauth2", "token"]
 
 
@@ -37,20 +39,20 @@ class DatabaseSettings:
     max_pool_size: int | None = None
     max_overflow: int | None = None
     pool_timeout: int | None = None
-    max_retries: int = 10  # attempts at start; -1: for ever
+    max_retries: int = 10  # attempts at start; -1: no limit
     retry_interval: int = 10
     connection_trace: bool = False
-    write_timeout: float = 10.0  # how long one write may wait and be retried
-    answer_timeout: float = 30.0  # how long the server may be silent in the middle of a statement
+    write_timeout: float = 10.0  # maximum duration of one write, with its waits and retries
+    answer_timeout: float = 30.0  # maximum silence of the server in the middle of a statement
     claim_timeout: float = 10.0  # the same for writes of allocations
     require_durable_commits: bool = False
-    reconcile_interval: float = 0.0  # between two passes that find what another service wrote; 0: none
-    kept_changes: int = 1_000_000  # writes of which it can be told what they changed
+    reconcile_interval: float = 0.0  # between two passes that detect writes of another service; 0: none
+    kept_changes: int = 1_000_000  # writes in the change log
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateSettings:
-    """How allocation candidates are generated when the request leaves it open."""
+    """The defaults for generating allocation candidates."""
 
     randomize: bool = False
     maximum: int | None = None  # per request, before `limit`; None: no limit
@@ -59,7 +61,7 @@ class CandidateSettings:
 
 @dataclass(frozen=True, slots=True)
 class AllocationSettings:
-    """Whose the allocations are that a client wrote without a project and a user."""
+    """Project and user of allocations from clients that cannot state them."""
 
     incomplete_project_id: str = options.UNKNOWN_CONSUMER
     incomplete_user_id: str = options.UNKNOWN_CONSUMER
@@ -67,7 +69,7 @@ class AllocationSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """The most that one request may ask for; sizes in bytes."""
+    """Maximum values for one request; sizes in bytes."""
 
     body_size: int
     query_length: int
@@ -75,15 +77,16 @@ class LimitSettings:
     suffix_length: int
     allocations: int
     candidate_work: int | None  # in the units of candidates.work; None: no limit
-    concurrent_requests: int  # per worker; 0: as many as it has threads
+    concurrent_requests: int  # per worker; 0: the number of its threads
     claims: int  # in one request for claims
+    tree_providers: int  # in one document of provider trees
     watchers: int  # per worker
-    watcher_threads: int  # of them, those that hold a thread
+    watcher_threads: int  # watchers that may hold a thread
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Bounds of the HTTP server of ``stead serve``, per worker. Sizes are bytes, times are seconds."""
+    """Limits of the HTTP server of ``stead serve``, per worker. Sizes are bytes, times are seconds."""
 
     connections: int
     head_size: int
@@ -96,22 +99,24 @@ class HttpSettings:
     queue: int
     queue_per_client: int
     queue_timeout: float
-    worker_timeout: float  # 0: a worker that does not answer is left alone
+    worker_timeout: float  # 0: a worker that does not answer is not replaced
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """What operators see of the service."""
+    """Metrics, logs and traces of the service."""
 
     metrics: tuple[str, int] | None  # address and port; None: no metrics
-    metrics_dir: Path | None  # shared by the workers; set whenever metrics are
+    metrics_dir: Path | None  # shared by the workers; always set if metrics are
+    capacity: CapacityMetrics
+    capacity_traits: tuple[str, ...]  # traits with their own sums
     log_json: bool
     traces: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CorsSettings:
-    """What browsers may do from elsewhere. Off without origins; names are spelled as the operator spelled them."""
+    """Cross-origin access. Off without origins; names keep the operator's spelling."""
 
     allowed_origins: tuple[str, ...] = ()
     allow_credentials: bool = True
@@ -123,7 +128,7 @@ class CorsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the operator decided."""
+    """All settings of the operator."""
 
     database: DatabaseSettings
     candidates: CandidateSettings
@@ -132,8 +137,9 @@ class Settings:
     limits: LimitSettings
     http: HttpSettings
     watch: WatchSettings
+    ui: UiSettings
     auth_strategy: AuthStrategy
-    token_file: Path | None  # set whenever auth_strategy is `token`
+    token_file: Path | None  # always set if auth_strategy is `token`
     embedded: bool
     data_dir: Path  # absolute; used by the embedded mode only, need not exist
     proxy_headers: bool
@@ -151,10 +157,11 @@ def load(
     data_dir: Path | None = None,
     program: str | None = None,
 ) -> Settings:
-    """The settings of *files*, of the ``*.conf`` files in *dirs* and of the environment.
+    """The settings from *files*, from the ``*.conf`` files in *dirs* and from the environment.
 
-    What is not given is searched for, as :mod:`stead.config.paths` says; if files are given, no directory is, and the
-    other way round. The environment (``OS_<GROUP>__<OPTION>``) comes before the files, later files before earlier ones.
+    If neither files nor directories are given, :mod:`stead.config.paths` searches for both. If only one kind is given,
+    the other is not searched for. The environment (``OS_<GROUP>__<OPTION>``) overrides the files, and later files
+    override earlier ones.
 
     Raises:
         ConfigError: a file is missing, unreadable or malformed, a value does not fit its option, or the connection is
@@ -164,11 +171,11 @@ def load(
 
 
 def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
-    """What *conf*, which was read here, says.
+    """The settings in *conf*, which :func:`read_conf` has read.
 
-    The settings are those of the *embedded* mode when no file and no directory was given or found and
-    ``OS_PLACEMENT_DATABASE__CONNECTION`` is not in the environment, and only then: SQLite in *data_dir*, tables made at
-    start, ``token`` authentication unless ``OS_API__AUTH_STRATEGY`` says otherwise.
+    The *embedded* mode applies only if no file and no directory was given or found and
+    ``OS_PLACEMENT_DATABASE__CONNECTION`` is not in the environment. It stores data in SQLite in *data_dir*, creates
+    tables at start, and uses ``token`` authentication unless ``OS_API__AUTH_STRATEGY`` is set.
 
     Raises:
         ConfigError: a value does not fit its option, or the connection is missing.
@@ -184,17 +191,17 @@ def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
     try:
         return _settings(conf, *found, resolve_data_dir(data_dir), embedded=embedded)
     except (cfg.Error, ValueError) as error:
-        raise explained(conf, error, places_in(written_in(*found))) from None  # what it says may hold a secret
+        raise explained(conf, error, places_in(written_in(*found))) from None  # its message may contain a secret
 
 
 def read_conf(
     files: Sequence[Path] | None = None, dirs: Sequence[Path] | None = None, *, program: str | None = None
 ) -> cfg.ConfigOpts:
-    """The options with their values, for libraries that want them so; :func:`load` says where they come from.
+    """The options with their values, for libraries that require them; :func:`load` describes the sources.
 
     Raises:
         ConfigError: a file or directory is missing, unreadable or malformed, or the group ``stead`` has an option that
-            does not exist. Values are looked at when they are used.
+            does not exist. Values are checked when they are used.
     """
     if files is None and dirs is None:
         files, dirs = find_config_files(program), find_config_dirs(program)
@@ -212,10 +219,10 @@ def read_into(
     description: str | None = None,
     version: str | None = None,
 ) -> cfg.ConfigOpts:
-    """*conf* with all options and their values from *files*, *dirs* and a command line, if there is one.
+    """*conf* with all options and their values from *files*, *dirs* and a command line, if any.
 
     Args:
-        files, dirs: all that are read, those that *arguments* name and those that were searched for.
+        files, dirs: all files and directories to read, whether *arguments* name them or a search found them.
         dirs_named: whether *arguments* name the directories.
 
     Raises:
@@ -223,24 +230,24 @@ def read_into(
         SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
     """
     for directory in dirs:
-        if not directory.expanduser().is_dir():  # oslo.config would read nothing and say nothing
+        if not directory.expanduser().is_dir():  # oslo.config would silently ignore it
             raise ConfigError(f"configuration directory {directory} does not exist")
     files, dirs = ([path.expanduser().absolute() for path in paths] for paths in (files, dirs))
     options.register(conf)
     try:
         conf(
-            # Directories as if typed: those that are mere defaults are not looked into for the policy files.
+            # Pass directories as if typed: oslo.config does not search default directories for the policy files.
             args=[*([] if dirs_named else [f"--config-dir={path}" for path in dirs]), *arguments],
             project="placement",
             prog=program,
             description=description,
             version=version,
-            default_config_files=[str(path) for path in files],  # read if none is typed
+            default_config_files=[str(path) for path in files],  # read if the command line names none
             default_config_dirs=[str(path) for path in dirs],
         )
     except (cfg.Error, OSError, ValueError) as error:
-        written_in(files, dirs)  # says which file it is, if one can not be read
-        raise explained(conf, error, {}) from None  # what it says may hold a secret
+        written_in(files, dirs)  # names the file, if one cannot be read
+        raise explained(conf, error, {}) from None  # its message may contain a secret
     require_known(written_in(files, dirs))
     return conf
 
@@ -274,6 +281,7 @@ def _settings(
             candidate_work=conf.stead.max_candidate_work or None,
             concurrent_requests=conf.stead.max_concurrent_requests,
             claims=conf.stead.max_claims,
+            tree_providers=conf.stead.max_tree_providers,
             watchers=conf.stead.max_watchers,
             watcher_threads=conf.stead.max_watcher_threads,
         ),
@@ -294,9 +302,12 @@ def _settings(
         watch=WatchSettings(
             metrics=_metrics_address(conf.stead.metrics),
             metrics_dir=Path(conf.stead.metrics_directory).absolute() if conf.stead.metrics_directory else None,
+            capacity=cast(CapacityMetrics, conf.stead.capacity_metrics),
+            capacity_traits=tuple(conf.stead.capacity_traits),
             log_json=conf.stead.log_json,
             traces=conf.stead.traces,
         ),
+        ui=ui_settings(conf, embedded=embedded),
         auth_strategy=strategy,
         token_file=_token_file(conf, strategy, data_dir if embedded else None),
         embedded=embedded,
@@ -311,7 +322,7 @@ def _settings(
 
 
 def _require_usable(conf: cfg.ConfigOpts) -> None:
-    """Read what the log reads later: oslo.config looks at a value when it is read, and here an error names its file."""
+    """Read the log options now: oslo.config checks a value when it is read, and an error here can name its file."""
     _ = (conf.debug, conf.log_options, conf.placement_database.connection_debug)
 
 

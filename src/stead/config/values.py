@@ -1,4 +1,4 @@
-"""The values of options, and in the operator's words what is wrong with one."""
+"""Reads the values of options, and explains invalid ones in the operator's terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_SUCH_OPTION = "a value refers to an option that does not exist: write `$$` wh
 
 
 def called(group: str, opt: cfg.Opt) -> Iterator[tuple[str, str]]:
-    """The group and the name under which an option may be written, the deprecated ones last."""
+    """The group and the name under which an option may be written, deprecated ones last."""
     yield group, str(opt.dest)
     for old in opt.deprecated_opts:
         yield old.group or group, (old.name or str(opt.dest)).replace("-", "_")
@@ -29,12 +29,12 @@ def value_of(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: Places) -> 
     """The value of an option in *conf*.
 
     Raises:
-        ConfigError: it does not fit. The message names the option and its place, and holds no secret.
+        ConfigError: it is invalid. The message names the option and its place, and has no secret.
     """
     try:
         return getattr(conf if group == "DEFAULT" else conf[group], str(opt.dest))
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
-        # oslo.config's own message may be a piece of a password; nor shall a traceback show it.
+        # oslo.config's own message may contain part of a password; `from None` keeps it out of tracebacks too.
         reason = "it " + NO_SUCH_OPTION.removeprefix("a value ")
     except (cfg.Error, ValueError) as error:
         reason = "that is no value for it" if opt.secret else _one_line(error.__context__ or error)
@@ -43,7 +43,7 @@ def value_of(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: Places) -> 
 
 
 def place_of(group: str, opt: cfg.Opt, places: Places) -> str:
-    """The variable or the file that says what an option is; empty if nobody does."""
+    """The variable or the file that sets an option; empty if none does."""
     variable = f"OS_{group}__{opt.dest}".upper()
     if variable in os.environ:
         return variable
@@ -51,7 +51,7 @@ def place_of(group: str, opt: cfg.Opt, places: Places) -> str:
 
 
 def explained(conf: cfg.ConfigOpts, error: Exception, places: Places) -> ConfigError:
-    """What is wrong, when *error* came while options of *conf* were read: the first of them that does not fit."""
+    """The message after *error* occurred while reading *conf*: it names the first option with an invalid value."""
     for group, opt in options.known_to(conf):
         try:
             value_of(conf, group, opt, places)

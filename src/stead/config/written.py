@@ -1,4 +1,4 @@
-"""What stands in the configuration files, option by option, whether anybody knows it or not."""
+"""The contents of the configuration files, option by option, including unknown options."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 OWN_GROUP = "stead"
 
 Places = Mapping[tuple[str, str], str]
-"""Where each option is written that is, by group and name."""
+"""The place of each option that is set, by group and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An option as somebody wrote it; the group, whose case does not matter, in lower case (but DEFAULT)."""
+    """An option as written; its group in lower case, since case does not matter (except DEFAULT)."""
 
     group: str
     name: str
-    place: str  # a file, or a variable of the environment
+    place: str  # a file, or an environment variable
 
 
 def written_in(files: Sequence[Path], dirs: Sequence[Path]) -> list[Written]:
@@ -58,15 +58,15 @@ def written_in(files: Sequence[Path], dirs: Sequence[Path]) -> list[Written]:
 
 
 def places_in(found: Sequence[Written]) -> Places:
-    """Of each option the place that counts."""
+    """For each option, the place that takes effect."""
     return {(one.group, one.name): one.place for one in found}
 
 
 def require_known(found: Sequence[Written]) -> None:
-    """Refuse what is not an option in the group that is ours alone; all others may hold options of somebody else.
+    """Refuse unknown options in Stead's own group; other groups may have options of other programs.
 
     Raises:
-        ConfigError: naming the nearest option there is.
+        ConfigError: suggests the option with the most similar name.
     """
     known = [str(option.dest) for option in options.GROUPS["stead"]]
     for one in [*found, *_of_environment()]:

@@ -1,4 +1,4 @@
-"""What changed in the truth since some moment: how the store tells the catalog, which do not know each other."""
+"""Changes since a moment: the data that the store passes to the catalog, which do not import each other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from stead.domain.provider import Disabled
+
 Moment = object
-"""A moment of the source's clock; only the source looks inside."""
+"""A moment of the source's clock; opaque to all other code."""
 
 
 class ProviderRow(NamedTuple):
@@ -25,15 +27,15 @@ class ProviderRow(NamedTuple):
 
 
 class StandingRow(NamedTuple):
-    """What a claim changes of a provider itself; ``modified`` in seconds since 1970 (UTC)."""
+    """The part of a provider that a claim changes; ``modified`` in seconds since 1970 (UTC), None: as before."""
 
     id: int
     generation: int
-    modified: int
+    modified: int | None
 
 
 class InventoryRow(NamedTuple):
-    """One class of one provider; ``modified`` in seconds since 1970 (UTC)."""
+    """The inventory of one class of one provider; ``modified`` in seconds since 1970 (UTC)."""
 
     provider_id: int
     class_id: int
@@ -56,13 +58,14 @@ class NameRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed after some moment, each thing with its whole present state, all as of ``moment``.
+    """The objects that changed after some moment, each with its complete present state, all as of ``moment``.
 
-    ``provider_ids`` lists the providers that changed in any way; one without a row in ``providers`` is gone.
-    ``claimed`` holds the providers of which nothing changed but what a claim changes; they are not in ``provider_ids``.
+    ``provider_ids`` lists the providers that changed in any way; one without a row in ``providers`` was deleted.
+    ``claimed`` holds the providers in which only claims changed something; they are not in ``provider_ids``.
     ``used`` has the sum of all allocations of every class of all of them, by (provider id, class id); a missing one is
-    zero. ``traits_of`` and ``aggregates_of`` are by provider id, ascending; a provider that has none may be missing.
-    ``everything`` says that this is not a difference but the beginning of all there is, ``providers_in_all`` of them.
+    zero. ``disabled`` has those of ``provider_ids`` that are disabled themselves. ``traits_of`` and ``aggregates_of``
+    are by provider id, ascending; a provider that has none may be missing.
+    ``everything`` says that this is not a difference but the complete state, with ``providers_in_all`` providers.
     ``traits`` and ``resource_classes`` are the whole tables when any name changed, else None. ``aggregate_uuids`` names
     at least every aggregate of ``aggregates_of``.
     """
@@ -75,6 +78,7 @@ class Changes:
     claimed: Sequence[StandingRow] = ()
     inventories: Sequence[InventoryRow] = ()
     used: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    disabled: Mapping[int, Disabled] = field(default_factory=dict)
     traits_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     aggregates_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     aggregate_uuids: Mapping[int, str] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Ids of what is known otherwise than it is."""
+    """Ids of the objects whose cached state differs from the database."""
 
     providers: frozenset[int] = frozenset()
     traits: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Claims: what consumers shall hold, and the pure rule that says whether all of it fits at once.
+"""Claims: the requested allocations of consumers, and the pure rule that decides whether all of them fit.
 
 Source: "The capacity check", docs/api.md.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from stead.domain.errors import CapacityExceeded, NoSuchInventory, UnitsViolated
+from stead.domain.errors import CapacityExceeded, NoSuchInventory, ProviderDisabled, UnitsViolated
 from stead.domain.inventory import capacity, has_room, keeps_units
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Unchecked(Enum):
-    """The client did not say which generation it knows (before microversion 1.28)."""
+    """The client did not state the generation that it knows (before microversion 1.28)."""
 
     UNCHECKED = "unchecked"
 
@@ -28,12 +28,12 @@ class Unchecked(Enum):
 UNCHECKED = Unchecked.UNCHECKED
 
 Expected = int | None | Unchecked
-"""The consumer generation a client knows: a number, None for "there is no such consumer", or unchecked."""
+"""The consumer generation that a client knows: a number, None for a new consumer, or unchecked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """All that one consumer shall hold from now on; empty allocations release everything.
+    """The complete new allocations of one consumer; empty allocations release everything.
 
     ``allocations`` maps provider uuids to class names to amounts (each at least 1). ``consumer_type`` None leaves the
     type of an existing consumer alone.
@@ -48,7 +48,7 @@ class Claim:
 
 
 class Place(NamedTuple):
-    """One class of one provider, which is what an amount is taken from."""
+    """One class of one provider, from which an amount is allocated."""
 
     provider: str
     resource_class: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the books say of one place: ``used`` by consumers outside the request, ``before`` by all, before it."""
+    """The usage of one place: ``used`` by consumers outside the request, ``before`` by all, before the request."""
 
     inventory: Inventory
     used: int
@@ -66,15 +66,15 @@ class Room:
 def require_room(rooms: Mapping[Place, Room], claims: Sequence[Claim]) -> None:
     """Refuse *claims* unless all of them fit together.
 
-    An inventory that is over-committed already may be kept or reduced by those who hold it, never worsened.
+    An inventory that is already over-committed accepts claims that keep or reduce its usage, but none that raise it.
 
     Args:
         rooms: every place named in the claims at which the provider has inventory.
 
     Raises:
-        NoSuchInventory: a provider has none of what is asked of it.
+        NoSuchInventory: a provider has no inventory of a requested class.
         UnitsViolated: one amount breaks min_unit, max_unit or step_size.
-        CapacityExceeded: the amounts for one place, together, are more than is left.
+        CapacityExceeded: the amounts for one place, together, exceed its free capacity.
     """
     _require_some_inventory(rooms, claims)
     wanted: dict[Place, int] = defaultdict(int)
@@ -104,3 +104,41 @@ def _require_place(place: Place, amount: int, wanted: int, room: Room | None) ->
     kept_or_reduced = room.before > 0 and room.used + wanted <= room.before
     if not (has_room(wanted, room.used, limit) or kept_or_reduced):
         raise CapacityExceeded(*place, amount)
+
+
+class Barrier(NamedTuple):
+    """Why a provider accepts no new allocations: it, or an ancestor of it, is ``disabled`` (a uuid)."""
+
+    disabled: str
+    reason: str
+
+
+def require_enabled(
+    barriers: Mapping[str, Barrier], claims: Sequence[Claim], held: Mapping[Place, int], *, may_shift: bool
+) -> None:
+    """Refuse *claims* that raise the usage of a disabled provider. Allocations may stay, shrink, or change consumers.
+
+    Args:
+        barriers: by provider uuid, for providers that are disabled or below a disabled one.
+        held: the present allocations of the consumers of *claims*.
+        may_shift: amounts may move between the providers under one barrier, as in a reshape; the sums of each class
+            are compared.
+
+    Raises:
+        ProviderDisabled: names the first place whose usage rises.
+    """
+
+    def counted(place: Place) -> Place:
+        return place._replace(provider=barriers[place.provider].disabled) if may_shift else place
+
+    left: dict[Place, int] = defaultdict(int)
+    for place, amount in held.items():
+        if place.provider in barriers:
+            left[counted(place)] += amount
+    for claim in claims:
+        for provider, resources in claim.allocations.items():
+            for resource_class, amount in resources.items() if provider in barriers else ():
+                place = counted(Place(provider, resource_class))
+                left[place] -= amount
+                if left[place] < 0:
+                    raise ProviderDisabled(provider, resource_class, *barriers[provider])

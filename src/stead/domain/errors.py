@@ -1,20 +1,20 @@
-"""What can go wrong, as facts; the edge turns a class into a status and a code, and ``str(error)`` is the message.
+"""The errors of the domain. The HTTP layer maps a class to a status and a code; ``str(error)`` is the message.
 
 SteadError
-├── Forbidden                       a policy rule says no
-├── Unavailable                     the database could not answer in time; nothing is known to be wrong with the request
-│   └── ConcurrentUpdate            it did, but other writers were faster every time
+├── Forbidden                       a policy rule does not allow it
+├── Unavailable                     the database did not answer in time; the request may be valid
+│   └── ConcurrentUpdate            it answered, but the write lost every race
 ├── BadRequest                      the request can never succeed as it stands
 │   ├── InvalidQuery                ├── InvalidTraitName          ├── ReservedTooLarge
 │   ├── UnknownResourceClass        ├── UnknownTraits             ├── UnknownProvider (named in a body)
 │   │   └── UnknownClassInOrder     │                             │
 │   ├── NoInventoryRecord           ├── StandardClass             ├── StandardTrait
-│   └── ParentRefused
+│   └── ParentRefused               └── UntilPassed
 ├── NotFound                        what the path names does not exist
 │   ├── ProviderNotFound            ├── InventoryNotFound         ├── ResourceClassNotFound
 │   └── TraitNotFound               └── AllocationsNotFound
-├── StartOver                       what changed since a moment can not be told any more
-└── Conflict                        the present state forbids it
+├── StartOver                       the change log no longer covers the requested moment
+└── Conflict                        the present state does not allow it
     ├── GenerationConflict          ├── ConsumerConflict          ├── DuplicateProvider
     ├── ProviderHasChildren         ├── ProviderInUse             ├── InventoryExists
     ├── InventoryInUse              ├── ResourceClassExists       ├── ResourceClassInUse
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class SteadError(Exception):
-    """Anything that is not a bug."""
+    """Base class of all errors that are not bugs."""
 
 
 @dataclass(eq=False)
 class Forbidden(SteadError):
-    """A policy rule does not allow it; *scope* is set when the token's scope, not its roles, is the reason."""
+    """A policy rule does not allow it; *scope* is set if the token's scope, not its roles, is the reason."""
 
     rule: str
     scope: bool = False
@@ -49,18 +49,18 @@ class Forbidden(SteadError):
 
 @dataclass(eq=False)
 class Unavailable(SteadError):
-    """The database did not answer, or not in time; what was acknowledged before stands."""
+    """The database did not answer, or not in time; acknowledged writes are safe."""
 
     reason: str
     retry_after: int = 1
-    """Seconds after which it is worth trying again."""
+    """Seconds after which the client should retry."""
 
     def __str__(self) -> str:
         return self.reason
 
 
 class ConcurrentUpdate(Unavailable):
-    """Other writers were faster until the time was over, although nothing the client knows is known to be old."""
+    """The write lost every race until its timeout, although no generation that the client stated was out of date."""
 
 
 class BadRequest(SteadError):
@@ -69,7 +69,7 @@ class BadRequest(SteadError):
 
 @dataclass(eq=False)
 class InvalidQuery(BadRequest):
-    """A query or its parts say something malformed; *code* where the contract has one of its own."""
+    """A query or part of it is malformed; *code* if the contract defines one for this error."""
 
     reason: str
     code: str | None = None
@@ -80,7 +80,7 @@ class InvalidQuery(BadRequest):
 
 @dataclass(eq=False)
 class InvalidTraitName(BadRequest):
-    """Users may make only traits of the custom form."""
+    """Clients may create only traits of the custom form."""
 
     name: str
 
@@ -93,14 +93,14 @@ class InvalidTraitName(BadRequest):
 
 @dataclass(eq=False)
 class ReservedTooLarge(BadRequest):
-    """An inventory reserves more than, or as much as, it has."""
+    """An inventory reserves more than its total, or the whole total before microversion 1.26."""
 
     resource_class: str
     may_reserve_all: bool
 
     @property
     def reason(self) -> str:
-        """What is wrong with the amounts."""
+        """Which amounts conflict."""
         relation = "greater than" if self.may_reserve_all else "greater than or equal to"
         return f"The reserved value is {relation} total."
 
@@ -153,7 +153,7 @@ class UnknownProvider(BadRequest):
 
 @dataclass(eq=False)
 class NoInventoryRecord(BadRequest):
-    """The provider has no inventory of the class that is to be changed."""
+    """The provider has no inventory of the class that the request changes."""
 
     resource_class: str
 
@@ -174,7 +174,7 @@ class StandardClass(BadRequest):
 
 @dataclass(eq=False)
 class StandardTrait(BadRequest):
-    """A standard trait can not be deleted."""
+    """A standard trait cannot be deleted."""
 
     name: str
 
@@ -184,12 +184,23 @@ class StandardTrait(BadRequest):
 
 @dataclass(eq=False)
 class ParentRefused(BadRequest):
-    """The parent that a provider shall get is unknown, would close a loop, or may not be changed."""
+    """The requested parent of a provider is unknown, would close a loop, or may not be changed."""
 
     reason: str
 
     def __str__(self) -> str:
         return self.reason
+
+
+@dataclass(eq=False)
+class UntilPassed(BadRequest):
+    """The requested end of disabling a provider has passed, by the database's clock; both times are texts."""
+
+    until: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"disabled.until is in the past: {self.until}. The database's time is {self.now}."
 
 
 class NotFound(SteadError):
@@ -198,13 +209,20 @@ class NotFound(SteadError):
 
 @dataclass(eq=False)
 class ProviderNotFound(NotFound):
-    """No such provider; *purpose* says what it was wanted for."""
+    """No such provider; *purpose* says what the request needed it for."""
 
     provider: str
     purpose: str = ""
 
     def __str__(self) -> str:
         return f"No resource provider with uuid {self.provider} found{self.purpose}"
+
+
+class NamedProviderNotFound(ProviderNotFound):
+    """No such provider; ``provider`` is the name that the request gave."""
+
+    def __str__(self) -> str:
+        return f"No resource provider with name {self.provider} found{self.purpose}"
 
 
 @dataclass(eq=False)
@@ -240,7 +258,7 @@ class TraitNotFound(NotFound):
 
 @dataclass(eq=False)
 class AllocationsNotFound(NotFound):
-    """The consumer holds nothing."""
+    """The consumer has no allocations."""
 
     consumer: str
 
@@ -249,14 +267,14 @@ class AllocationsNotFound(NotFound):
 
 
 class StartOver(SteadError):
-    """What changed since a moment can not be told any more."""
+    """The change log no longer covers the requested moment."""
 
     def __str__(self) -> str:
         return "The changes since this token are no longer available. Request a new token, and read everything again."
 
 
 class Conflict(SteadError):
-    """The present state forbids it."""
+    """The present state does not allow it."""
 
 
 @dataclass(eq=False)
@@ -274,7 +292,7 @@ class GenerationConflict(Conflict):
 
 @dataclass(eq=False)
 class ConsumerConflict(Conflict):
-    """The consumer changed, appeared or went after the client read it; nothing was written. None: no consumer."""
+    """The consumer changed, was created or deleted after the client read it; nothing was written. None: no consumer."""
 
     consumer: str
     expected: int | None
@@ -297,7 +315,7 @@ class DuplicateProvider(Conflict):
 
 @dataclass(eq=False)
 class ProviderHasChildren(Conflict):
-    """A provider with children can not be deleted."""
+    """A provider with children cannot be deleted."""
 
     provider: str
 
@@ -307,7 +325,7 @@ class ProviderHasChildren(Conflict):
 
 @dataclass(eq=False)
 class ProviderInUse(Conflict):
-    """A provider with allocations can not be deleted."""
+    """A provider with allocations cannot be deleted."""
 
     provider: str
 
@@ -328,7 +346,7 @@ class InventoryExists(Conflict):
 
 @dataclass(eq=False)
 class InventoryInUse(Conflict):
-    """Inventory that shall go has allocations; *resource_classes* in the order of their ids."""
+    """An inventory to delete has allocations; *resource_classes* in the order of their ids."""
 
     provider: str
     resource_classes: Sequence[str]
@@ -384,10 +402,10 @@ class IndistinctName(Conflict):
 
 @dataclass(eq=False)
 class NothingFits(Conflict):
-    """There is no place for a claim, when those before it have theirs.
+    """There is no place for a claim, given the places of those before it.
 
-    ``claim`` is its place in the request; ``gave_up`` if there may be one, which was not found in time;
-    ``explanation`` says why; None if nobody asked. It is shown by who knows what it is made of.
+    ``claim`` is its index in the request. ``gave_up``: the search reached its limit, so there may be a place.
+    ``explanation`` says why; None if the request did not ask for it. Its type is known to the code that shows it.
     """
 
     claim: int
@@ -403,12 +421,29 @@ class NothingFits(Conflict):
 
 
 class AllocationRefused(Conflict):
-    """The allocations asked for do not fit; nothing was written."""
+    """The requested allocations do not fit; nothing was written."""
+
+
+@dataclass(eq=False)
+class ProviderDisabled(AllocationRefused):
+    """A claim raises the usage of a provider that is ``disabled`` (a uuid), or has a disabled ancestor."""
+
+    provider: str
+    resource_class: str
+    disabled: str
+    reason: str
+
+    def __str__(self) -> str:
+        where = "is disabled" if self.disabled == self.provider else f"is below disabled provider '{self.disabled}'"
+        return (
+            f"Unable to create allocation for '{self.resource_class}' on resource provider '{self.provider}'. "
+            f"The provider {where}: {self.reason}"
+        )
 
 
 @dataclass(eq=False)
 class NoSuchInventory(AllocationRefused):
-    """A provider has no inventory of what is asked of it."""
+    """A provider has no inventory of a requested class."""
 
     providers: Sequence[str]
     resource_classes: Sequence[str]
@@ -422,7 +457,7 @@ class NoSuchInventory(AllocationRefused):
 
 @dataclass(eq=False)
 class UnitsViolated(AllocationRefused):
-    """An amount is below min_unit, above max_unit or no multiple of step_size."""
+    """An amount is below min_unit, above max_unit or not a multiple of step_size."""
 
     provider: str
     resource_class: str
@@ -437,7 +472,7 @@ class UnitsViolated(AllocationRefused):
 
 @dataclass(eq=False)
 class CapacityExceeded(AllocationRefused):
-    """What is asked of one class of one provider, all consumers of the request together, is more than is left."""
+    """The amounts of all consumers of the request for one class of one provider exceed its free capacity."""
 
     provider: str
     resource_class: str

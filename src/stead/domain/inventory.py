@@ -1,18 +1,19 @@
-"""Inventory: how much of one resource class one provider has, and the rule that says whether an amount fits.
+"""Inventory: how much of one resource class one provider has, and the rule that decides whether an amount fits.
 
-The rule is written with operators that work on a number and on a NumPy array alike, so the engine calls it with
-columns and the claim with one row, and the two cannot disagree.
+The rule uses only operators that work on numbers and on NumPy arrays alike. The engine calls it with columns and the
+claim with one row, so that the two cannot disagree.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from struct import pack, unpack
 from typing import Any
 
 from stead.domain.errors import ReservedTooLarge
 
 MAX_INT = 2147483647
-"""Upper bound of every integer of an inventory, and of an amount that anything could hold."""
+"""Upper bound of every integer of an inventory, and so of every amount that could fit."""
 
 MAX_FLOAT = 3.40282e38
 """Upper bound of an allocation ratio."""
@@ -20,7 +21,7 @@ MAX_FLOAT = 3.40282e38
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What one provider has of one resource class, in units of that class; the ratio is a factor."""
+    """The inventory of one resource class at one provider, in units of that class; the ratio is a factor."""
 
     total: int
     reserved: int = 0
@@ -29,10 +30,23 @@ class Inventory:
     step_size: int = 1
     allocation_ratio: float = 1.0
 
+    def is_stored_as(self, other: Inventory) -> bool:
+        """Whether a database that stores ratios in single precision, as MariaDB does, cannot tell the two apart."""
+        return self == other or (
+            replace(self, allocation_ratio=other.allocation_ratio) == other
+            and _in_single_precision(self.allocation_ratio) == _in_single_precision(other.allocation_ratio)
+        )
+
     @property
     def capacity(self) -> int:
-        """The capacity as it is shown: truncated towards zero."""
+        """The capacity as answers show it: truncated towards zero."""
         return int(capacity(self.total, self.reserved, self.allocation_ratio))
+
+
+def _in_single_precision(ratio: float) -> float:
+    """A ratio as MariaDB returns it: stored in single precision, and shown with six digits."""
+    (stored,) = unpack("f", pack("f", ratio))
+    return float(f"{stored:.6g}")
 
 
 def capacity(total: Any, reserved: Any, ratio: Any) -> Any:
@@ -41,7 +55,7 @@ def capacity(total: Any, reserved: Any, ratio: Any) -> Any:
 
 
 def has_room(amount: Any, used: Any, capacity: Any) -> Any:
-    """Whether *amount* more can be taken where *used* of *capacity* is taken already."""
+    """Whether *amount* more fits if *used* of *capacity* is already allocated."""
     return used + amount <= capacity
 
 
@@ -51,12 +65,12 @@ def keeps_units(amount: Any, min_unit: Any, max_unit: Any, step_size: Any) -> An
 
 
 def require_sane_reserve(inventories: dict[str, Inventory], *, may_reserve_all: bool) -> None:
-    """Refuse inventories that reserve more than they have, or, unless *may_reserve_all*, all they have.
+    """Refuse inventories that reserve more than their total, or, unless *may_reserve_all*, the whole total.
 
     Raises:
-        ReservedTooLarge: naming the first such class. Nothing was changed.
+        ReservedTooLarge: names the first such class. Nothing was changed.
 
-    Source: "Reserved check", docs/api.md; *may_reserve_all* is the meaning since microversion 1.26.
+    Source: "Reserved check", docs/api.md; *may_reserve_all* applies since microversion 1.26.
     """
     for resource_class, inventory in inventories.items():
         shown = inventory.capacity

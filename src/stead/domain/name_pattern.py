@@ -1,4 +1,4 @@
-"""A pattern for names, in which ``*`` stands for any text."""
+"""A pattern for names, in which ``*`` matches any text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamePattern:
         return ANY not in self.text
 
     def matches(self, name: str) -> bool:
-        """Whether *name* matches, in time that grows with its length and not with that of the pattern."""
+        """Whether *name* matches. The time grows with the length of the name, not with that of the pattern."""
         if self.is_exact:
             return name == self.text
         if len(name) < self._shortest:
@@ -29,7 +29,7 @@ class NamePattern:
         if not (name.startswith(first) and name.endswith(last)):
             return False
         position, end = len(first), len(name) - len(last)
-        # The earliest place for each part leaves the most room for the parts after it.
+        # The earliest position for each part leaves the most text for the parts after it.
         for part in middle:
             found = name.find(part, position, end)
             if found < 0:
@@ -39,7 +39,7 @@ class NamePattern:
 
     @cached_property
     def _parts(self) -> list[str]:
-        """The texts between the ``*``; empty ones only at the beginning and the end."""
+        """The texts between the ``*``; only the first and the last can be empty."""
         first, *middle, last = self.text.split(ANY)
         return [first, *filter(None, middle), last]
 

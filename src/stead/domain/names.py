@@ -1,4 +1,4 @@
-"""Names of resource classes and traits: which are standard, which may be made by users."""
+"""Names of resource classes and traits: which are standard, and which clients may create."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ RESOURCE_CLASS_NAME = r"^[A-Z0-9_]+$"
 NAME_LENGTH = 255
 
 FIRST_CUSTOM_CLASS_ID = 10000
-"""Ids of standard classes are their places in the library's list; classes made by users start here."""
+"""Ids of standard classes are their positions in the library's list; custom classes start here."""
 
 SHARES_VIA_AGGREGATE = "MISC_SHARES_VIA_AGGREGATE"
 """The trait that makes a provider a sharing provider."""
 
+DISABLED_TRAIT = "COMPUTE_STATUS_DISABLED"
+"""The trait by which other services see that a provider is disabled."""
+
 STANDARD_RESOURCE_CLASSES: tuple[str, ...] = tuple(os_resource_classes.STANDARDS)
-"""Place in this tuple = id in the database."""
+"""Position in this tuple = id in the database."""
 
 STANDARD_TRAITS: frozenset[str] = frozenset(os_traits.get_traits())
 
@@ -28,12 +31,12 @@ _CUSTOM = re.compile(CUSTOM_NAME)
 
 
 def is_standard_class(class_id: int) -> bool:
-    """Whether a resource class is one of the library's, which can be neither renamed nor deleted."""
+    """Whether a resource class is standard, so that it can be neither renamed nor deleted."""
     return class_id < FIRST_CUSTOM_CLASS_ID
 
 
 def require_custom_trait(name: str) -> None:
-    """Refuse a trait name that users may not make.
+    """Refuse a trait name that clients must not create.
 
     Raises:
         InvalidTraitName: not of the form ``CUSTOM_…``, or too long.

@@ -1,4 +1,4 @@
-"""Orders: which candidates are the best, as a request says.
+"""Orders: which candidates a request prefers.
 
 Source: "Order", docs/api.md.
 """
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """None is better than another: they are drawn."""
+    """No preference: candidates are drawn at random."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByShare:
-    """The best has the greatest sum of weights and free shares.
+    """The best candidate has the greatest weighted sum of free shares.
 
     ``weights`` are by class name, or one for every class that the request takes.
     """
@@ -29,7 +29,7 @@ class ByShare:
 
 @dataclass(frozen=True, slots=True)
 class ByAmount:
-    """The best has the least (-1) or the most (1) free of the first class by name; of equals, of the next."""
+    """The best candidate has the least (-1) or the most (1) free of the first class; ties compare the next class."""
 
     directions: Mapping[str, int]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """At most ``limit`` of those whose uuids come after ``marker``, which need not be anybody's; None: no bound."""
+    """At most ``limit`` items whose uuids come after ``marker``, which need not exist; None: no bound."""
 
     limit: int | None = None
     marker: str | None = None

@@ -1,4 +1,4 @@
-"""Claims by query: what each consumer wants, wherever there is a place for it.
+"""Claims by query: the request of each consumer, and the places that were found.
 
 Source: "POST /claims", docs/api.md.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one consumer shall hold instead of what it holds; ``expected`` is its generation, None if it is new."""
+    """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new."""
 
     consumer: str
     request: CandidateRequest
@@ -28,7 +28,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What one consumer was given: amounts by provider uuid and class name, and who serves each group."""
+    """The result for one consumer: amounts by provider uuid and class name, and the providers of each group."""
 
     allocations: Mapping[str, Mapping[str, int]]
     mappings: Mapping[str, Sequence[str]]
@@ -36,7 +36,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What all wishes were granted, in their order, and after how many tries; 0 if they held it already."""
+    """The results of all wishes, in order, and the number of attempts; 0 if an earlier request had granted them."""
 
     granted: Sequence[Granted]
     tries: int

@@ -1,10 +1,10 @@
-"""Text for a terminal or a log: nothing in it can steer a terminal or end a line."""
+"""Text for a terminal or a log, without characters that control a terminal or end a line."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""*text* with whatever could steer a terminal (escapes, line breaks) shown as ``\x1b`` instead of sent."""
+    r"""*text* with control characters (escapes, line breaks) shown as ``\x1b`` instead."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 BY_NAME = "name:"
-"""Begins a reference to a provider by its name; every other reference is a uuid."""
+"""Prefix of a reference to a provider by its name; every other reference is a uuid."""
 
 Slot = NewType("Slot", int)
-"""A provider's place in the arrays of one snapshot."""
+"""A provider's index in the arrays of one snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,19 @@ class Provider:
     modified: int
 
 
+class Disabled(NamedTuple):
+    """Why a provider accepts no new allocations, and since when; times are seconds since 1970 (UTC).
+
+    After ``until`` the service enables the provider; None: it never does.
+    """
+
+    reason: str
+    since: int
+    until: int | None
+
+
 class HeldInventory(NamedTuple):
-    """An inventory with what is taken of it (units) and when it was last written (seconds since 1970, UTC)."""
+    """An inventory with its usage (units) and when it was last written (seconds since 1970, UTC)."""
 
     inventory: Inventory
     used: int

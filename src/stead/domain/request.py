@@ -1,4 +1,4 @@
-"""What clients ask about providers: candidate requests, made of request groups, and filters of lists and trees.
+"""Requests about providers: candidate requests, which consist of request groups, and filters of lists and trees.
 
 Source: the semantics of allocation candidates, GET /resource_providers and GET /provider_trees, docs/api.md.
 """
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from stead.domain.order import Order
 
 UNSUFFIXED = ""
-"""The suffix of the group whose resources may be spread over one tree."""
+"""The suffix of the group whose resources several providers of one tree may provide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a set of names (traits, aggregate uuids) must meet: each clause in one name at least, none forbidden."""
+    """Conditions on a set of names (traits, aggregate uuids): one name of each clause, and no forbidden name."""
 
     clauses: tuple[frozenset[str], ...] = ()
     forbidden: frozenset[str] = frozenset()
@@ -31,13 +31,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class RequestGroup:
-    """What one provider (a suffixed group) or one tree (the unsuffixed group) must give.
+    """The requirements on one provider (a suffixed group) or one tree (the unsuffixed group).
 
     ``resources`` maps class names to amounts in units of the class, each at least 1; it may be empty for a suffixed
     group. ``in_tree`` is the uuid of any provider of the only tree that may serve the group, ``in_subtree`` that of the
-    top of the only subtree. ``can_split`` are classes of the unsuffixed group of which several providers of the tree
-    may give a part each. ``like_any_other``: without resources, a suffixed group is served by whoever meets its terms,
-    as with resources; else it needs a positive term, and ``in_tree`` does not bind it.
+    top of the only subtree. ``can_split`` are classes of the unsuffixed group whose amounts several providers of the
+    tree may share. ``like_any_other`` affects suffixed groups without resources. If it is set, any provider that meets
+    the terms serves the group. If not, the group needs a positive term, and ``in_tree`` has no effect.
     """
 
     suffix: str
@@ -52,9 +52,10 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Suffixes of groups one of whose providers is above those of all ``together``, and which ``others`` stay out of.
+    """Groups that must be together in a subtree, which none of ``others`` may join.
 
-    For each of ``others`` alone: no provider of these groups and of that one is above all of theirs.
+    One of the ``together`` groups' providers is an ancestor of all of them (or is itself one). For each group of
+    ``others``: no provider of these groups and of that one is an ancestor of all of theirs.
     """
 
     together: frozenset[str]
@@ -65,11 +66,10 @@ class Apart:
 class CandidateRequest:
     """A whole request for allocation candidates.
 
-    ``groups`` stand in the order in which the client named them, which decides whose fault is reported first.
-    ``isolate``: the suffixed groups are served by different providers. ``isolated`` are suffixes of groups whose
-    providers serve no other suffixed group. Each set of ``same_subtree`` holds suffixes. ``root_traits`` and
-    ``root_aggregates`` are what the anchor must meet. ``order``: which candidates come first, None for any.
-    ``limit``: candidates wanted at most, None for all.
+    ``groups`` is in the client's order, which decides whose fault is reported first. ``isolate``: different providers
+    serve the suffixed groups. ``isolated`` are suffixes of groups whose providers serve no other suffixed group. Each
+    set of ``same_subtree`` holds suffixes. ``root_traits`` and ``root_aggregates`` apply to the anchor. ``order``:
+    which candidates come first, None for any. ``limit``: the maximum number of candidates, None for all.
     ``one_provider_per_tree`` drops candidates in which two providers of one tree give resources, if any provider at all
     has a parent (the meaning before microversion 1.29).
     """
@@ -88,7 +88,7 @@ class CandidateRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProviderQuery:
-    """Filters of the provider list; a provider must pass all of them by itself. None or empty filters nothing."""
+    """Filters of the provider list; a single provider must pass all of them. None or empty filters nothing."""
 
     name: str | None = None
     uuid: str | None = None
@@ -103,8 +103,8 @@ class ProviderQuery:
 class TreeQuery:
     """Filters of provider trees.
 
-    A tree matches if one of its providers passes ``name``, ``traits``, ``aggregates`` and ``resources`` by itself, and
-    its root passes ``root_traits`` and ``root_aggregates``. ``in_tree`` refers to any provider of the only tree.
+    A tree matches if one of its providers alone passes ``name``, ``traits``, ``aggregates`` and ``resources``, and its
+    root passes ``root_traits`` and ``root_aggregates``. ``in_tree`` refers to any provider of the only matching tree.
     """
 
     in_tree: str | None = None
@@ -117,5 +117,5 @@ class TreeQuery:
 
     @property
     def filters_providers(self) -> bool:
-        """Whether a tree must have a provider of some kind."""
+        """Whether the query restricts the providers of a tree."""
         return bool(self.name or self.traits or self.aggregates or self.resources)

@@ -1,7 +1,7 @@
-"""Which request a thread takes next: claims before reads, and equal turns for every client.
+"""Which request a thread takes next: claims before reads, and all clients in turn.
 
-A client is who shows a credential. Credentials that the application has not accepted yet share one turn per address, or
-a client could take any number of turns with tokens it made up.
+A client is identified by its credential. Credentials that the application has not accepted yet share one client entry
+per address. Otherwise a client could get any number of turns with invented tokens.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from stead.httpd.concurrency import Concurrency
 from stead.httpd.refusals import overloaded
 from stead.httpd.requests import Lane
 
@@ -22,28 +23,36 @@ if TYPE_CHECKING:
     from stead.httpd.requests import Request
 
 PASSES = 4
-"""A request that could run lets at most so many of better lanes pass, so that no lane waits for ever."""
+"""A request that could run lets at most this number of requests of better lanes pass, so that no lane starves."""
 
 KNOWN_CREDENTIALS = 4096
-"""Accepted credentials that are remembered; the one that was used longest ago is forgotten."""
+"""Accepted credentials that the queue remembers; it forgets the least recently used one."""
 
-_LANES = (Lane.CLAIM, Lane.READ, Lane.BULK)
+_LANES = (Lane.CLAIM, Lane.READ, Lane.BULK, Lane.ABANDONED)
 
 
 class Admission:
-    """The queue before the threads. Safe under threads; nothing in it blocks but :meth:`take`."""
+    """The queue before the threads. Thread-safe; only :meth:`take` blocks."""
 
-    def __init__(self, bounds: Bounds, threads: int, may_start_bulk: Callable[[], bool] = lambda: True) -> None:
-        """Nothing waits.
+    def __init__(
+        self,
+        bounds: Bounds,
+        threads: int,
+        may_start_bulk: Callable[[], bool] = lambda: True,
+        concurrency: Concurrency | None = None,
+    ) -> None:
+        """Create an empty queue.
 
         Args:
-            threads: that take requests. One client may use all but one of them, and bulk reads a quarter.
+            threads: number of threads that take requests. One client may use all but one of them, bulk reads a quarter.
             may_start_bulk: whether there is room for another large answer now.
+            concurrency: limits how many reads run at the same time.
         """
         self._bounds = bounds
         self._share = max(1, threads - 1)
         self._bulk_share = max(1, threads // 4)
         self._may_start_bulk = may_start_bulk
+        self._concurrency = concurrency or Concurrency(threads)
         self._lock = threading.Lock()
         self._waiting: dict[Lane, OrderedDict[str, deque[Request]]] = {lane: OrderedDict() for lane in _LANES}
         self._length = 0
@@ -53,11 +62,11 @@ class Admission:
         self._passes = dict.fromkeys(_LANES, 0)
         self._order: tuple[Lane, ...] = _LANES
         self._known: OrderedDict[str | None, None] = OrderedDict()
-        self._sleeping = 0  # threads without a request that nothing wakes yet
-        self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: look for a request; False: end
+        self._sleeping = 0  # threads without a request that have not been woken yet
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: check for a request; False: end
 
     def put(self, request: Request) -> Refusal | None:
-        """Let *request* wait for a thread; or the refusal, if too many wait."""
+        """Queue *request* for a thread. Returns the refusal if too many requests wait."""
         with self._lock:
             client = self._client_of(request)
             if self._length >= self._bounds.queue:
@@ -67,15 +76,14 @@ class Admission:
                 return overloaded(
                     "queue_full", f"{length} requests of this client wait for a thread ([stead] max_queue_per_client)."
                 )
-            self._length += 1
-            self._lengths[client] = length + 1
             request.client = client
-            self._waiting[request.lane].setdefault(client, deque()).append(request)
-            self._wake_one()
+            self._add(request)
+            if request.lane is Lane.CLAIM or self._concurrency.may_start():
+                self._wake_one()
         return None
 
     def take(self) -> Request | None:
-        """The next request, as soon as there is one; None if the thread is to end."""
+        """Wait for the next request and return it; None if the thread must end."""
         while True:
             with self._lock:
                 request = self._next()
@@ -86,31 +94,34 @@ class Admission:
                 return None
 
     def done(self, request: Request, *, accepted: bool) -> Request | None:
-        """End *request*, and take the next one, if any may run now.
+        """End *request*, and return the next one, if any may run now.
 
         Args:
             accepted: whether the application accepted its credential.
         """
         with self._lock:
+            if request.lane is not Lane.CLAIM:
+                self._concurrency.end(request)
             client = request.client
             running = self._running[client] - 1
             if running:
                 self._running[client] = running
             else:
                 del self._running[client]
-            if request.lane is Lane.BULK:
+            if request.lane >= Lane.BULK:
                 self._bulk_running -= 1
             if request.token is not None:
                 self._learn(request.token, accepted=accepted)
             return self._next()
 
     def wake(self) -> None:
-        """Look again, since bulk reads may start now."""
+        """Check again, since time has passed: bulk reads may start now, or a running request has become long."""
         with self._lock:
-            self._wake_one()
+            if self._choice() is not None:
+                self._wake_one()
 
     def expire(self, now: float) -> list[Request]:
-        """Take out and return the requests that have waited for too long. *now* is on the clock of ``arrived``."""
+        """Remove and return the requests that have waited too long. *now* is on the clock of ``arrived``."""
         oldest = now - self._bounds.queue_timeout
         expired: list[Request] = []
         with self._lock:
@@ -125,40 +136,56 @@ class Admission:
         return expired
 
     def drop(self, request: Request) -> bool:
-        """Take *request* out, whose client is gone; False if a thread has taken it."""
+        """Remove *request*, whose client has disconnected. Returns False if a thread has taken it already."""
         with self._lock:
-            requests = self._waiting[request.lane].get(request.client) if request.lane in _LANES else None
-            if requests is None or request not in requests:
-                return False
-            requests.remove(request)
-            self._forget(request.client)
-            if not requests:
-                self._leave(request.lane, request.client)
-            return True
+            return self._remove(request)
+
+    def postpone(self, request: Request) -> None:
+        """Let all others pass *request*, whose client may have disconnected, if no thread has taken it already."""
+        with self._lock:
+            if self._remove(request):
+                request.lane = Lane.ABANDONED
+                self._add(request)
 
     def stop(self, threads: int) -> None:
-        """Let so many *threads* end."""
+        """End this number of *threads*."""
         for _ in range(threads):
             self._wakes.put(False)
 
     def length(self) -> int:
-        """Requests that wait."""
+        """Number of waiting requests."""
         return self._length
 
     def age(self, now: float) -> float:
-        """Seconds for which the oldest one has waited."""
+        """Seconds for which the oldest request has waited."""
         with self._lock:
             oldest = [requests[0].arrived for lane in _LANES for requests in self._waiting[lane].values()]
         return max(0.0, now - min(oldest)) if oldest else 0.0
 
-    # With the lock.
+    # The caller holds the lock.
+
+    def _add(self, request: Request) -> None:
+        client = request.client
+        self._length += 1
+        self._lengths[client] = self._lengths.get(client, 0) + 1
+        self._waiting[request.lane].setdefault(client, deque()).append(request)
+
+    def _remove(self, request: Request) -> bool:
+        requests = self._waiting[request.lane].get(request.client) if request.lane in _LANES else None
+        if requests is None or request not in requests:
+            return False
+        requests.remove(request)
+        self._forget(request.client)
+        if not requests:
+            self._leave(request.lane, request.client)
+        return True
 
     def _next(self) -> Request | None:
         choice = self._choice()
         if choice is None:
             return None
         request = self._start(*choice)
-        # One that ended can let two others run: of its client, and a bulk read. Its thread takes only one of them.
+        # One request that ends can allow two to start: one of its client, and a bulk read. Its thread takes only one.
         if self._sleeping and self._choice() is not None:
             self._wake_one()
         return request
@@ -169,11 +196,14 @@ class Admission:
             self._wakes.put(True)
 
     def _choice(self) -> tuple[Lane, str] | None:
-        """The lane and the client of the request that is next, if any may run now."""
+        """The lane and the client of the next request, if any may run now."""
         if not self._length:
             return None
+        may_read = self._concurrency.may_start()
         for lane in self._order:
-            if lane is Lane.BULK and (self._bulk_running >= self._bulk_share or not self._may_start_bulk()):
+            if lane is not Lane.CLAIM and not may_read:  # the limit is for reads: a write mostly waits for the database
+                continue
+            if lane >= Lane.BULK and (self._bulk_running >= self._bulk_share or not self._may_start_bulk()):
                 continue
             for client in self._waiting[lane]:
                 if self._running.get(client, 0) < self._share:
@@ -185,18 +215,20 @@ class Admission:
         requests = waiting[client]
         request = requests.popleft()
         if requests:
-            waiting.move_to_end(client)  # its next turn comes after those of all others
+            waiting.move_to_end(client)  # behind all other clients of the lane
         else:
             del waiting[client]
         self._forget(client)
+        if lane is not Lane.CLAIM:
+            self._concurrency.start(request)
         self._running[client] = self._running.get(client, 0) + 1
         self._count_passes(lane)
-        if lane is Lane.BULK:
+        if lane >= Lane.BULK:
             self._bulk_running += 1
         return request
 
     def _count_passes(self, started: Lane) -> None:
-        """Count that a request of the lane *started* goes before those that wait in worse lanes."""
+        """Count for all worse lanes with waiting requests that a request of the lane *started* passed them."""
         passes = self._passes
         is_changed = passes[started] >= PASSES
         passes[started] = 0
@@ -211,10 +243,10 @@ class Admission:
         self._order = tuple(sorted(_LANES, key=lambda lane: (self._passes[lane] < PASSES, lane)))
 
     def _leave(self, lane: Lane, client: str) -> None:
-        """Nothing of *client* waits in *lane* any more, and nothing of it was started."""
+        """Remove the empty queue of *client* in *lane*, after its last request expired or was dropped."""
         del self._waiting[lane][client]
         if not self._waiting[lane]:
-            self._passes[lane] = 0  # those that waited while others passed are gone
+            self._passes[lane] = 0  # the requests that were passed have left the queue
             self._put_in_order()
 
     def _forget(self, client: str) -> None:

@@ -1,4 +1,4 @@
-"""What one worker's HTTP server may spend on its clients. Each bound is an option of ``[stead]``."""
+"""The limits of one worker's HTTP server for its clients. Each limit is an option of ``[stead]``."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ KIB, MIB = 1024, 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of one worker. Sizes are bytes, times are seconds.
+    """Limits of one worker. Sizes are bytes, times are seconds.
 
     Attributes:
-        connections: open connections; at the limit, the longest idle one is closed for a new one.
+        connections: open connections; near the limit, the longest idle ones are ended for new ones.
         head: size of a request line and its header fields together.
         headers: number of header fields.
         head_timeout: from the first byte of a head, or from the connection, to its end.
         idle_timeout: between two requests on a kept connection.
         body_idle_timeout: between two pieces of a body.
-        body_rate: a body may take `body_idle_timeout` and a second more for each so many bytes.
+        body_rate: bytes per second; a body may take `body_idle_timeout` plus its size divided by this rate.
         bodies: bytes of unfinished and waiting bodies of all connections together.
         send_idle_timeout: without progress while an answer is sent.
-        send_rate: an answer may take `send_idle_timeout` and a second more for each so many bytes.
-        unsent: bytes of answers that clients have not read yet; with more, bulk reads wait.
-        queue: requests that wait for a thread.
-        queue_per_client: of them, requests with the same credential.
-        queue_timeout: a request that waited for so long is refused.
-        stop: requests under way may take so long when a worker ends.
+        send_rate: bytes per second; an answer may take `send_idle_timeout` plus its size divided by this rate.
+        unsent: bytes of answers that clients have not read yet; above it, bulk reads wait.
+        queue: requests that may wait for a thread.
+        queue_per_client: those of them that may have the same credential.
+        queue_timeout: a request that has waited for this time is refused.
+        stop: time that running requests may take when a worker ends.
     """
 
     connections: int = 10_000

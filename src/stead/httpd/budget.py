@@ -1,4 +1,4 @@
-"""Bytes that all connections of a worker share. Safe under threads."""
+"""Bytes that all connections of a worker share. Thread-safe."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Budget:
-    """So many bytes, and how many of them are in use."""
+    """A number of bytes, and how many of them are in use."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -20,11 +20,15 @@ class Budget:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more is in use than there is, which :meth:`add` allows."""
+        """Whether more bytes are in use than the budget has, which :meth:`add` allows."""
         return self._used > self._limit
 
+    def is_exceeded_by(self, factor: int) -> bool:
+        """Whether more than *factor* times the budget is in use."""
+        return self._used > self._limit * factor
+
     def take(self, size: int) -> bool:
-        """Use *size* more bytes; False, and nothing is used, if there are not so many."""
+        """Use *size* more bytes. If fewer remain, return False and use none."""
         with self._lock:
             if self._used + size > self._limit:
                 return False
@@ -32,12 +36,12 @@ class Budget:
             return True
 
     def add(self, size: int) -> None:
-        """Use *size* more bytes, whether or not there are so many."""
+        """Use *size* more bytes, even beyond the budget."""
         with self._lock:
             self._used += size
 
     def give_back(self, size: int) -> None:
-        """Use *size* bytes less."""
+        """Return *size* bytes to the budget."""
         if size:
             with self._lock:
                 self._used -= size

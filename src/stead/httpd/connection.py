@@ -1,58 +1,87 @@
-"""One connection: reads requests, has them answered one after the other, and ends without a reset.
+"""One connection: reads requests, answers them in order, and closes without a reset.
 
-All of it runs in the event loop but :meth:`Connection.deliver`, which the thread of a request calls. What both may
-change is guarded by one lock, which is never held while anything waits. Source: RFC 9112, sections 6 to 9.
+Everything runs in the event loop except :meth:`Connection.deliver`, which the thread of a request calls. One lock
+guards the state that both may change. No thread waits while it holds this lock. Source: RFC 9112, sections 6 to 9.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import select
 import threading
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stead.httpd import answers
+from stead.httpd.answers import Answer
 from stead.httpd.reader import Reader
-from stead.httpd.refusals import Refusal
+from stead.httpd.refusals import Refusal, overloaded
+from stead.httpd.sending import PART, Sending
 from stead.httpd.states import State
 from stead.httpd.streaming import Streaming
-from stead.httpd.wsgi import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stead.httpd.answers import Attachable
     from stead.httpd.bounds import Bounds
+    from stead.httpd.budget import Budget
+    from stead.httpd.counts import Refusals
     from stead.httpd.refusals import Reason
-    from stead.httpd.requests import Request
-    from stead.httpd.server import Server
-    from stead.httpd.wsgi import Attachable
+    from stead.httpd.requests import Peers, Request, Routes
 
-PART = 64 * 1024
-"""Bytes of an answer that are given to the transport at a time."""
+MOST_PIECES = 64
+"""Pieces of an answer in one system call; a socket's buffer has no room for more."""
+
+LARGE_ANSWER = 1024 * 1024
+"""Bytes of an answer that is replaced with a refusal if far too many bytes are unsent."""
+
+UNSENT_FACTOR = 2
+"""Large answers are refused if more than this multiple of the limit is unsent. At the limit, bulk reads wait already:
+this is for the answers that were made meanwhile, and for large answers to other reads."""
 
 LINGER_SECONDS = 5.0
-"""After the last answer, what the client still sends is read until it pauses for so long. To close at once would reset
-the connection, and a reset destroys the answer on its way."""
+"""After the last answer, the server reads what the client still sends until it pauses for this time. Closing at once
+would reset the connection, and a reset destroys the answer on its way."""
 
 LONGEST_LINGER_SECONDS = 30.0
+
+
+class Owner(Protocol):
+    """What a connection uses of its server, which has the comments."""
+
+    bounds: Bounds
+    routes: Routes
+    loop: asyncio.AbstractEventLoop
+    is_draining: bool
+    bodies: Budget
+    unsent: Budget
+    refusals: Refusals
+
+    def peers_of(self, transport: asyncio.Transport) -> Peers: ...
+    def submit(self, request: Request) -> Refusal | None: ...
+    def drop(self, request: Request) -> bool: ...
+    def postpone(self, request: Request) -> None: ...
+    def lost(self, connection: Connection) -> None: ...
+    def give_up(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
     """The protocol of one connection."""
 
-    def __init__(self, server: Server, now: float, *, may_idle: bool = False) -> None:
-        """Nothing was received.
+    def __init__(self, server: Owner, now: float, *, may_idle: bool = False) -> None:
+        """Create the protocol of a new connection.
 
         Args:
-            may_idle: between requests, and before the first, the client may take any time.
+            may_idle: between requests, and before the first one, the client may take any time.
         """
         self.state = State.OPENING
         self.since = now
         """When the state began, on the loop's clock."""
         self.has_served = False
-        """Whether a complete request came on it."""
+        """Whether a complete request has arrived on this connection."""
         self._may_idle = may_idle
         self._server = server
         self._bounds: Bounds = server.bounds
@@ -61,23 +90,22 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._reader: Reader
         self._descriptor = -1  # of a plain connection; threads write to it while the transport has nothing to send
-        self._ahead: list[bytes] = []  # came while a request was under way
+        self._ahead: list[bytes] = []  # arrived while a request was running
         self._is_read = True  # the transport reads
         self._has_ended = False  # the client sends no more
         self._received_at = now
         self._current: Request | None = None
-        self._is_busy = False  # until the answer is with the transport
-        self._keeps = True  # the connection, after the answer under way
-        self._unsent: memoryview | None = None
-        self._answer_size = 0
-        self._progress_at = now  # of what is being sent
+        self._is_busy = False  # until the transport has the whole answer
+        self._keeps = True  # whether the connection stays open after the current answer
+        self._sending: Sending | None = None
+        self._progress_at = now  # when the client last read part of the answer
         self._may_write = True
         self._streaming: Streaming | None = None
 
     # Called by the transport.
 
     def connection_made(self, transport: Any) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self._transport = transport
         transport.set_write_buffer_limits(high=PART)
         peers = self._server.peers_of(transport)
@@ -94,14 +122,14 @@ class Connection(asyncio.Protocol):
         self._enter(State.HEAD)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came, unless a request is under way: then it is kept for later, and no more is read."""
+        """Read *data*. If a request is running, store the data for later and pause reading."""
         self._received_at = self._loop.time()
         if self.state is State.LINGERING:
             self._skip([data])
             return
         if self._is_busy:
             with self._lock:
-                if self._is_busy:  # still, now that its thread cannot end it
+                if self._is_busy:  # checked again with the lock: its thread may just have ended the request
                     self._ahead.append(data)
                     self._read(False)
                     return
@@ -109,13 +137,15 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def eof_received(self) -> bool:
-        """The client sends no more. It may still read the answer under way, but TLS has no half-closed connections."""
+        """The client has ended its half. It may still read the current answer, but TLS has no half-closed state."""
         self._has_ended = True
         if self._transport is None or self.state in (State.LINGERING, State.STREAMING):
             return False
         with self._lock:
             if self._is_busy:
                 self._keeps = False
+                if self._current is not None:
+                    self._server.postpone(self._current)
                 return self._descriptor >= 0
         refusal = self._reader.end()
         if refusal is not None:
@@ -123,30 +153,30 @@ class Connection(asyncio.Protocol):
         return refusal is not None and self._descriptor >= 0
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Forget it all; a thread that still works on a request finds the connection closed."""
+        """Release everything; a thread that still works on a request finds the connection closed."""
         with self._lock:
             self._descriptor = -1
             self.state = State.CLOSED
         if self._current is not None and self._server.drop(self._current):
             self._server.bodies.give_back(self._current.counted)
         self._reader.close()
-        if self._unsent is not None:
-            self._server.unsent.give_back(len(self._unsent))
-            self._unsent = None
+        if self._sending is not None:
+            self._sending.drop()
+            self._sending = None
         if self._streaming is not None:
             self._streaming.close()
             self._streaming = None
         self._server.lost(self)
 
     def pause_writing(self) -> None:
-        """The transport has enough to send."""
+        """The buffer of the transport is full."""
         self._may_write = False
 
     def resume_writing(self) -> None:
-        """The client has read most of what was sent."""
+        """The client has read most of the buffer."""
         self._may_write = True
         self._progress_at = self._loop.time()
-        if self._unsent is not None:
+        if self._sending is not None:
             self._pump()
 
     def _read(self, reads: bool) -> None:
@@ -154,10 +184,10 @@ class Connection(asyncio.Protocol):
             self._is_read = reads
             (self._transport.resume_reading if reads else self._transport.pause_reading)()
 
-    # One request after the other.
+    # Requests, in order.
 
     def _next(self) -> None:
-        """Begin with the next request that waits, if none is under way; else read on."""
+        """Start the next waiting request if none is running; if none waits, continue reading."""
         reader = self._reader
         while not self._is_busy and self.state not in (State.CLOSED, State.LINGERING):
             if not reader.read and self._ahead:
@@ -181,7 +211,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def _wait(self) -> None:
-        """Wait for more of a request, or for the next one."""
+        """Wait for the rest of a request, or for the next one."""
         if self._reader.in_body:
             if self.state is not State.BODY:
                 self._enter(State.BODY)
@@ -199,12 +229,12 @@ class Connection(asyncio.Protocol):
             self.refuse(refusal)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer the request under way in place of the application."""
+        """Answer the current request in place of the application."""
         self._server.refusals.add(refusal.reason)
         if refusal.closes:
             self._keeps = False
         headers, body = refusal.headers_and_body()
-        self.deliver(Answer(f"{refusal.status.value} {refusal.status.phrase}", headers, body))
+        self.deliver(Answer(f"{refusal.status.value} {refusal.status.phrase}", headers, [body]))
 
     def _refuse_and_close(self, refusal: Refusal) -> None:
         self._is_busy = True
@@ -213,23 +243,27 @@ class Connection(asyncio.Protocol):
     # Answers.
 
     def deliver(self, answer: Answer) -> None:
-        """Send *answer* to the request under way. Called by the thread that made it, or by the loop.
+        """Send *answer* to the current request. Called by the thread that made the answer, or by the loop.
 
-        A thread writes by itself what the connection takes at once, which is nearly always all of it: the loop is
-        woken for the rest only.
+        A thread writes what the socket accepts at once, which is nearly always the whole answer. It wakes the loop
+        for the rest only.
         """
         request, stream = self._current, answer.stream
         is_1_0 = request is not None and request.is_1_0
         is_head = request is not None and request.method == "HEAD"
         if self._server.is_draining or (stream is not None and is_1_0):
-            self._keeps = False  # now, and not when the draining begins: each answer says whether the connection ends
+            # Decided here and not in drain(): this answer must announce whether the connection ends.
+            self._keeps = False
         keeps = self._keeps
-        body = answer.body
+        pieces = answer.pieces
+        size = sum(map(len, pieces))
+        if size > LARGE_ANSWER and self._is_refused(request):
+            return
         is_bodiless = answers.has_no_body(answer.status)
         head = answers.head_of(
             answer.status,
             answer.headers,
-            length=None if stream is not None or is_bodiless or (is_head and not body) else len(body),
+            length=None if stream is not None or is_bodiless or (is_head and not size) else size,
             closes=not keeps,
             keeps_1_0=is_1_0,
             chunked=stream is not None and not is_1_0,
@@ -239,57 +273,53 @@ class Connection(asyncio.Protocol):
         if stream is not None:
             self._loop.call_soon_threadsafe(self._begin_stream, head, stream, not is_1_0)
             return
-        if is_head or is_bodiless:
-            body = b""
+        pieces = (head,) if is_head or is_bodiless else (head, *pieces)
         with self._lock:
             if self.state is State.CLOSED:
                 return
-            sent = self._write_now(head, body)
-            is_sent = sent == len(head) + len(body)
+            sent = self._write_now(pieces)
+            is_sent = sent == (len(head) if len(pieces) == 1 else len(head) + size)
             if is_sent and keeps and self._is_read and not (self._reader.read or self._has_ended):
                 self._current = None
                 self._is_busy = False
                 self._enter(State.IDLE)
                 return
-        unsent_body = memoryview(body)[max(0, sent - len(head)) :]
-        self._server.unsent.add(len(unsent_body))
-        self._loop.call_soon_threadsafe(self._send_rest, head[sent:], unsent_body)
+        self._loop.call_soon_threadsafe(self._send_rest, Sending(pieces, sent, self._server.unsent))
 
-    def _write_now(self, head: bytes, body: bytes) -> int:
-        """Bytes that were written. What is wrong with the connection, the loop finds."""
+    def _is_refused(self, request: Request | None) -> bool:
+        """Refuse to send a large answer to a read, if far too many bytes of answers are unsent already."""
+        if request is None or request.method != "GET" or not self._server.unsent.is_exceeded_by(UNSENT_FACTOR):
+            return False
+        self.refuse(overloaded("answers", "too many large answers wait for their clients ([stead] max_unsent_size)."))
+        return True
+
+    def _write_now(self, pieces: Sequence[bytes]) -> int:
+        """Write as much as the socket accepts, and return the number of bytes. The loop handles socket errors."""
         if self._descriptor < 0 or self._transport.get_write_buffer_size():
             return 0
         with suppress(OSError):
-            return os.writev(self._descriptor, (head, body) if body else (head,))
+            return os.writev(self._descriptor, pieces if len(pieces) <= MOST_PIECES else pieces[:MOST_PIECES])
         return 0
 
-    def _send_rest(self, head: bytes, body: memoryview) -> None:
+    def _send_rest(self, sending: Sending) -> None:
         if self.state is State.CLOSED:
-            self._server.unsent.give_back(len(body))
+            sending.drop()
             return
         self._enter(State.SENDING)
-        self._unsent = body
-        self._answer_size = len(body)
+        self._sending = sending
         self._progress_at = self.since
-        if head:
-            self._transport.write(head)
         self._pump()
 
     def _pump(self) -> None:
-        """Give the transport as much as it takes."""
-        unsent = self._unsent
-        assert unsent is not None
-        while len(unsent) and self._may_write:
-            part, unsent = unsent[:PART], unsent[PART:]
-            self._unsent = unsent
-            self._server.unsent.give_back(len(part))
-            self._transport.write(part)
-        if not len(unsent):
-            self._unsent = None
+        """Write parts of the answer until the buffer of the transport is full."""
+        assert self._sending is not None
+        transport = self._transport
+        if self._sending.write(transport.write, lambda: self._may_write and not transport.is_closing()):
+            self._sending = None
             self._finish()
 
     def _finish(self) -> None:
-        """The answer is with the transport: go on with the next request, or end the connection."""
+        """Continue with the next request, or end the connection, once the transport has the whole answer."""
         self._current = None
         if not self._keeps:
             self._linger()
@@ -324,11 +354,22 @@ class Connection(asyncio.Protocol):
 
     @property
     def can_be_closed(self) -> bool:
-        """Whether no request is under way, so that it may be closed in favour of another."""
+        """Whether no request is running, so that the server may close it in favour of another connection."""
         return self.state in (State.OPENING, State.HEAD, State.IDLE, State.LINGERING)
 
+    def end_politely(self) -> bool:
+        """End it without a reset, unless its next request has already arrived. Returns whether it ends."""
+        if self.state is State.IDLE and self._descriptor >= 0:
+            arrived = select.poll()
+            arrived.register(self._descriptor, select.POLLIN)
+            if arrived.poll(0):
+                return False
+        if self.state is not State.LINGERING:
+            self._linger()
+        return True
+
     def end_if_idle(self) -> None:
-        """End it, unless a request is on its way or under way."""
+        """End it, unless a request is arriving or running."""
         if self._is_idle():
             self._linger()
 
@@ -336,14 +377,14 @@ class Connection(asyncio.Protocol):
         return self.state in (State.HEAD, State.IDLE) and not self._reader.in_message
 
     def evict(self) -> None:
-        """Close it at once, in whatever state it is."""
+        """Close it at once, in any state."""
         if self._transport is not None:
             self._transport.abort()
         else:
             self._server.give_up(self)
 
     def _linger(self) -> None:
-        """End our half of the connection, and read on until the client ends its own, or for some seconds."""
+        """End the server's half of the connection, and read on until the client ends its half or a limit passes."""
         if self._has_ended:
             self._close()
             return
@@ -356,7 +397,7 @@ class Connection(asyncio.Protocol):
             self._skip(self._ahead)
 
     def _skip(self, pieces: Sequence[bytes]) -> None:
-        """Close a connection of TLS, which has no half to close, when the client has sent its last request whole."""
+        """Close a TLS connection, which has no half-closed state, once the client's last request is complete."""
         if self._transport.can_write_eof() or self._transport.is_closing():
             return
         for piece in pieces:
@@ -365,7 +406,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _close(self) -> None:
-        self._enter(State.LINGERING)  # until all is sent
+        self._enter(State.LINGERING)  # until the transport has sent its buffer
         self._transport.close()
 
     def _abort(self, reason: Reason) -> None:
@@ -400,7 +441,7 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size():
             self._check_progress(now)
         elif now - self.since > self._bounds.idle_timeout:
-            self._close()
+            self._linger()
 
     def _check_head(self, now: float) -> None:
         if now - self.since > self._bounds.head_timeout:
@@ -412,7 +453,8 @@ class Connection(asyncio.Protocol):
             self._time_out("body_timeout", "the body of the request")
 
     def _check_sending(self, now: float) -> None:
-        allowed = self._bounds.send_idle_timeout + self._answer_size / self._bounds.send_rate
+        size = self._sending.size if self._sending is not None else 0
+        allowed = self._bounds.send_idle_timeout + size / self._bounds.send_rate
         if now - self.since > allowed:
             self._abort("unread_answer")
         else:
@@ -437,7 +479,7 @@ class Connection(asyncio.Protocol):
             self._abort("unread_answer")
 
     def _time_out(self, reason: Reason, what: str) -> None:
-        """A client that has sent nothing of a request gets no answer: it would take it for that of its next request."""
+        """Answer 408 in the middle of a request. Between requests a client would take it for its next answer."""
         if self._transport is not None and self._reader.in_message:
             self._refuse_and_close(Refusal(HTTPStatus.REQUEST_TIMEOUT, reason, f"{what} did not arrive in time"))
         else:

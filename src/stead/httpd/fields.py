@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_CACHED = 1024
-"""Names whose keys are kept. Clients may send any; those that matter are a few dozen."""
+"""Names whose keys are cached. Clients may send any name; a few dozen matter."""
 
 _keys: dict[bytes, str] = {}
 
@@ -26,10 +26,10 @@ def _learned(name: bytes) -> str:
 
 
 def key_of(name: bytes) -> str:
-    """The key of a field in the environ; empty for a field that is left out.
+    """The key of a field in the environ; empty for a field that the server omits.
 
-    A name with an underscore is left out: it would be read as the one with hyphens in the same places, which a proxy in
-    front may set and guard.
+    The server omits names with an underscore: WSGI would not distinguish them from the names with hyphens, which a
+    proxy in front may set and guard.
     """
     if b"_" in name:
         return ""

@@ -1,7 +1,7 @@
-"""Heads of requests: what HTTP/1.1 demands of them beyond their grammar. Pure functions.
+"""Heads of requests: what HTTP/1.1 requires beyond the grammar. Pure functions.
 
-The parser refuses what breaks the grammar: folded lines, bare line feeds, conflicting lengths, bytes that no field may
-have. Source: RFC 9112, sections 2 to 6, and RFC 9110, sections 7.2 and 10.1.1.
+The parser rejects what breaks the grammar: folded lines, bare line feeds, conflicting lengths, invalid bytes in
+fields. Source: RFC 9112, sections 2 to 6, and RFC 9110, sections 7.2 and 10.1.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def split_target(target: bytes) -> tuple[str, str, str | None]:
     """Path, decoded to Latin-1 as WSGI has it; query; and the authority of an absolute target.
 
     Raises:
-        Refused: it is no target of an HTTP resource.
+        Refused: it is not the target of an HTTP resource.
     """
     text, authority = target.decode("latin-1"), None
     if not text.startswith("/") and text != "*":
@@ -44,19 +44,19 @@ def _absolute(text: str) -> tuple[str, str]:
 
 
 def require_version(version: str) -> None:
-    """Refuse other versions than HTTP/1.0 and 1.1."""
+    """Refuse all versions except HTTP/1.0 and 1.1."""
     if version not in ("1.1", "1.0"):
         detail = f"HTTP/{version} is not supported; use HTTP/1.1"
         raise Refused(Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "bad_request", detail))
 
 
 def require_host(fields: dict[str, str], *, is_1_0: bool) -> None:
-    """Refuse a head without exactly one Host field; a client of HTTP/1.0 may leave it out."""
+    """Refuse a head without exactly one Host field. Only an HTTP/1.0 client may omit it."""
     host = fields.get("HTTP_HOST")
     if host is None:
         if not is_1_0:
             raise Refused(bad_request("no Host header"))
-    elif not _HOST.fullmatch(host):  # two of them were joined with a comma
+    elif not _HOST.fullmatch(host):  # two fields were joined with a comma
         raise Refused(bad_request("malformed Host header, or more than one"))
 
 
@@ -64,7 +64,7 @@ def body_length(fields: dict[str, str], *, is_1_0: bool) -> int | None:
     """Bytes of the body as declared; None if it comes in chunks.
 
     Raises:
-        Refused: how long it is would depend on who reads it.
+        Refused: different readers would compute different lengths.
     """
     coding, length = fields.get("HTTP_TRANSFER_ENCODING"), fields.get("CONTENT_LENGTH")
     if coding is None:
@@ -85,7 +85,7 @@ def expects_continue(fields: dict[str, str], *, is_1_0: bool) -> bool:
     """Whether the client waits for ``100 Continue`` before it sends the body.
 
     Raises:
-        Refused: it expects something else.
+        Refused: the Expect header has another value.
     """
     expectation = fields.get("HTTP_EXPECT")
     if expectation is None or is_1_0:

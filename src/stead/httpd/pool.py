@@ -1,4 +1,4 @@
-"""The threads that run the application: each takes a request, answers it, and takes the next."""
+"""The threads that run the application: each takes a request, answers it, and takes the next one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Pool:
         done: Callable[[Request, bool], Request | None],
         name: str = "request",
     ) -> None:
-        """They run from now on.
+        """Start the threads.
 
         Args:
             take: waits for a request; None ends the thread.
-            done: ends a request, whose credential was accepted or not, and takes another one if there is one.
+            done: ends a request, with whether its credential was accepted, and returns the next request if any may run.
         """
         self._application = application
         self._take = take
@@ -43,12 +43,14 @@ class Pool:
     def _work(self) -> None:
         while (request := self._take()) is not None:
             while request is not None:
-                request = self._done(request, self._answer(request))
+                request = self._done(request, answer(self._application, request))
 
-    def _answer(self, request: Request) -> bool:
-        answer = run(self._application, request)
-        try:
-            request.answering.deliver(answer)
-        except Exception:  # the thread must live on
-            _log.exception("an answer was not sent")
-        return not answer.status.startswith("401")
+
+def answer(application: WSGIApplication, request: Request) -> bool:
+    """Answer *request* in this thread. Returns whether its credential was accepted."""
+    made = run(application, request)
+    try:
+        request.answering.deliver(made)
+    except Exception:  # the thread must survive
+        _log.exception("an answer was not sent")
+    return not made.status.startswith("401")

@@ -1,6 +1,6 @@
-"""Bytes to requests: what one client sends on one connection, in pieces cut anywhere. No I/O.
+"""Parses the bytes of one connection, which arrive in arbitrary pieces, into requests. No I/O.
 
-The grammar is the parser's (llhttp, by httptools); the rules beyond it are in :mod:`stead.httpd.heads`.
+The parser is llhttp, by httptools; the rules beyond its grammar are in :mod:`stead.httpd.heads`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from stead.httpd.requests import Answering, Peers, Routes
 
 PIPELINED = 100
-"""Requests that a client may send ahead in one piece; then the connection ends after their answers."""
+"""Requests that a client may pipeline in one piece. If it sends more, the connection ends after these answers."""
 
 
 class Reader:
     """Reads the requests of one connection.
 
     Attributes:
-        read: complete requests, and refusals of what is none, in the order of their arrival. After a request that does
-            not keep the connection, and after a refusal, nothing follows: more bytes are thrown away.
-        in_message: a request has begun and is not complete; its body may be one that is thrown away.
-        in_body: its head is complete.
+        read: complete requests and refusals, in the order of their arrival. After a refusal, and after a request that
+            ends the connection, nothing follows: the reader discards further bytes.
+        in_message: a request has begun and is incomplete. The reader may be discarding its body.
+        in_body: the head of this request is complete.
         body_size: bytes of its body so far.
     """
 
@@ -48,11 +48,11 @@ class Reader:
         bodies: Budget,
         send_continue: Callable[[], None],
     ) -> None:
-        """Nothing was received.
+        """Create a reader that has received nothing.
 
         Args:
-            bodies: what all bodies in flight may use together. Who takes a request from ``read`` gives its share back.
-            send_continue: tells the client to go on with the body it announced.
+            bodies: budget for all bodies in flight. The caller that takes a request from ``read`` returns its share.
+            send_continue: tells the client to send the body that it announced.
         """
         self.read: deque[Request | Refusal] = deque()
         self._peers = peers
@@ -62,7 +62,7 @@ class Reader:
         self._bodies = bodies
         self._send_continue = send_continue
         self._now = 0.0
-        self._is_over = False  # nothing that follows is read as a request
+        self._is_over = False  # True: discard all that follows
         self._parser: Any = httptools.HttpRequestParser(self)
         self._begin()
 
@@ -78,7 +78,7 @@ class Reader:
         self._body: list[bytes] = []
 
     def feed(self, data: bytes, now: float) -> None:
-        """Read the next bytes; *now* becomes the time of arrival of what they complete."""
+        """Parse the next bytes; *now* becomes the arrival time of the requests that they complete."""
         if self._is_over:
             self._skip(data)
             return
@@ -86,7 +86,7 @@ class Reader:
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:  # nothing is upgraded to: the request is answered as it is
+        except httptools.HttpParserUpgrade as upgrade:  # the server supports no upgrade and answers normally
             self._parser = httptools.HttpRequestParser(self)
             rest = data[upgrade.args[0] :]
             if rest:
@@ -99,19 +99,19 @@ class Reader:
             self._refuse_size()
 
     def _skip(self, data: bytes) -> None:
-        """Throw away what follows, and notice the end of the message whose body is not wanted."""
+        """Discard what follows, but notice the end of the message whose body is not read."""
         if self.in_body:
             with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):
                 self._parser.feed_data(data)
 
     def end(self) -> Refusal | None:
-        """The client sends no more: a refusal if it was in the middle of a body."""
+        """The client has ended its half. Returns a refusal if a body is incomplete."""
         is_cut = self.in_body and not self._is_over
         self._is_over = True
         return bad_request("the body ended before its declared length") if is_cut else None
 
     def close(self) -> None:
-        """Give back what requests use that were not taken from ``read``."""
+        """Return the budget of the requests that were not taken from ``read``."""
         for waiting in self.read:
             if isinstance(waiting, Request):
                 self._bodies.give_back(waiting.counted)
@@ -119,7 +119,7 @@ class Reader:
         self._uncount()
         self._is_over = True
 
-    # Called by the parser, some of them for what follows after a refusal in the same piece.
+    # Called by the parser. Some calls still come after a refusal, for the rest of the same piece.
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -130,7 +130,7 @@ class Reader:
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field; or a trailer, which is ignored."""
+        """A header field, or a trailer, which the reader ignores."""
         if self.in_body or self._is_over:
             return
         self._field_count += 1
@@ -139,7 +139,7 @@ class Reader:
         fields.add(self._fields, name, value)
 
     def on_headers_complete(self) -> None:
-        """Check the head, and decide whether its body is wanted."""
+        """Check the head, and decide whether to read the body."""
         if self._is_over:
             return
         self.in_body = True
@@ -161,7 +161,7 @@ class Reader:
         heads.require_host(found, is_1_0=is_1_0)
         self._path, self._query, authority = heads.split_target(self._target)
         if authority is not None:
-            found["HTTP_HOST"] = authority  # the target comes before the field (RFC 9112, section 3.2.2)
+            found["HTTP_HOST"] = authority  # the target takes precedence over the field (RFC 9112, section 3.2.2)
         length = heads.body_length(found, is_1_0=is_1_0)
         waits = heads.expects_continue(found, is_1_0=is_1_0)
         if length == 0:
@@ -178,7 +178,7 @@ class Reader:
             return
         self._body.append(part)
         self.body_size += len(part)
-        if self.body_size > self._longest:  # it comes in chunks, and did not say so before
+        if self.body_size > self._longest:  # only a chunked body, whose length was not declared
             self._complete(self.body_size, keeps=False)
             return
         counted = self.body_size - FREE_BODY
@@ -189,12 +189,12 @@ class Reader:
                 self._refuse(overloaded("bodies", "too many large request bodies at the same time"))
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """The request is complete."""
         if self._is_over:
             self.in_message = self.in_body = False
             return
         self._complete(self.body_size, keeps=self._parser.should_keep_alive())
-        self._counted = 0  # it is given back with the request
+        self._counted = 0  # the caller that takes the request returns its budget
         self._begin()
 
     def _complete(self, declared: int, *, keeps: bool) -> None:
@@ -235,7 +235,7 @@ class Reader:
         self._refuse(Refusal(status, "head_too_large", detail))
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Refuse what is being read. What follows on the connection cannot be read as requests."""
+        """Refuse the current request. What follows on the connection cannot be parsed as requests."""
         if self._is_over:
             return
         self._is_over = True
@@ -249,5 +249,5 @@ class Reader:
             self._counted = 0
 
     def _size_of_head(self) -> int:
-        """About the bytes of the head, without what follows it in the same piece."""
+        """Approximate size of the head in bytes, without what follows it in the same piece."""
         return len(self._target) + sum(len(key) + len(value) for key, value in self._fields.items())

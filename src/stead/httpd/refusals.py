@@ -1,6 +1,6 @@
-"""Refusals by the server itself, before a request reaches the application: what they are and how they read.
+"""Refusals by the server itself, before a request reaches the application, and their format.
 
-The form is that of the application's errors. Source: "Errors", docs/api.md.
+The format is that of the application's errors. Source: "Errors", docs/api.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from uuid import uuid4
 
 Reason = Literal[
+    "answers",
     "bad_request",
     "bodies",
     "body_timeout",
@@ -30,14 +31,14 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer to a request that the application does not see.
+    """An answer to a request that the application does not receive.
 
     Attributes:
         status: of the answer.
         reason: one of `REASONS`, for metrics and the log.
         detail: for the client: what happened, and what to do.
         retry_after: seconds after which the client may try again.
-        closes: whether the connection ends with it, since what follows on it cannot be understood or is unwanted.
+        closes: whether the connection ends with it, since what follows cannot be parsed or is not read.
     """
 
     status: HTTPStatus
@@ -47,7 +48,7 @@ class Refusal:
     closes: bool = True
 
     def closing(self) -> Refusal:
-        """The same, with which the connection ends."""
+        """The same refusal, but it ends the connection."""
         return replace(self, closes=True)
 
     def headers_and_body(self) -> tuple[list[tuple[str, str]], bytes]:
@@ -72,12 +73,12 @@ def bad_request(detail: str) -> Refusal:
 
 
 def overloaded(reason: Reason, detail: str) -> Refusal:
-    """The worker has as much to do as it may have; the connection can be used again."""
+    """The worker is at one of its limits; the client can use the connection again."""
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, detail, retry_after=1, closes=False)
 
 
 class Refused(Exception):
-    """A request is not accepted; ``refusal`` is the answer."""
+    """A request is refused; ``refusal`` is the answer."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.detail)

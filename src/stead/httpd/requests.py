@@ -1,4 +1,4 @@
-"""A request as the event loop has read it, complete and checked."""
+"""A complete request, read and checked by the event loop."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from stead.httpd.answers import Answer
     from stead.httpd.refusals import Refusal
-    from stead.httpd.wsgi import Answer
 
 FREE_BODY = 16 * 1024
-"""Bytes of each body that do not count as bodies in flight: a small request is accepted whatever others send."""
+"""Bytes of each body that do not count as bodies in flight: small requests are accepted at any load."""
 
 
 class Lane(enum.IntEnum):
-    """Which requests go before which others."""
+    """The classes of requests, in the order of their priority."""
 
     LIVE = 0
     """Answered by the event loop itself."""
-    HEALTH = 1
+    INSTANT = 1
+    """Answered by the application in the event loop. It computes for microseconds and never waits."""
+    HEALTH = 2
     """Answered by a thread of its own."""
-    CLAIM = 2
+    CLAIM = 3
     """Writes: claims must not wait for reads."""
-    READ = 3
-    BULK = 4
-    """Reads with possibly large answers; few of them run at the same time."""
+    READ = 4
+    BULK = 5
+    """Reads that may have large answers; few of them run at the same time."""
+    ABANDONED = 6
+    """Requests whose clients have ended their half of the connection while they waited. Most clients are gone."""
 
 
 class Routes(Protocol):
-    """What the server is told about the application's requests."""
+    """Classifies the application's requests for the server."""
 
     def lane(self, method: str, path: str, query: str) -> Lane:
         """The lane of a request; *path* is decoded, *query* is not."""
 
     def longest_body(self, method: str, path: str) -> int:
-        """Bytes of a body that the application reads; a longer one is not read from the connection."""
+        """Maximum size in bytes of a body that the application reads. The server does not read longer ones."""
 
 
 class Answering(Protocol):
-    """Where the answer to a request goes: its connection."""
+    """Receives the answer to a request: its connection."""
 
     def deliver(self, answer: Answer) -> None:
         """Send the application's answer. Called in any thread."""
@@ -63,10 +67,10 @@ class Request:
 
     Attributes:
         path: decoded from percents to Latin-1, as WSGI has it.
-        fields: the header fields, under their keys of the environ.
-        body: whole; empty if ``declared`` is more than the application reads.
-        declared: bytes of the body as declared or, of a body in chunks, as received.
-        keeps_connection: the connection may be used again after it.
+        fields: the header fields, under their environ keys.
+        body: the complete body; empty if ``declared`` is more than the application reads.
+        declared: bytes of the body as declared or, for a chunked body, as received.
+        keeps_connection: the connection may be used again after this request.
     """
 
     method: str
@@ -80,14 +84,14 @@ class Request:
     peers: Peers
     answering: Answering
     arrived: float
-    """When it was complete, on the loop's clock."""
+    """When the request was complete, on the loop's clock."""
     lane: Lane = Lane.READ
     client: str = ""
-    """Whose turns it uses; set by the queue."""
+    """The client to which the queue attributes the request; set by the queue."""
 
     @property
     def token(self) -> str | None:
-        """The credential that the client shows."""
+        """The credential of the client."""
         return self.fields.get("HTTP_X_AUTH_TOKEN")
 
     @property

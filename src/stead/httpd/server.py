@@ -1,4 +1,4 @@
-"""The server of one worker: accepts connections, runs its event loop until it is told to end, and ends in order."""
+"""The server of one worker: accepts connections, runs the event loop until it is told to end, and drains."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from heapq import nsmallest
+from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from stead.httpd.admission import Admission
+from stead.httpd.answers import Answer
 from stead.httpd.budget import Budget
+from stead.httpd.concurrency import LONG_SECONDS
 from stead.httpd.connection import Connection
 from stead.httpd.counts import Refusals
-from stead.httpd.pool import Pool
+from stead.httpd.pool import Pool, answer
 from stead.httpd.refusals import overloaded
 from stead.httpd.requests import Lane, Peers
 from stead.httpd.states import State
-from stead.httpd.wsgi import Answer
 
 if TYPE_CHECKING:
     import socket
@@ -34,21 +36,21 @@ if TYPE_CHECKING:
     from stead.httpd.requests import Request, Routes
 
 CHECK_SECONDS = 1.0
-"""Between two looks at the deadlines of all connections."""
+"""Interval between checks of the deadlines of all connections."""
 
 ACCEPTED_AT_A_TIME = 64
-"""So that many new connections do not keep the loop from those that it has."""
+"""Maximum number of new connections accepted in a row, so that the loop also serves the present ones."""
 
 DESCRIPTORS_KEPT = 128
-"""For the database, files, logs: connections take no descriptor of these."""
+"""File descriptors reserved for the database, files and logs; connections cannot use them."""
 
 FRESH_SECONDS = 1.0
-"""A connection is not closed in favour of another so soon after it was made: its first request is on its way."""
+"""Minimum age of a connection that is closed in favour of another: the first request of a new one is on its way."""
 
 HEALTH_QUEUE = 64
-"""Requests for `/healthcheck` that wait for its thread; all get the same answer, so more of them need not wait."""
+"""Requests for `/healthcheck` that may wait for its thread. All get the same answer, so one thread is enough."""
 
-LIVE = Answer("200 OK", [("content-type", "application/json"), ("cache-control", "no-store")], b'{"status": "ok"}')
+LIVE = Answer("200 OK", [("content-type", "application/json"), ("cache-control", "no-store")], [b'{"status": "ok"}'])
 
 _log = logging.getLogger(__name__)
 
@@ -57,11 +59,11 @@ class Server:
     """One event loop, its connections, and the threads behind it.
 
     Attributes:
-        bounds: what clients may use.
-        routes: which requests are which.
-        is_draining: it accepts no connection any more, and every answer ends its connection.
-        bodies, unsent: bytes of bodies in flight, and of answers that are not read.
-        refusals: counts them.
+        bounds: the limits for clients.
+        routes: classifies requests.
+        is_draining: it accepts no connections, and every answer ends its connection.
+        bodies, unsent: bytes of bodies in flight, and of unread answers.
+        refusals: counts refused requests and connections.
     """
 
     def __init__(
@@ -72,10 +74,10 @@ class Server:
         *,
         threads: int,
     ) -> None:
-        """Nothing listens yet; the threads wait for requests.
+        """Create the server without listening. Its threads already wait for requests.
 
         Args:
-            threads: that run the application.
+            threads: number of threads that run the application.
         """
         self.bounds = bounds
         self.routes = routes
@@ -86,12 +88,15 @@ class Server:
         self.loop = asyncio.new_event_loop()
         self._most_connections = min(bounds.connections, _descriptors() - DESCRIPTORS_KEPT)
         self._connections: dict[Connection, asyncio.Task[Any] | None] = {}  # in the order of their arrival
-        self._own: set[Connection] = set()  # of the main process: never closed for others, nor waited for at the end
+        self._ending: dict[Connection, None] = {}  # in favour of others; their clients may still read and send
+        self._own: set[Connection] = set()  # of the main process: never evicted, and ignored when draining
         self._listening: list[socket.socket] = []
         self._ended = asyncio.Event()
         self._drain_until = 0.0
+        self._application = application
         self._threads = threads
         self._admission = Admission(bounds, threads, lambda: not self.unsent.is_exceeded)
+        self._is_waking = False  # a call of `_wake` is scheduled
         self._health: SimpleQueue[Request | None] = SimpleQueue()
         Pool(application, threads, self._admission.take, lambda request, ok: self._admission.done(request, accepted=ok))
         Pool(application, 1, self._health.get, lambda _request, _accepted: None, name="health")
@@ -104,13 +109,13 @@ class Server:
         context: ssl.SSLContext | None = None,
         signals: Mapping[int, Callable[[], None]] | None = None,
     ) -> None:
-        """Serve until it has drained.
+        """Serve until the server has drained.
 
         Args:
-            listening: sockets that listen; other processes may listen at them too.
-            own: connections that are there from the start, without TLS. They may be idle for any time, since their
-                other end may be stopped, and the end of this process does not wait for them.
-            context: of TLS, for connections at the listening sockets.
+            listening: listening sockets; other processes may listen on them too.
+            own: connections that exist from the start, without TLS. They may be idle for any time, since the process
+                at their other end may be stopped, and the end of this process does not wait for them.
+            context: TLS context for connections on the listening sockets.
             signals: handlers of signals, called in the loop.
         """
         self._context = context
@@ -125,10 +130,10 @@ class Server:
             self.loop.close()
 
     def drain(self, seconds: float) -> None:
-        """Accept no connection any more, serve the open ones for some *seconds*, and end.
+        """Accept no further connections, serve the open ones for some *seconds*, and end.
 
-        Each answer ends its connection meanwhile. Requests under way are answered after that too. May be called again,
-        to end earlier.
+        Each answer ends its connection meanwhile. Running requests are answered even after that time. A second call
+        can shorten the time.
         """
         until = self.loop.time() + seconds
         if not self.is_draining:
@@ -144,16 +149,16 @@ class Server:
     # For metrics; called in any thread.
 
     def states(self) -> dict[str, int]:
-        """How many connections of clients are in which state."""
+        """The number of client connections in each state."""
         counted = Counter(connection.state.value for connection in list(self._connections))
         return {state.value: counted[state.value] for state in State if state is not State.CLOSED}
 
     def queue_length(self) -> int:
-        """Requests that wait for a thread."""
+        """Number of requests that wait for a thread."""
         return self._admission.length()
 
     def queue_age(self) -> float:
-        """Seconds for which the oldest of them has waited."""
+        """Seconds for which the oldest of these requests has waited."""
         return self._admission.age(self.loop.time())
 
     # For connections.
@@ -169,36 +174,55 @@ class Server:
         return Peers(remote, is_encrypted, environ)
 
     def submit(self, request: Request) -> Refusal | None:
-        """Have *request* answered; or the refusal."""
+        """Queue *request* for an answer. Returns the refusal if the queue is full."""
         request.lane = self.routes.lane(request.method, request.path, request.query)
         if request.lane is Lane.LIVE:
             request.answering.deliver(LIVE)
+            return None
+        if request.lane is Lane.INSTANT:
+            answer(self._application, request)
             return None
         if request.lane is Lane.HEALTH:
             if self._health.qsize() >= HEALTH_QUEUE:
                 return overloaded("queue_full", "too many health checks at the same time")
             self._health.put(request)
             return None
-        return self._admission.put(request)
+        refusal = self._admission.put(request)
+        if not self._is_waking and self._admission.length():
+            self._is_waking = True
+            self.loop.call_later(LONG_SECONDS, self._wake)
+        return refusal
 
     def drop(self, request: Request) -> bool:
-        """Take *request* out of the queue; False if a thread has taken it."""
+        """Remove *request* from the queue. Returns False if a thread has taken it already."""
         return self._admission.drop(request)
 
+    def postpone(self, request: Request) -> None:
+        """Let other requests pass *request*: its client sends no more, and may have disconnected."""
+        self._admission.postpone(request)
+
     def lost(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         self._connections.pop(connection, None)
+        self._ending.pop(connection, None)
         self._own.discard(connection)
         if self.is_draining and not self._connections:
             self._ended.set()
 
     def give_up(self, connection: Connection) -> None:
-        """End a connection whose TLS handshake is not over."""
+        """End a connection whose TLS handshake is incomplete."""
         task = self._connections.get(connection)
         if task is not None:
             task.cancel()
 
     # The loop.
+
+    def _wake(self) -> None:
+        """While requests wait, let them start beside those that have become long."""
+        self._admission.wake()
+        self._is_waking = bool(self._admission.length())
+        if self._is_waking:
+            self.loop.call_later(LONG_SECONDS, self._wake)
 
     async def _serve(self, listening: Sequence[socket.socket], own: Sequence[socket.socket]) -> None:
         for sock in own:
@@ -215,24 +239,26 @@ class Server:
         checking.cancel()
         for connection in list(self._own):
             connection.evict()
-        await asyncio.sleep(0)  # in which they are lost
+        await asyncio.sleep(0)  # the loop calls `connection_lost` meanwhile
 
     def _accept(self, listening: socket.socket) -> None:
-        if len(self._connections) + ACCEPTED_AT_A_TIME > self._most_connections:
+        if len(self._connections) - len(self._ending) + ACCEPTED_AT_A_TIME > self._most_connections:
             self._make_room()
+        self._evict_ending(len(self._connections) - self._most_connections)
         for _ in range(ACCEPTED_AT_A_TIME):
             if len(self._connections) >= self._most_connections + ACCEPTED_AT_A_TIME:
-                return  # those that were told to close have not yet
+                return  # the evicted connections have not closed yet
             try:
                 sock, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # No descriptor or no memory: to try again at once would keep a core busy.
+                # No descriptor or no memory: retrying at once would keep a core busy.
                 _log.warning("no connection can be accepted: %s", error)
                 self.loop.remove_reader(listening)
                 self.loop.call_later(CHECK_SECONDS, self._accept_again, listening)
                 self._make_room()
+                self._evict_ending(ACCEPTED_AT_A_TIME)
                 return
             sock.setblocking(False)
             connection = Connection(self, self.loop.time())
@@ -253,18 +279,33 @@ class Server:
             )
             if connection in self._connections:
                 self._connections[connection] = None
-        except (OSError, TimeoutError, asyncio.CancelledError):  # the client has gone, or speaks no TLS
+        except (OSError, TimeoutError, asyncio.CancelledError):  # the client disconnected or does not speak TLS
             sock.close()
             self.lost(connection)
 
     def _make_room(self) -> None:
-        """Close connections that have waited for a request for the longest time, first those that never sent one."""
+        """End the connections that have waited longest for a request, first those that never sent one."""
         fresh = self.loop.time() - FRESH_SECONDS
-        closable = (connection for connection in self._connections if connection.can_be_closed)
+        closable = (
+            connection
+            for connection in self._connections
+            if connection.can_be_closed and connection not in self._ending
+        )
         for connection in nsmallest(
             ACCEPTED_AT_A_TIME, closable, key=lambda each: (each.has_served or each.since > fresh, each.since)
         ):
+            if not connection.has_served:
+                connection.evict()
+            elif connection.end_politely():
+                self._ending[connection] = None
+            else:
+                continue  # its next request has just arrived
             self.refusals.add("connections")
+
+    def _evict_ending(self, number: int) -> None:
+        """Close up to *number* connections that were ended before, the first ones first."""
+        for connection in list(islice(self._ending, max(0, number))):
+            del self._ending[connection]
             connection.evict()
 
     async def _check(self) -> None:
@@ -296,12 +337,12 @@ class Server:
 
 
 def _itself(connection: Connection) -> Connection:
-    """The protocol of a connection, for the loop, which asks for a function that makes it."""
+    """A connection as the protocol factory that the loop requires."""
     return connection
 
 
 def _descriptors() -> int:
-    """How many descriptors this process may have; as many as it may ask for."""
+    """Raise the limit of open descriptors to the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != soft:
         with suppress(OSError, ValueError):
@@ -312,6 +353,6 @@ def _descriptors() -> int:
 
 def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    if isinstance(error, OSError):  # a client that went away
+    if isinstance(error, OSError):  # the client disconnected
         return
     _log.error("%s", context.get("message"), exc_info=error)

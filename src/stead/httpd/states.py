@@ -6,7 +6,7 @@ import enum
 
 
 class State(enum.Enum):
-    """What a connection waits for."""
+    """A state, named after what the connection waits for."""
 
     OPENING = "opening"
     """The TLS handshake."""
@@ -21,5 +21,5 @@ class State(enum.Enum):
     """The client, to read its answer."""
     STREAMING = "streaming"
     LINGERING = "lingering"
-    """The client, to read the rest and close the connection."""
+    """The client, to send the rest and close the connection."""
     CLOSED = "closed"

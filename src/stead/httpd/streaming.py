@@ -1,6 +1,6 @@
-"""An answer whose parts come later, on its way to the client. Source: RFC 9112, section 7.1 (chunks).
+"""Sends an answer whose parts are produced over time. Source: RFC 9112, section 7.1 (chunks).
 
-All of it runs in the event loop but :meth:`Streaming._send_later`, which the threads that make parts call.
+Everything runs in the event loop except :meth:`Streaming._send_later`, which the threads that produce parts call.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from stead.httpd.wsgi import Attachable
+    from stead.httpd.answers import Attachable
 
 BACKLOG = 1024 * 1024
-"""Bytes of a stream that may wait for its reader."""
+"""Maximum number of bytes of a stream that may wait for the client to read them."""
 
 
 class Streaming:
     """A stream that is being sent.
 
     Attributes:
-        progress_at: when the client had last read all that was sent before, on the loop's clock.
+        progress_at: when the client had last read everything sent so far, on the loop's clock.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class Streaming:
         on_end: Callable[[], None],
         on_backlog: Callable[[], None],
     ) -> None:
-        """Nothing of it is sent.
+        """Create the stream without sending anything.
 
         Args:
-            is_chunked: the client learns from the framing where it ends, and not from the end of the connection.
-            on_end: is called after the last part.
-            on_backlog: is called when more than `BACKLOG` waits for the client.
+            is_chunked: the framing marks the end of the stream; otherwise the end of the connection does.
+            on_end: called after the last part.
+            on_backlog: called when more than `BACKLOG` bytes wait for the client.
         """
         self.progress_at = loop.time()
         self._stream = stream
@@ -51,11 +51,11 @@ class Streaming:
         self._is_over = False
 
     def begin(self) -> None:
-        """Send the parts as they come."""
+        """Start to send the parts as they are produced."""
         self._stream.attach(self._send_later)
 
     def close(self) -> None:
-        """Send no further part."""
+        """Send no further parts."""
         self._is_over = True
         self._stream.close()
 

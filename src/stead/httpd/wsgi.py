@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import logging
 import sys
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
+from stead.httpd.answers import Answer, Attachable
 from stead.httpd.refusals import error_answer
 
 if TYPE_CHECKING:
@@ -21,27 +21,6 @@ CARRIES_STREAMS = "stead.carries_streams"
 """In the environ: the server sends an `Attachable` body without holding a thread."""
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Attachable(Protocol):
-    """A body whose parts come later, from other threads."""
-
-    def attach(self, send: Callable[[bytes | None], None]) -> None:
-        """Call *send* with each part as it comes, in any thread, and at last with None; it never blocks."""
-
-    def close(self) -> None:
-        """No further part is wanted. May be called twice, and after the last part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the application answers. ``stream`` takes the place of ``body`` if its parts come later."""
-
-    status: str
-    headers: list[tuple[str, str]]
-    body: bytes
-    stream: Attachable | None = None
 
 
 def environ_of(request: Request) -> WSGIEnvironment:
@@ -68,7 +47,7 @@ def environ_of(request: Request) -> WSGIEnvironment:
 
 
 def run(application: WSGIApplication, request: Request) -> Answer:
-    """What *application* answers to *request*; an exception is logged and becomes a 500."""
+    """The answer of *application* to *request*. An exception is logged and becomes a 500."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
     written: list[bytes] = []
 
@@ -80,19 +59,18 @@ def run(application: WSGIApplication, request: Request) -> Answer:
 
     try:
         parts = application(environ_of(request), start_response)
-        # Nearly all answers are lists, and to hold an object against a protocol costs more than all else here.
+        # Nearly all answers are lists, and an isinstance check against a protocol costs more than the rest of this.
         if not isinstance(parts, list) and isinstance(parts, Attachable):
-            return Answer(*started[0], b"", parts)
+            return Answer(*started[0], (), parts)
         try:
-            body = parts[0] if isinstance(parts, list) and len(parts) == 1 and not written else b"".join(parts)
+            pieces = parts if isinstance(parts, list) else list(parts)
         finally:
             close = getattr(parts, "close", None)
             if close is not None:
                 close()
-        if written:
-            body = b"".join([*written, body])
-        return Answer(*started[0], body)
+        return Answer(*started[0], [*written, *pieces] if written else pieces)
     except Exception:
         _log.exception("the application failed")
         status = HTTPStatus.INTERNAL_SERVER_ERROR
-        return Answer(f"{status.value} {status.phrase}", *error_answer(status, "The server failed to answer."))
+        headers, body = error_answer(status, "The server failed to answer.")
+        return Answer(f"{status.value} {status.phrase}", headers, [body])

@@ -1,1 +1,1 @@
-"""What operators see of a running service: metrics, a log, traces, and whether it is well. Knows nobody who is seen."""
+"""Metrics, log, traces and health of a running service. This package does not import the packages that it observes."""

@@ -1,4 +1,4 @@
-"""The metrics for Prometheus, on a port of their own: whichever worker gets the port answers for all of them."""
+"""The metrics for Prometheus, on their own port. Whichever worker gets the port serves the metrics of all workers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from stead.observe.metrics import BUILD, CPU, MEMORY, METRICS, REPORTED
 from stead.observe.reports import Reports
+from stead.observe.scraping import Endpoint
 from stead.process.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from threading import Thread
-    from wsgiref.simple_server import WSGIServer
 
     from prometheus_client import Metric as Family
 
@@ -32,43 +31,47 @@ _log = logging.getLogger(__name__)
 
 
 class Exporter:
-    """Reports what this process counted and measures, and answers scrapes if nobody else does."""
+    """Reports what this process counts and measures, and serves scrapes if no other worker does."""
 
     def __init__(
-        self, recorder: Recorder, measure: Callable[[], Iterable[Gauge]], directory: Path, address: tuple[str, int]
+        self,
+        recorder: Recorder,
+        measure: Callable[[], Iterable[Gauge]],
+        directory: Path,
+        address: tuple[str, int],
+        capacity: Callable[[], str] = str,
     ) -> None:
-        """Nothing happens yet.
+        """Start nothing yet.
 
         Args:
-            measure: the gauges of this process, without the label of the worker.
-            directory: in which all workers of the service report; nobody else writes there.
+            measure: returns the gauges of this process, without the label of the worker.
+            directory: the report directory of all workers of the service; no other program writes there.
             address: host and port to listen on.
+            capacity: metrics that are the same in all workers, in the text format; called for each scrape.
         """
         self._recorder = recorder
         self._measure = measure
         self._reports = Reports(directory)
         self._address = address
-        self._server: tuple[WSGIServer, Thread] | None = None
+        self._capacity = capacity
+        self._server: Endpoint | None = None
         self._failed = False
         self._background = Background("metrics", self._step, REPORT_SECONDS)
 
     def start(self) -> None:
-        """Report now, and listen; and from now on again and again, in a thread.
+        """Report and listen once, then repeatedly in a thread.
 
-        Were the first time in the thread too, a server that forks now would do so in the middle of it, and what the
-        thread has locked then, as the log, nobody would unlock in the workers.
+        The first time is not in the thread: a server that forks now could do so in the middle of it. A lock that the
+        thread holds at that moment, such as that of the log, would stay locked in the workers.
         """
         self._step()
         self._background.start()
 
     def stop(self) -> None:
-        """Report a last time; do not answer any more."""
+        """Report a last time; serve no more scrapes."""
         self._background.stop()
         if self._server is not None:
-            server, thread = self._server
-            server.shutdown()
-            server.server_close()
-            thread.join()
+            self._server.close()
             self._server = None
         self._report()
 
@@ -86,7 +89,7 @@ class Exporter:
         try:
             self._reports.write(self._recorder.tallies(), measured)
         except OSError as error:
-            if not self._failed:  # once: it comes every second
+            if not self._failed:  # warn once, since this runs every second
                 _log.warning("cannot report metrics: %s", error)
             self._failed = True
         else:
@@ -97,21 +100,21 @@ class Exporter:
         registry.register(_Collected(self._reports))
         host, port = self._address
         try:
-            self._server = start_http_server(port, host, registry)
+            self._server = Endpoint(host, port, registry, self._capacity)
         except OSError:
-            pass  # another worker has the port; should it end, the next one gets it
+            pass  # another worker has the port; if it ends, the next worker takes over
         else:
             _log.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
 
 
 class _Collected(Collector):
-    """What all workers reported, as Prometheus has it."""
+    """The sum of all workers' reports, for the Prometheus library."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
 
     def describe(self) -> Iterator[Family]:
-        """Nothing: the families are ours to know, and not to be read when the server starts."""
+        """Nothing: the metrics are fixed, and the library must not collect them when the server starts."""
         return iter(())
 
     def collect(self) -> Iterator[Family]:
@@ -145,7 +148,7 @@ def _gauge(metric: Metric, samples: Iterable[tuple[Labels, float]]) -> Family:
 
 def _counted(metric: Metric, samples: list[tuple[Labels, list[float]]]) -> Family:
     samples = [(labels, values) for labels, values in samples if len(labels) == len(metric.labels)]
-    if not samples and not metric.labels:  # it did not happen yet, which is not the same as unknown
+    if not samples and not metric.labels:  # it has not happened yet: report 0, not an absent metric
         samples = [((), [0.0] * (len(metric.buckets) + 2 if metric.buckets else 1))]
     if metric.kind == "counter":
         counter = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)

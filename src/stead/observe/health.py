@@ -1,4 +1,4 @@
-"""Whether a worker can answer: asked often, so the answer is never waited for long."""
+"""Whether a worker can answer requests. Probes are frequent, so the answer never takes long."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FRESH_SECONDS = 1.5
-"""A worker that knew the database's state so long ago is ready without asking again; idle ones look once a second."""
+"""If the last contact with the database is at most this old, the worker is ready. Idle workers poll every second."""
 
 PATIENCE_SECONDS = 3.0
-"""The database is waited for so long."""
+"""Maximum wait for the database."""
 
 
 class Readiness:
-    """Asks whether memory can be brought up to date with the database, and whether that takes writes."""
+    """Checks whether the catalog can be refreshed, and whether the database accepts writes."""
 
     def __init__(
         self, lag: Callable[[], float], refresh: Callable[[], object], *, patience: float = PATIENCE_SECONDS
     ) -> None:
-        """Nothing is asked yet.
+        """Check nothing yet.
 
         Args:
-            lag: seconds since the memory was last known to be true; infinite if it is not known whether writes work.
-            refresh: brings it up to date, and finds out whether writes work; raises Unavailable.
+            lag: seconds since the catalog was last known to be current; infinite if it is unknown whether writes work.
+            refresh: refreshes it, and finds out whether writes work; raises Unavailable.
         """
         self._lag = lag
         self._refresh = refresh
@@ -39,7 +39,7 @@ class Readiness:
         """Why the worker is not ready; None if it is."""
         if self._lag() < FRESH_SECONDS:
             return None
-        with self._lock:  # one look at a time, however many ask
+        with self._lock:  # one check at a time, for all concurrent probes
             look = self._look
             if look is None or look.is_over:
                 look = self._look = _Look(self._refresh)
@@ -47,7 +47,7 @@ class Readiness:
 
 
 class _Look:
-    """A refresh in a thread of its own: a database that hangs keeps the thread, and not who asked."""
+    """A refresh in its own thread: if the database hangs, it blocks this thread and not the probe."""
 
     def __init__(self, refresh: Callable[[], object]) -> None:
         self._refresh = refresh
@@ -69,7 +69,7 @@ class _Look:
             self._refresh()
         except Unavailable as error:
             self._problem = str(error)
-        except Exception as error:  # whatever it is, it is what requests would meet
+        except Exception as error:  # requests would meet the same error
             self._problem = f"Cannot refresh the snapshot ({type(error).__name__})."
         finally:
             self._over.set()

@@ -1,7 +1,7 @@
-"""The log: as the options of oslo.log say, or one JSON object a line.
+"""The log: as the options of oslo.log say, or one JSON object per line.
 
-Whatever a record has under ``extra`` (a mapping) is shown by the two JSON forms only, ours and that of oslo.log; the
-text lines are those that existing tools know.
+Only the two JSON formats, Stead's and oslo.log's, show the fields of a record's ``extra`` (a mapping). The text lines
+keep the format that existing tools parse.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _NAME_REQUEST = NameRequest()
 
 
 def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str, mask: Callable[[str], str]) -> None:
-    """Let this process log as *conf* says, to stderr where it does not say anything else.
+    """Configure logging as *conf* says; the default destination is stderr.
 
     Args:
-        mask: takes the secrets out of a line, whichever library wrote it.
+        mask: removes the secrets from a line, whichever library wrote it.
 
     Raises:
-        ValueError: it can not; the message is one line.
+        ValueError: the options cannot be applied; the message is one line.
     """
     if not (conf.log_file or conf.log_dir or conf.use_journal or conf.use_syslog):
-        conf.set_default("use_stderr", True)  # the library would write to stdout, where commands give their answers
+        conf.set_default("use_stderr", True)  # the library would write to stdout, where commands print their results
     logging.getLogger("alembic").setLevel(logging.WARNING)  # unless default_log_levels says otherwise
     try:
         log.setup(conf, "placement", version)
     except (OSError, ValueError, RuntimeError, log.LogConfigError) as error:
         raise ValueError(f"cannot set up the log: {' '.join(str(error).split())}") from error
     sql = conf.placement_database.connection_debug
-    if sql >= 50:  # past SQLAlchemy's `echo`, which writes to stdout if it finds no handler of its own
+    if sql >= 50:  # not SQLAlchemy's `echo`, which writes to stdout if its logger has no handler
         logging.getLogger("sqlalchemy.engine").setLevel(logging.INFO if sql < 100 else logging.DEBUG)
     if json_lines and not conf.log_config_append:
         for handler in logging.getLogger().handlers:
@@ -57,7 +57,7 @@ def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str, mask: Callab
 
 
 def _handlers() -> Iterator[logging.Handler]:
-    """Those of all loggers: with ``log_config_append`` the operator may have given some to any of them."""
+    """The handlers of all loggers: with ``log_config_append`` the operator may have configured any logger."""
     for logger in [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]:
         if isinstance(logger, logging.Logger):
             yield from logger.handlers
@@ -65,9 +65,9 @@ def _handlers() -> Iterator[logging.Handler]:
 
 @contextmanager
 def held_back(name: str) -> Iterator[None]:
-    """Let what the logger *name* and those below it are told go to the log as it is at the end of the block.
+    """Delay the records of the logger *name* and its children until the end of the block.
 
-    What is said of the configuration is said before the log is set up as the configuration has it.
+    Reading the configuration logs records before the log is configured.
     """
     logger, held = logging.getLogger(name), _Held()
     logger.addHandler(held)
@@ -83,7 +83,7 @@ def held_back(name: str) -> Iterator[None]:
 
 @contextmanager
 def silenced(name: str) -> Iterator[None]:
-    """Drop what the logger *name* and those below it are told: it was logged before, when the same was done first."""
+    """Drop the records of the logger *name* and its children: the first run of the same code has logged them."""
     logger, held = logging.getLogger(name), _Held()
     logger.addHandler(held)
     logger.propagate = False
@@ -104,7 +104,7 @@ class _Held(logging.Handler):
 
 
 class Masking(logging.Formatter):
-    """What another formatter makes of a record, without secrets, in its traceback too."""
+    """The output of another formatter without secrets, including the traceback."""
 
     def __init__(self, formatter: logging.Formatter, mask: Callable[[str], str]) -> None:
         super().__init__()
@@ -113,11 +113,11 @@ class Masking(logging.Formatter):
 
     @property
     def inner(self) -> logging.Formatter:
-        """The other formatter."""
+        """The wrapped formatter."""
         return self._formatter
 
     def format(self, record: logging.LogRecord) -> str:
-        """The text of the record."""
+        """The masked text of the record."""
         text: Any = self._formatter.format(record)
         return self._masked(text)  # type: ignore[no-any-return]  # that for Fluentd makes a dict
 
@@ -135,7 +135,7 @@ class JsonLines(logging.Formatter):
     """A record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """The line, without its line break."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -1,4 +1,4 @@
-"""The metrics: their names, what they mean, and what of a request goes into which. Listed in docs/operations.md."""
+"""The metrics: names, meanings, and how a request is counted. Listed in docs/operations.md."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ REFUSED = Metric(
     "HTTP/1.1: `bad_request`, `not_implemented`, `head_too_large` (`[stead] max_head_size`). The client "
     "was too slow: `head_timeout`, `body_timeout`, `unread_answer` (`send_timeout`). The worker was "
     "full: `connections` (`max_connections`; an idle one was closed for a new one), `bodies` "
-    "(`max_bodies_size`), `queue_full` (`max_queue`, `max_queue_per_client`), `queue_timeout`.",
+    "(`max_bodies_size`), `answers` (`max_unsent_size`), `queue_full` (`max_queue`, "
+    "`max_queue_per_client`), `queue_timeout`.",
     ("reason",),
 )
 HTTP_CONNECTIONS = Metric(
@@ -157,7 +158,7 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
-"""What clients make up beside these is one label, or they could fill our memory."""
+"""All other methods share one label. Otherwise clients could fill the memory with invented methods."""
 
 
 class RequestMetrics:
@@ -167,7 +168,7 @@ class RequestMetrics:
         self._record = recorder.record
 
     def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
-        """Count one."""
+        """Count one request."""
         record = self._record
         method = environ["REQUEST_METHOD"]
         labels = (method if method in METHODS else "other", notes.route or "none", str(notes.status))

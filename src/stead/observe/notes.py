@@ -1,4 +1,4 @@
-"""What a request tells of itself on its way, for the log, the metrics and the traces."""
+"""Facts about a request, collected for the log, the metrics and the traces."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
 NOTES_KEY = "stead.notes"
-"""Where the notes lie in the environ while anybody wants to read them."""
+"""The environ key of the notes. It is absent if there are no watchers."""
 
 Marks = list[tuple[str, float]]
 """Phases in the order in which they ended, each with the time of its end on ``time.perf_counter``."""
 
 
 class Notes:
-    """One request. What nobody told stays as it is here.
+    """The facts about one request. Unknown facts keep their defaults.
 
     ``began`` and ``ended`` are of ``time.perf_counter``; ``began_wall`` is in nanoseconds since 1970. ``route`` is the
-    template of the path, None if there is no such route or nobody got so far. ``error`` names what was raised.
-    ``claims`` counts the consumers whose allocations were to be written. ``marks`` begin when the first phase does.
+    template of the path, None if no route matched or routing was not reached. ``error`` names the exception. ``claims``
+    counts the consumers whose allocations the request writes. ``marks`` starts with the beginning of the first phase.
     """
 
     __slots__ = (
@@ -58,25 +58,25 @@ class Notes:
 
     @property
     def seconds(self) -> float:
-        """From the arrival to the answer."""
+        """Duration from the arrival to the answer."""
         return self.ended - self.began
 
     def spans(self) -> Iterable[tuple[str, float, float]]:
-        """Every phase with its begin and its end."""
+        """Every phase with its start and its end."""
         begin = self.phases_began
         for name, end in self.marks:
             yield name, begin, end
             begin = end
 
     def phases(self) -> dict[str, float]:
-        """Seconds by phase; one that came several times is added up."""
+        """Seconds by phase; repeated phases are added up."""
         found: dict[str, float] = {}
         for name, begin, end in self.spans():
             found[name] = found.get(name, 0.0) + end - begin
         return found
 
     def facts(self) -> dict[str, Any]:
-        """What is known, under the names that the fields of the log have."""
+        """The known facts, under the names of the log's fields."""
         found: dict[str, Any] = {"status": self.status, "seconds": round(self.seconds, 6)}
         for name in ("route", "bytes", "microversion", "project", "error", "candidates"):
             value = getattr(self, name)
@@ -92,11 +92,11 @@ class Notes:
 
 
 Watcher = Callable[["WSGIEnvironment", Notes], None]
-"""Is told of every request when its answer is known."""
+"""Called for every request when its answer is known."""
 
 
 def tell(watchers: Sequence[Watcher], environ: WSGIEnvironment, notes: Notes) -> None:
-    """Let all *watchers* know that a request has its answer."""
+    """Call all *watchers* for a request that has its answer."""
     notes.ended = time.perf_counter()
     for watcher in watchers:
         watcher(environ, notes)

@@ -1,7 +1,7 @@
-"""How the workers of a service tell what they counted: each writes a file, and one of them adds all up.
+"""Reports of the workers' metrics: each worker writes a file, and one worker adds them up.
 
-The directory is theirs alone. A file is replaced whole, once a second. What a worker counted stays when it has ended,
-or sums would fall; what it measured does not.
+The directory is private to the service. A file is replaced atomically, once a second. The counters of an ended worker
+are kept, since sums must not fall; its measurements are dropped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from stead.observe.tallies import Gauge, Labels
 
 STALE_SECONDS = 60.0
-"""A worker that did not write for so long does not measure any more."""
+"""The measurements of a worker that has written nothing for this time are dropped."""
 
 _GONE = "gone.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one worker wrote, and when (seconds since 1970)."""
+    """The report of one worker, and when it was written (seconds since 1970)."""
 
     worker: str
     written: float
@@ -40,25 +40,25 @@ class Report:
 
     @property
     def age(self) -> float:
-        """Seconds."""
+        """Age of the report in seconds."""
         return max(time.time() - self.written, 0.0)
 
     @property
     def is_stale(self) -> bool:
-        """Whether it says nothing of now."""
+        """Whether its measurements are out of date."""
         return self.age > STALE_SECONDS
 
 
 class Reports:
-    """The reports in one directory; safe under threads, as long as one process reads."""
+    """The reports in one directory. Thread-safe, as long as only one process reads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._own = f"{os.getpid()}-{time.time_ns()}.json"  # another process may get the same number later
+        self._own = f"{os.getpid()}-{time.time_ns()}.json"  # another process may reuse the pid later
         self._reading = Lock()
 
     def write(self, counted: Iterable[tuple[str, Labels, list[float]]], measured: Iterable[Gauge]) -> None:
-        """Write the report of this process, in place of its last one.
+        """Replace the report of this process.
 
         Raises:
             OSError
@@ -67,7 +67,7 @@ class Reports:
         self._replace(self._own, {"written": time.time(), "counted": list(counted), "measured": gauges})
 
     def read(self) -> tuple[Tallies, list[Report]]:
-        """The sum of what all counted that ever wrote here, and the reports of those who still do."""
+        """The sum of all counters ever written here, and the reports of the running workers."""
         with self._reading:
             found = {file: report for file in sorted(self._directory.glob("*.json")) if (report := _read(file))}
             ended = {file: report for file, report in found.items() if report.is_stale and not _runs(file)}
@@ -79,7 +79,7 @@ class Reports:
         return sums, [report for report in found.values() if not report.is_stale]
 
     def _fold(self, ended: Mapping[Path, Report]) -> None:
-        """Keep what ended workers counted in one file, or there would be ever more of them."""
+        """Merge the counters of ended workers into one file, so that the number of files stays bounded."""
         gone = Tallies()
         for report in ended.values():
             gone.merge(report.counted)
@@ -95,7 +95,7 @@ class Reports:
 
 
 def _read(file: Path) -> Report | None:
-    """None if the file is gone, or none of ours."""
+    """The report in *file*; None if it is gone or not a report."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = orjson.loads(file.read_bytes())
         counted = [(name, tuple(labels), values) for name, labels, values in found["counted"]]
@@ -105,10 +105,10 @@ def _read(file: Path) -> Report | None:
 
 
 def _runs(file: Path) -> bool:
-    """Whether the process that wrote *file* may still run; if another has its number, the file just stays."""
+    """Whether the process that wrote *file* may still run. If another process reuses its pid, the file just stays."""
     try:
         os.kill(int(file.stem.partition("-")[0]), 0)
-    except (ProcessLookupError, ValueError):  # the latter is the file of those that are gone
+    except (ProcessLookupError, ValueError):  # ValueError: the merged file of ended workers has no pid
         return False
     except OSError:
         return True

@@ -1,6 +1,6 @@
-"""Counters and histograms of one process: recorded without a lock, added up by whoever reads them.
+"""Counters and histograms of one process: recorded without a lock, and added up by the reader.
 
-A request appends a tuple to a queue, which is all it pays: an append takes no lock and loses nothing under threads.
+A request only appends a tuple to a queue: an append takes no lock and is thread-safe.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 
 MOST_WAITING = 200_000
-"""Events; where nobody reads them any more, as after a fork, the oldest go."""
+"""Maximum number of unread events. If nothing reads them, as after a fork, the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """What is measured. ``buckets`` are the upper bounds of a histogram, ascending, without infinity."""
+    """A metric. ``buckets`` are the upper bounds of a histogram, ascending, without infinity."""
 
     name: str
     kind: Literal["counter", "histogram", "gauge"]
@@ -31,12 +31,12 @@ class Metric:
 
 
 Gauge = tuple[Metric, Labels, float]
-"""What something measures now."""
+"""A current measurement."""
 
 
 class Tallies:
-    """Values by metric and labels: the sum of a counter; of a histogram the count of each bucket and of what is beyond
-    the last, then the sum of all values.
+    """Values by metric and labels. For a counter: the sum. For a histogram: the count of each bucket, then the count
+    beyond the last bucket, then the sum of all values.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Tallies:
             yield name, labels, values
 
     def add(self, metric: Metric, labels: Labels, value: float) -> None:
-        """Count *value* in."""
+        """Add *value*."""
         key = metric.name, labels
         values = self._values.get(key)
         if values is None:
@@ -57,7 +57,7 @@ class Tallies:
         values[-1] += value
 
     def merge(self, others: Iterable[tuple[str, Labels, list[float]]]) -> None:
-        """Add what another process counted; of another version perhaps, whose buckets differ: that is left out."""
+        """Add the values of another process. Histograms with other buckets, from another version, are left out."""
         for name, labels, values in others:
             own = self._values.setdefault((name, labels), [0.0] * len(values))
             if len(own) == len(values):
@@ -65,18 +65,18 @@ class Tallies:
 
 
 class Recorder:
-    """What happened in this process; safe under threads."""
+    """The events of this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[Metric, Labels, float]] = deque(maxlen=MOST_WAITING)
         self._tallies = Tallies()
 
     def record(self, metric: Metric, labels: Labels = (), value: float = 1.0) -> None:
-        """Say that something happened; takes a tenth of a microsecond."""
+        """Record an event; takes 0.1 µs."""
         self._events.append((metric, labels, value))
 
     def tallies(self) -> Tallies:
-        """All that happened; to be called by one thread at a time."""
+        """The sums of all events; only one thread at a time may call this."""
         events = self._events
         for _ in range(len(events)):
             self._tallies.add(*events.popleft())

@@ -1,6 +1,6 @@
 """Traces: one OpenTelemetry span for each request, with its phases below it (extra ``otel``).
 
-Where they are sent, and as which service, is said by OpenTelemetry's own environment variables, ``OTEL_…``.
+OpenTelemetry's own environment variables, ``OTEL_…``, set the destination and the service name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Tracing:
-    """Turns requests into spans; a watcher. The span of a caller (``traceparent``) is the parent."""
+    """Turns requests into spans; a watcher. The caller's span (``traceparent``) becomes the parent."""
 
     def __init__(self, provider: Any = None) -> None:
         """*provider*: an OpenTelemetry TracerProvider; one that exports by OTLP over HTTP if None.
@@ -33,7 +33,7 @@ class Tracing:
         self._error = trace.StatusCode.ERROR
 
     def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
-        """Tell of one."""
+        """Create the spans of one request."""
         sent = {
             name: environ[key]
             for name, key in (("traceparent", "HTTP_TRACEPARENT"), ("tracestate", "HTTP_TRACESTATE"))
@@ -60,12 +60,12 @@ class Tracing:
         span.end(wall(notes.ended))
 
     def close(self) -> None:
-        """Send what was not sent yet."""
+        """Send the spans that are still queued."""
         self._provider.shutdown()
 
 
 def _attributes(environ: WSGIEnvironment, notes: Notes) -> dict[str, str | int]:
-    """Source: OpenTelemetry's semantic conventions for HTTP servers; what begins with ``stead.`` is ours."""
+    """Source: OpenTelemetry's semantic conventions for HTTP servers; attributes ``stead.…`` are Stead's own."""
     found: dict[str, str | int | None] = {
         "http.request.method": environ["REQUEST_METHOD"],
         "http.route": notes.route,

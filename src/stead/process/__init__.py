@@ -1,1 +1,1 @@
-"""What a process does about itself: threads, memory, time slices."""
+"""Housekeeping of a process: threads, memory, time slices."""

@@ -1,4 +1,4 @@
-"""What a process does by itself, again and again, beside the requests: a step in a thread of its own, and a pause."""
+"""Periodic work of a process beside its requests: a step in its own thread, then a pause."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between two steps that fail; the pause doubles until then, so that a database that is away fills no log."""
+"""Longest pause between steps that fail. The pause doubles up to it, so that a lost database does not fill the log."""
 
 _STOP_SECONDS = 5.0
 
 STOPPING = threading.Event()
-"""Set when the process is about to end: a request that only waits for something to happen waits no longer."""
+"""Set when the process is about to end: requests that only wait for an event return at once."""
 
 _log = logging.getLogger(__name__)
 
 
 class Background:
-    """Takes a step, pauses for as many seconds as the step says, and so on until it is stopped."""
+    """Runs a step, pauses for as many seconds as the step returns, and repeats this until it is stopped."""
 
     def __init__(self, name: str, step: Callable[[], float], pause: float) -> None:
-        """Nothing runs yet.
+        """Create the thread without starting it.
 
         Args:
             name: of the thread.
@@ -38,11 +38,11 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin with a pause."""
+        """Start with a pause."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no further step; the one under way is waited for, for some seconds."""
+        """Run no further step; wait some seconds for the current one."""
         self._stopped.set()
         self._thread.join(_STOP_SECONDS)
 
@@ -50,7 +50,7 @@ class Background:
         while not self._stopped.wait(self._pause):
             try:
                 self._pause = self._step()
-            except Unavailable:  # whoever knows why has said so
+            except Unavailable:  # the step has logged it
                 self._fall_back()
             except Exception:
                 _log.exception("%s failed", self._thread.name)

@@ -1,4 +1,4 @@
-"""The process's memory: what the C library and the collector of cycles do about it, where that costs answers time."""
+"""The memory of the process: settings of the C library and of the garbage collector that reduce latency."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's ``mallopt``. Source: malloc.h."""
 
 KEPT_BYTES = 256 << 20
-"""Free memory beyond this is given back."""
+"""Free memory beyond this size is returned to the kernel."""
 
 LARGEST_BLOCK = 32 << 20
-"""Blocks beyond this always are; it is the most that the library takes."""
+"""Larger blocks are always returned to the kernel. This is the greatest value that the library accepts."""
 
 _log = logging.getLogger(__name__)
 
 
 def keep_freed() -> None:
-    """Ask the C library to keep what is freed, in one arena; without effect where it is not glibc.
+    """Make the C library keep freed memory, in one arena. Has an effect with glibc only.
 
-    It would give large blocks back at once, and the kernel then hands them out again page by page: for an answer of a
-    megabyte that takes several times as long as writing it.
+    By default it returns large blocks at once, and the kernel hands them out again page by page. For an answer of
+    1 MB, that takes several times as long as writing it.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -42,7 +42,7 @@ def keep_freed() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Make many objects, in no cycles: the collector would look at them all, and keep every thread waiting for that."""
+    """Create many objects without cycles: a collection would traverse them all, and block every thread meanwhile."""
     gc.disable()
     try:
         yield
@@ -51,18 +51,17 @@ def collector_paused() -> Iterator[None]:
 
 
 def keep_for_good() -> None:
-    """Let the collector never again look at what there is now.
+    """Exclude all present objects from garbage collection.
 
-    Looking at all that a service is made of, it would stop everybody for a tenth of a second, and at a large site for a
-    good part of one.
+    A collection of all objects of a service would block all threads for 0.1 s, and at a large site for longer.
     """
     gc.freeze()
 
 
 def let_go(last: list[Any]) -> None:
-    """Free what only *last* holds, which is empty afterwards: piece by piece, so that other threads have turns between.
+    """Free what only *last* refers to, and leave it empty. Works in pieces, so that other threads run in between.
 
-    Whatever is freed together is freed in one turn, and for all that a large site is made of that takes long.
+    Python frees a structure without a thread switch, which takes long for the catalog of a large site.
     """
     pieces = deque(last)
     last.clear()
@@ -79,4 +78,4 @@ def let_go(last: list[Any]) -> None:
 
 
 _LIGHT = (str, int, float, bool, bytes, type(None), type, ModuleType, FunctionType)
-"""What holds nothing, or is held by others anyway."""
+"""Types that refer to nothing, or only to objects that other modules keep alive."""

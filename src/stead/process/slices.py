@@ -2,7 +2,8 @@
 
 The threads of a process share one interpreter. Beside ten threads that compute, a thread that needs the interpreter
 three times waits for thirty switches. So a request that has computed for some milliseconds is long: at each of its
-:func:`give_way` calls it waits until no short request runs, and of all long requests only one runs at a time.
+:func:`give_way` calls it waits until no short request runs, and of all long requests only one runs at a time. The
+clients of long requests get one slice each in rotation, so that many requests of one client count as one.
 
 All waits are bounded, and only latency depends on them. A request must not give way while it holds a lock that others
 need, so claims never do.
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from contextlib import contextmanager
+from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,9 @@ class Bounds:
         first: processor time after which a request is long. Most queries with a limit need less in all.
         slice: processor time of each later slice. A short request waits for at most one of them.
         patience: for which the next slice waits for short requests. With ``slice``, it bounds the share of the
-            interpreter that long requests get beside short ones without end.
-        short: after which a request is not waited for any more, for it may wait for a lock or for an event.
-        lost: after which the slice of a request that has not given way again does not keep the next one waiting. It
-            may be compressing its answer, which needs no interpreter.
+        short: time after which requests no longer wait for a short one, since it may wait for a lock or an event.
+        lost: time after which the slice of a request that has not given way no longer delays the next slice. The
+            request may be compressing its answer, which needs no interpreter.
     """
 
     first: float = 0.005
@@ -47,47 +49,53 @@ class Bounds:
 class Request:
     """One request of a thread."""
 
-    __slots__ = ("may_run", "until")
+    __slots__ = ("client", "may_run", "until")
 
-    def __init__(self, until: float) -> None:
-        """*until* is the processor time of the thread at which its slice ends."""
+    def __init__(self, until: float, client: str = "") -> None:
+        """*until* is the processor time of the thread at which its slice ends; *client* identifies the client."""
         self.until = until
+        self.client = client
         self.may_run: threading.Event | None = None  # short requests, which are most, need none
 
 
 class Precedence:
-    """Which request runs when: the rule alone, without threads and without a clock. *now* never decreases."""
+    """Which request runs when: the rule alone, without threads or a clock. *now* never decreases."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._short: dict[Request, float] = {}  # when each began, the latest last
-        self._waiting: deque[Request] = deque()
+        self._waiting: OrderedDict[str, deque[Request]] = OrderedDict()  # by client, the next one first
         self._running: Request | None = None
-        self._since = 0.0  # when the slice of the running one began or, if none runs, when the next one could first
+        self._since = 0.0  # start of the running slice or, if none runs, the earliest start of the next one
 
     def begin(self, request: Request, now: float) -> None:
         """A request begins; it is short."""
         self._short[request] = now
 
     def end(self, request: Request, now: float) -> None:
-        """A request ends, whether it is short, runs or waits."""
+        """End a request that is short, running or waiting."""
         self._short.pop(request, None)
         if self._running is request:
             self._running, self._since = None, now
-        elif request in self._waiting:  # only if an exception ended its wait
-            self._waiting.remove(request)
+        elif request in self._waiting.get(request.client, ()):  # only if an exception ended its wait
+            self._waiting[request.client].remove(request)
+            if not self._waiting[request.client]:
+                del self._waiting[request.client]
 
     def give_way(self, request: Request, now: float) -> None:
-        """The slice of a request is over: it is long from now on, and waits behind all other long ones."""
+        """End the slice of a request: from now on it is long, and waits for the other long requests.
+
+        Each client has the next slice in turn, and of one client, the request that has waited longest.
+        """
         self._short.pop(request, None)
         if self._running is request:
             self._running, self._since = None, now
         elif self._running is None and not self._waiting:
             self._since = now
-        self._waiting.append(request)
+        self._waiting.setdefault(request.client, deque()).append(request)
 
     def next(self, now: float) -> Request | None:
-        """Let the next slice begin, if it may; returns the request whose slice it is."""
+        """Start the next slice if it may start, and return the request that it belongs to."""
         if not self._waiting:
             return None
         waited = now - self._since
@@ -97,11 +105,16 @@ class Precedence:
         # short ones without end would get ten times the share that one gets.
         if self._is_short_running(now) and waited < self._bounds.patience:
             return None
-        self._running, self._since = self._waiting.popleft(), now
+        client, requests = next(iter(self._waiting.items()))
+        self._running, self._since = requests.popleft(), now
+        if requests:
+            self._waiting.move_to_end(client)
+        else:
+            del self._waiting[client]
         return self._running
 
     def pause(self, now: float) -> float:
-        """Seconds after which a request that waits has to ask for the next slice, although nothing happened."""
+        """Seconds after which a waiting request must check again for the next slice, even without an event."""
         bound = self._bounds.patience if self._running is None else self._bounds.lost
         return max(self._since + bound - now, 0.0)
 
@@ -118,12 +131,12 @@ class Slices:
         clock: Callable[[], float] = time.monotonic,
         processor_time: Callable[[], float] = time.thread_time,
     ) -> None:
-        """No request runs.
+        """Start with no request running.
 
         Args:
             clock: in seconds.
-            processor_time: of the calling thread, in seconds. Time on the clock would make a short request long that
-                only waited for the interpreter.
+            processor_time: of the calling thread, in seconds. Elapsed time would classify a short request as long
+                because it waited for the interpreter.
         """
         self._bounds = bounds or Bounds()
         self._clock = clock
@@ -132,21 +145,23 @@ class Slices:
         self._lock = threading.Lock()
         self._own = threading.local()
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Until this ends, the thread works on a request, for which long requests wait while it is short."""
-        request = Request(self._processor_time() + self._bounds.first)
+    def request(self, client: str = "") -> AbstractContextManager[None]:
+        """A block in which the thread works on a request of *client*. Long requests wait for it while it is short."""
+        return _Block(self._begin, self._end, client)
+
+    def _begin(self, client: str) -> None:
+        request = Request(self._processor_time() + self._bounds.first, client)
         with self._lock:
             self._precedence.begin(request, self._clock())
         self._own.request = request
-        try:
-            yield
-        finally:
-            self._own.request = None
-            with self._lock:
-                now = self._clock()
-                self._precedence.end(request, now)
-                self._start_next(now)
+
+    def _end(self) -> None:
+        request: Request = self._own.request
+        self._own.request = None
+        with self._lock:
+            now = self._clock()
+            self._precedence.end(request, now)
+            self._start_next(now)
 
     def give_way(self) -> None:
         """If the slice of this thread's request is over, wait for the next one. Without a request, do nothing."""
@@ -170,12 +185,37 @@ class Slices:
         request.until = self._processor_time() + self._bounds.slice
 
     def _start_next(self, now: float) -> None:
-        """With the lock. Whoever changes something wakes the request that may run then; no other thread wakes."""
+        """Requires the lock. The caller wakes the next request itself; no other thread needs to wake."""
         request = self._precedence.next(now)
         if request is not None and request.may_run is not None:
             request.may_run.set()
 
 
+class _Block:
+    """The block of a request; the thread stores which one. A generator would cost more than the whole block."""
+
+    __slots__ = ("_begin", "_client", "_end")
+
+    def __init__(self, begin: Callable[[str], None], end: Callable[[], None], client: str) -> None:
+        self._begin = begin
+        self._end = end
+        self._client = client
+
+    def __enter__(self) -> None:
+        self._begin(self._client)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._end()
+
+
 _of_process = Slices()
 request = _of_process.request
 give_way = _of_process.give_way
+
+
+def sliced(items: Iterable[T], at_a_time: int = 64) -> Iterator[T]:
+    """*items*; other requests may run between groups of *at_a_time* of them."""
+    for number, item in enumerate(items):
+        if number % at_a_time == 0:
+            give_way()
+        yield item

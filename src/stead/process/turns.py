@@ -1,7 +1,7 @@
-"""Turns: how long a thread may keep the interpreter from the others that wait for it.
+"""The switch interval: how long a thread may hold the interpreter while other threads wait for it.
 
-A thread that wants to go on after the database has answered waits for the end of somebody's turn: once for each time
-the driver let go of the interpreter, which SQLite's does for every row.
+After the database has answered, a thread waits for the interpreter again: once for each time that the driver released
+it. SQLite's driver releases it for every row.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECONDS = 0.001
-"""With Python's own 5 ms, who answers from memory waits so long while another thread refreshes many providers."""
+"""Python's default of 5 ms would delay reads from memory by this time while another thread refreshes many providers."""
 
 SHORT_SECONDS = 0.000_05
-"""While a refresh runs. All who come wait for it, and those who do not are to wait no longer than this."""
+"""The interval during a refresh. Most requests wait for the refresh; the others must not wait longer than this."""
 
 
 def share() -> None:
-    """Let turns of this process be no longer than they should be in a service."""
+    """Set the switch interval of this process to that of a service."""
     sys.setswitchinterval(SECONDS)
 
 
 class _Turns:
-    """Those of the process, for the interval between two is its own."""
+    """The switch interval, which the whole process shares."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class _Turns:
 
     @contextmanager
     def short(self) -> Iterator[None]:
-        """Short turns until this ends, and whatever else asked for them."""
+        """Use the short interval until this block and all overlapping ones have ended."""
         with self._lock:
             if not self._asking:
                 self._usual = sys.getswitchinterval()

@@ -1,1 +1,1 @@
-"""The processes of ``stead serve``: the main one, which starts and watches workers, and the workers, which answer."""
+"""The processes of ``stead serve``: the main process starts and monitors workers, and the workers serve requests."""

@@ -1,4 +1,4 @@
-"""The bounds of the HTTP server, as the options of ``[stead]`` say."""
+"""The limits of the HTTP server, from the options of ``[stead]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """The bounds of one worker."""
+    """The limits of one worker."""
     http = settings.http
     return Bounds(
         connections=http.connections,

@@ -1,7 +1,7 @@
-"""The main process of ``stead serve``: holds the listening socket, starts workers, watches them, and replaces them.
+"""The main process of ``stead serve``: owns the listening socket, and starts, monitors and replaces workers.
 
-The socket outlives the workers, so connections wait in its queue while workers are replaced. Workers are processes of
-their own program, not forks: no thread, lock or connection of this process is in them.
+The socket outlives the workers, so connections wait in its backlog while workers are replaced. Workers are new
+processes, not forks: they inherit no thread, lock or connection of this process.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 TARGET = "stead.wsgi:application"
 
 DRAIN_SECONDS = 2.0
-"""For which a worker that ends goes on to serve its open connections."""
+"""Time for which an ending worker continues to serve its open connections."""
 
 STOP_SECONDS = 35.0
-"""After which a worker that was told to end is killed."""
+"""Time after which the main process kills a worker that it told to end."""
 
 RESTART_SECONDS = 5.0
-"""A worker that ends by itself so soon after another one did ends the service."""
+"""If a second worker ends by itself within this time, the service ends."""
 
 ENDING_TOGETHER_SECONDS = 1.0
-"""Within which a service manager tells all processes to end."""
+"""Time within which a service manager signals all processes of the service."""
 
 PING = b"GET /healthcheck/live HTTP/1.1\r\nHost: worker\r\n\r\n"
 PING_SECONDS = 2.0
@@ -53,12 +53,12 @@ _log = logging.getLogger(__name__)
 
 
 class WorkersFailed(Exception):
-    """A worker ended by itself; the text says when."""
+    """A worker ended by itself; the message says when."""
 
 
 @dataclass(eq=False)
 class Worker:
-    """One worker process, as the main process sees it. Times are of ``time.monotonic``."""
+    """One worker process. Times are of ``time.monotonic``."""
 
     process: subprocess.Popen[bytes]
     door: socket.socket
@@ -68,7 +68,7 @@ class Worker:
     answered: float = field(default_factory=time.monotonic)
 
     def look(self, now: float) -> None:
-        """Ask it for a sign of life now and then, and take its answers."""
+        """Send it a health request at intervals, and read its answers."""
         with suppress(BlockingIOError, OSError):
             while self.door.recv(65536):
                 self.has_loaded = True
@@ -80,7 +80,7 @@ class Worker:
                 self.asked = now
 
     def silence(self, now: float) -> float:
-        """Seconds for which it has owed an answer, since it has loaded."""
+        """Seconds since its oldest unanswered health request, after it has loaded."""
         return now - self.asked if self.has_loaded and self.asked is not None else 0.0
 
     @property
@@ -89,25 +89,25 @@ class Worker:
         return self.process.poll() is None
 
     def signal(self, number: int) -> None:
-        """Send a signal, if it is still there."""
+        """Send a signal, if the process still exists."""
         with suppress(ProcessLookupError):
             self.process.send_signal(number)
 
     def show_stacks(self) -> str:
-        """Have it write the stacks of its threads, and return them."""
+        """Make it write the stacks of its threads, and return them."""
         self.signal(worker.SHOW_STACKS)
         time.sleep(STACKS_SECONDS)
         self.stacks.seek(0)
         return self.stacks.read().decode(errors="replace")
 
     def close(self) -> None:
-        """Forget what connects to it; the process has ended."""
+        """Close the connections to it; the process has ended."""
         self.door.close()
         self.stacks.close()
 
 
 class MainProcess:
-    """Starts so many workers and keeps them running, until a signal says to end."""
+    """Starts a number of workers and keeps them running until a signal ends the service."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class MainProcess:
         unresponsive: float,
         when_listening: Callable[[], None],
     ) -> None:
-        """Nothing runs yet."""
+        """Start nothing yet."""
         self._listening = listening
         self._count = workers
         self._threads = threads
@@ -141,7 +141,7 @@ class MainProcess:
         Raises:
             WorkersFailed
         """
-        # Handlers, since blocking would not do: a thread that a library has started may take a signal.
+        # Handlers instead of blocked signals: a thread that a library has started may receive a signal.
         before = {number: signal.signal(number, self._note_signal) for number in _SIGNALS}
         try:
             for _ in range(self._count):
@@ -162,7 +162,7 @@ class MainProcess:
         self._signals.append(number)
 
     def _take_signal(self, seconds: float) -> int | None:
-        """Act on the next signal; None if there is none after so many *seconds*."""
+        """Act on the next signal. Returns None if none arrives within *seconds*."""
         until = time.monotonic() + seconds
         while not self._signals:
             if time.monotonic() >= until:
@@ -204,13 +204,13 @@ class MainProcess:
             raise WorkersFailed("a worker ended by itself; see its output above")
         _log.error("worker %d ended by itself (status %s) and is replaced", dead.process.pid, dead.process.returncode)
         if self._successor is not None:
-            self._workers.append(self._successor)  # it takes this place, and not that of another
+            self._workers.append(self._successor)  # replaces the dead worker instead of the one it was started for
             self._successor = None
         else:
             self._workers.append(self._start())
 
     def _is_ending_with(self, dead: Worker) -> bool:
-        """Whether a worker was told to end together with this process, and was first."""
+        """Whether the service manager told this worker and this process to end, and the worker ended first."""
         if dead.process.returncode in (0, -worker.END):
             self._take_signal(ENDING_TOGETHER_SECONDS)
         return self._is_stopping
@@ -233,7 +233,7 @@ class MainProcess:
     def _reload(self) -> None:
         """Replace all present workers, one after the other.
 
-        During a reload the successor is one of them: it may have read the configuration before it was changed again.
+        This includes a successor of a reload under way: it may have read the configuration before the last change.
         """
         if self._has_listened:
             self._to_replace = [*self._workers, *([self._successor] if self._successor else [])]
@@ -243,10 +243,10 @@ class MainProcess:
             return
         if self._successor is None:
             if self._ending:
-                return  # one after the other, also in memory
+                return  # one after the other, to bound the memory too
             try:
                 if self._tls is not None:
-                    self._tls.context()  # a worker with unusable files would end the service
+                    self._tls.context()  # check here: a worker with unusable files would end the service
             except UnusableFiles as error:
                 self._give_up_reload(str(error))
                 return
@@ -273,7 +273,7 @@ class MainProcess:
     # The end.
 
     def _end(self, now: float) -> None:
-        """Look after the workers that were told to end."""
+        """Wait for the workers that were told to end, and kill those that are late."""
         for each, until in list(self._ending):
             if each.is_alive and now > until:
                 _log.warning("worker %d did not end in %d s and is killed", each.process.pid, STOP_SECONDS)
@@ -284,7 +284,7 @@ class MainProcess:
                 self._ending.remove((each, until))
 
     def _stop(self) -> None:
-        self._listening.close()  # with the workers' own descriptors of it: then clients are refused at once
+        self._listening.close()  # with the workers' copies closed too, the kernel refuses clients at once
         now = time.monotonic()
         workers = [*self._workers, *([self._successor] if self._successor else [])]
         for each in [*workers, *(ending for ending, _ in self._ending)]:
@@ -312,7 +312,7 @@ class MainProcess:
             key=str(self._tls.key) if self._tls else None,
             clients=str(self._tls.clients) if self._tls and self._tls.clients else None,
         )
-        # Blocked in the new process until it ignores those that are not for it, as the SIGINT of a terminal.
+        # Blocked until the new process ignores the signals that are not for it, such as SIGINT of a terminal.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the HTTP server is told about Stead's API: which requests go first, and how large their bodies may be."""
+"""Classifies the requests of Stead's API for the HTTP server: their priority and their maximum body size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BULK_PATHS = frozenset(
     {"/allocation_candidates", "/allocation_candidates/explain", "/resource_providers", "/provider_trees", "/changes"}
 )
 SMALL_LIMIT = 100
-"""A read that asks for at most so many has a small answer."""
+"""A read with at most this limit has a small answer."""
 
 
 class ApiRoutes:
@@ -23,8 +23,15 @@ class ApiRoutes:
     def lane(self, method: str, path: str, query: str) -> Lane:
         """The lane of a request."""
         path = path.removeprefix(self._prefix)
+        if path.startswith("/ui/"):
+            path = path.removeprefix("/ui/api")  # the API for the scripts of the pages
+            if path.startswith("/ui/"):
+                return Lane.READ if method not in ("GET", "HEAD") or path.startswith("/ui/static/") else Lane.BULK
         if method not in ("GET", "HEAD"):
-            return Lane.CLAIM
+            # A document of many providers takes seconds. In this lane it leaves threads free for claims.
+            return Lane.BULK if path == "/provider_trees" else Lane.CLAIM
+        if path == "/":
+            return Lane.INSTANT  # the versions: no token, no database, no catalog
         if path.startswith("/healthcheck"):
             if path == "/healthcheck/live":
                 return Lane.LIVE
@@ -35,12 +42,12 @@ class ApiRoutes:
         return Lane.READ
 
     def longest_body(self, method: str, path: str) -> int:
-        """Bytes of a body that the API reads."""
-        return longest_body(method, path.removeprefix(self._prefix), self._longest)
+        """Maximum size in bytes of a body that the API reads."""
+        return longest_body(method, path.removeprefix(self._prefix).removeprefix("/ui/api"), self._longest)
 
 
 def _is_limited(query: str) -> bool:
-    """Whether the query asks for few; what is no number, the application refuses."""
+    """Whether the query has a small limit. The application rejects a limit that is not a number."""
     for pair in query.split("&", 50):
         if pair.startswith("limit="):
             digits = pair[6:]

@@ -1,4 +1,4 @@
-"""TLS of ``stead serve``: files of a certificate, and the context made of them."""
+"""TLS of ``stead serve``: the certificate files, and the context created from them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 class UnusableFiles(Exception):
-    """The certificate or its key cannot be used; the text says why, in one line."""
+    """The certificate or its key cannot be used; the message says why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: a certificate with those that signed it, its key, and those that signed the clients' certificates."""
+    """PEM files: a certificate with its chain, its key, and the CA certificates for client certificates."""
 
     certificate: Path
     key: Path
     clients: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """What connections are encrypted with: TLS 1.2 and newer.
+        """The TLS context for connections: TLS 1.2 and newer.
 
         Raises:
             UnusableFiles

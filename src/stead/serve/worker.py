@@ -1,8 +1,8 @@
 """A worker process of ``stead serve``: loads the application, serves it, and drains when it is told to end.
 
-Started by the main process as ``python -m stead.serve.worker ORDERS``. Signals: SIGUSR1 drains for as long as the
-orders say, SIGTERM for two seconds at most, SIGQUIT not at all. SIGUSR2 writes the stacks of all threads. SIGINT and
-SIGHUP are the main process's.
+The main process starts it as ``python -m stead.serve.worker ORDERS``. SIGUSR1 drains for the time in the orders,
+SIGTERM for at most 2 s, SIGQUIT not at all. SIGUSR2 writes the stacks of all threads. The main process handles SIGINT
+and SIGHUP; workers ignore them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stead.httpd.server import Server
 
 DRAIN = signal.SIGUSR1
-"""Another worker has taken its place."""
+"""Another worker has replaced this one."""
 
 END = signal.SIGTERM
 """The service ends. A service manager may send it to the workers as well as to the main process."""
@@ -40,12 +40,12 @@ def main(argument: str) -> None:
     """Serve as the orders in *argument* say, until told to end."""
     orders = Orders.of_argument(argument)
     _end_with_main_process(int(os.environ.pop("STEAD_MAIN_PROCESS", "0")))
-    faulthandler.register(SHOW_STACKS, file=orders.stacks, all_threads=True)  # works while the interpreter is stuck
+    faulthandler.register(SHOW_STACKS, file=orders.stacks, all_threads=True)  # works while the interpreter is blocked
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    for ends in (DRAIN, END, END_AT_ONCE):  # while it loads, nothing is under way
+    for ends in (DRAIN, END, END_AT_ONCE):  # while it loads, no request is running
         signal.signal(ends, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the main process had blocked them until here
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the main process blocked them before it started this process
     server = _loaded(orders)
     listening = socket.socket(fileno=orders.listening)
     door = socket.socket(fileno=orders.door)
@@ -68,7 +68,7 @@ def main(argument: str) -> None:
 
 
 def _loaded(orders: Orders) -> Server:
-    """The server over the application; the process ends with a line if it says in words why it cannot be loaded."""
+    """The server over the application. If the application cannot be loaded, print the reason and exit."""
     from stead.config import ConfigError, load
     from stead.config.paths import serving_program
     from stead.domain.errors import SteadError
@@ -81,7 +81,7 @@ def _loaded(orders: Orders) -> Server:
     module, _, attribute = orders.target.partition(":")
     try:
         application: Any = getattr(import_module(module), attribute)
-        with silenced("oslo_config"):  # the application has just read the same
+        with silenced("oslo_config"):  # the application has just logged the same
             settings = load(program=serving_program())
     except (ConfigError, SteadError) as error:
         print(f"stead: {one_line(str(error))}", file=sys.stderr, flush=True)
@@ -92,23 +92,23 @@ def _loaded(orders: Orders) -> Server:
         bounds_of(settings),
         threads=orders.threads,
     )
-    if hasattr(application, "watch_server"):  # any other WSGI application is served without metrics
+    if hasattr(application, "watch_server"):  # other WSGI applications are served without metrics
         application.watch_server(server)
     return server
 
 
 def _announce_end() -> None:
-    """Requests that only wait for a change wait no longer."""
+    """End the requests that only wait for a change."""
     from stead.process.background import STOPPING
 
     STOPPING.set()
 
 
 def _end_with_main_process(main_process: int) -> None:
-    """If the main process were killed, nothing would stop this one or free its port."""
+    """End this process when the main process is killed. Otherwise nothing would stop it or free its port."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
-    if main_process and os.getppid() != main_process:  # it was killed before the kernel was asked
+    if main_process and os.getppid() != main_process:  # the main process ended before the call of prctl
         os._exit(1)
 
 

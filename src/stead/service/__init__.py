@@ -1,1 +1,1 @@
-"""What Stead can do, without HTTP."""
+"""The operations of Stead, without HTTP."""

@@ -1,8 +1,8 @@
-"""Claiming by query: find a place, claim it, look for another if it was taken meanwhile.
+"""Claims by query: find a place, claim it, and find another one if it was taken meanwhile.
 
-A place is found in memory, and claimed as any claim is, with all its checks. So memory may be old by then; what it was
-right about is decided under the locks. That nothing fits is decided by memory alone, as of one moment: the consumers
-must be as the clients think they are at that very moment, and the change log tells whether they were.
+A place is found in the snapshot, and claimed like any claim, with all checks. So the snapshot may be out of date: the
+locked rows decide. But "nothing fits" is decided from the snapshot alone, as of one moment. At that moment, the
+consumers must be at the generations that the clients state; the change log tells whether they were.
 
 Source: "POST /claims", docs/api.md.
 """
@@ -33,8 +33,8 @@ from stead.domain.errors import (
 )
 from stead.domain.placing import Granted, Outcome
 from stead.service.underway import Underway
-from stead.store import consumer_listing
 from stead.store.allocations import ProvidersChanged
+from stead.store.consumer_listing import of_consumers
 from stead.store.feed.changes import logged_between
 from stead.store.feed.refresh_source import clock_of
 from stead.store.protocol.clock import LogKind, read_clock
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from stead.domain.changes import Moment
     from stead.domain.placing import Wish
     from stead.service.underway import Grants
-    from stead.store.allocations import HeldAllocations
+    from stead.store.consumer_listing import HeldAllocations
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.transaction import Store
 
@@ -59,33 +59,33 @@ if TYPE_CHECKING:
 
 
 MOST_DRAWN = 64
-"""Who was refused a place draws from twice as many of the best as before, so that clients who all want the best do not
-meet again and again; from so many at most."""
+"""After each lost race, a claim draws from twice as many of the best candidates, up to this number. Otherwise clients
+that all prefer the same best place would collide again and again."""
 
 
 class View(Protocol):
-    """What this process knows."""
+    """The catalog of this process."""
 
     def view(self) -> tuple[Snapshot, Moment | None]:
-        """All that was acknowledged before the call, and the moment it is of."""
+        """A snapshot with everything acknowledged before the call, and its moment."""
         ...
 
 
 class Writer(Protocol):
-    """Who writes claims."""
+    """Writes claims."""
 
     def __call__(self, claims: Sequence[Claim], since: Clock | None) -> None:
-        """Replace all that consumers hold, unless providers changed since in other ways than by claims."""
+        """Replace all allocations of the consumers. Raise if providers changed since *since* other than by claims."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What one search found.
+    """The result of one search.
 
     Attributes:
-        held: what the consumers of the wishes held before it.
-        clock: of the moment at which ``placed`` was true; None if that has none.
+        held: the allocations that the wishes replace.
+        clock: the moment at which ``placed`` was valid; None if that moment has no clock.
         placed: a place for each wish.
         granted: the same by uuid and class name; empty without places.
     """
@@ -100,7 +100,7 @@ class Claiming:
     """Claims by query, on one database."""
 
     def __init__(self, store: Store, catalog: View, write: Writer, enumeration: Enumeration) -> None:
-        """Nothing is read yet."""
+        """Read nothing yet."""
         self._store = store
         self._catalog = catalog
         self._write = write
@@ -113,38 +113,38 @@ class Claiming:
         """Grant all wishes, or none.
 
         Args:
-            explained: if nothing fits, why, as far as there is time for it.
-            until: when it gives up, by the monotonic clock; None: after the time for claims, from now.
+            explained: if nothing fits, explain it, if time remains.
+            until: deadline on the monotonic clock; None: the claim timeout from now.
 
         Raises:
             UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
-            ConcurrentUpdate: other clients were faster every time.
+            ConcurrentUpdate: the claim lost every race until the deadline.
         """
         if until is None:
             until = time.monotonic() + self._store.claim_timeout
         writes = 0
         while True:
-            # After each lost race the claim draws from twice as many places, so that those who all want the best part.
+            # After each lost race, draw from twice as many places, so that clients with the same best place diverge.
             attempt = self._look(wishes, distinct_roots, min(2**writes, MOST_DRAWN), until)
             try:
                 if not isinstance(attempt.placed, NoPlace):
                     writes += 1
                     self._write_all(wishes, attempt)
                     return Outcome(attempt.granted, writes)
-                # A search that began after a lost race may have ended with the time, and then proves nothing.
+                # After a lost race, the search may have ended at the deadline, and then it proves nothing.
                 was_searched_whole = writes == 0 or time.monotonic() <= until
                 if was_searched_whole and self._is_as_known(wishes, attempt.held, attempt.clock):
                     raise self._refusal(wishes, attempt.placed, until if explained else -inf)
             except (AllocationRefused, UnknownProvider, ProvidersChanged):
-                pass  # another client changed it first, and the next snapshot shows what
+                pass  # another client changed it first; the next snapshot shows the change
             except ConsumerConflict:
-                # The client may repeat a claim whose answer it lost. Then its wish is fulfilled already.
+                # The client may repeat a claim because it lost the answer. Then the wish is already granted.
                 before = self._granted_before(wishes)
                 if before is None:
                     raise
                 return Outcome(before, 0)
             finally:
-                # Not before the write has ended: until then, no snapshot shows what it takes.
+                # Only after the write has ended: until then, no snapshot contains the claim.
                 self._underway.remove(attempt.granted)
             if time.monotonic() > until:
                 raise ConcurrentUpdate("Claim lost every race; retry.")
@@ -152,12 +152,13 @@ class Claiming:
     def _look(self, wishes: Sequence[Wish], distinct_roots: bool, among_best: int, until: float) -> _Attempt:
         """Find a place for each wish, and announce it to the other claims of this process.
 
-        The other claims underway are listed before the snapshot is read, see :meth:`Underway.looking`. The allocations
-        that the wishes replace are read in a transaction of their own. If they change before the snapshot, too much or
-        too little is given back; the generations of the consumers tell that, under the locks or in `_is_as_known`.
+        Read the list of other claims underway before the snapshot, see :meth:`Underway.looking`. A separate transaction
+        reads the allocations that the wishes replace. If they change before the snapshot, the search releases too much
+        or too little; the consumers' generations reveal that, under the locks or in `_is_as_known`.
         """
         replaced = [wish.consumer for wish in wishes if wish.expected is not None]
-        held = self._store.read(consumer_listing.named, replaced) if replaced else {}
+        # Before the snapshot: allocations that change in between differ in generation, which the write checks.
+        held = self._store.read(of_consumers, replaced) if replaced else {}
         granted: list[Granted] = []
         with self._underway.looking() as others:
             snapshot, moment = self._catalog.view()
@@ -167,7 +168,7 @@ class Claiming:
                 placed = self._placed(freed, wishes, others, how)
                 if not isinstance(placed, NoPlace):
                     granted = [_granted(snapshot, candidate) for candidate in placed]
-                    self._underway.add(granted)
+                    self._underway.add(granted)  # within the turn, so that the next search sees these places
         return _Attempt(held, clock_of(moment), placed, granted)
 
     def _write_all(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
@@ -181,13 +182,14 @@ class Claiming:
         others: Grants,
         place: Callable[..., list[Candidate] | NoPlace],
     ) -> list[Candidate] | NoPlace:
-        """Places that none of *others* is about to take, if there are such; else any.
+        """Places that none of *others* is about to take, if possible; otherwise any places.
 
-        The second search is needed, since the others may be refused and since their places may be taken twice: once in
-        the hint and once in the snapshot. A refusal must rest on the snapshot alone.
+        The second search is necessary, since other claims may be refused, and since their places may be counted twice:
+        in the hint and in the snapshot. A refusal must rest on the snapshot alone.
         """
         requests = [wish.request for wish in wishes]
         if others:
+            # A copy: other claims add their grants to this view while the sum is computed.
             taken = summed(_slots(snapshot, one.allocations) for granted in list(others.values()) for one in granted)
             placed = place(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
@@ -198,7 +200,7 @@ class Claiming:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
 
         Raises:
-            ConsumerConflict: one is not now.
+            ConsumerConflict: a consumer is at another generation now.
         """
         uuids = [wish.consumer for wish in wishes]
         now, changed = self._store.read(_consumers_since, uuids, clock)
@@ -209,26 +211,26 @@ class Claiming:
         return not changed and all(now[uuid].amounts() == of.amounts() for uuid, of in held.items())
 
     def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits:
-        """The refusal, explained if there is time for it *until* then."""
+        """The refusal, with an explanation if time remains before *until*."""
         wish = wishes[placed.number]
         why = None
         if time.monotonic() < until:
             with suppress(WorkSpent):
-                why = explain(placed.left, wish.request, self._enumeration.work, until=until)
-        return NothingFits(placed.number, wish.consumer, placed.gave_up, why and (placed.left, why))
+                why = explain(placed.remaining, wish.request, self._enumeration.work, until=until)
+        return NothingFits(placed.number, wish.consumer, placed.gave_up, why and (placed.remaining, why))
 
     def _granted_before(self, wishes: Sequence[Wish]) -> list[Granted] | None:
-        """What the wishes were granted, if the same request was carried out before; None if it was not."""
-        held = self._store.read(consumer_listing.named, [wish.consumer for wish in wishes])
+        """The earlier result of the wishes, if the same request was carried out before; None if not."""
+        held = self._store.read(of_consumers, [wish.consumer for wish in wishes])
         if not all(_is_next(wish, held.get(wish.consumer)) for wish in wishes):
             return None
-        snapshot, _ = self._catalog.view()
+        snapshot, _ = self._catalog.view()  # after the allocations, so that it has the providers they name
         candidates = [self._candidate_of(snapshot, wish, held[wish.consumer]) for wish in wishes]
         return [_granted(snapshot, one) for one in candidates if one] if all(candidates) else None
 
     def _candidate_of(self, snapshot: Snapshot, wish: Wish, held: HeldAllocations) -> Candidate | None:
-        """A candidate for a wish that takes just what is held, which is looked for where nothing else is; None if there
-        is none.
+        """A candidate for a wish that takes exactly the allocations *held*; None if there is none. The search is
+        limited to the providers of these allocations.
         """
         wanted = _slots(snapshot, held.amounts())
         if _totals(held.amounts().values()) != _totals(group.resources for group in wish.request.groups):
@@ -236,6 +238,7 @@ class Claiming:
         roots = np.zeros(snapshot.size, np.bool_)
         for slot in wanted:
             roots[snapshot.sharing.anchors(slot) if snapshot.sharing.mask[slot] else snapshot.forest.root[slot]] = True
+        # Without the limit and the order of the request: they could leave out the candidate that was granted.
         request = replace(wish.request, limit=None, order=None)
         enumeration = replace(self._enumeration, maximum=None, randomize=False)
         found = find(snapshot.with_room_only(wanted), request, enumeration, among=roots)
@@ -243,14 +246,14 @@ class Claiming:
 
 
 def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock | None) -> tuple[Held, bool]:
-    """What some consumers hold now, and whether any of them changed after a moment; None: whether is not known."""
-    now = read_clock(connection)
+    """The present allocations of some consumers, and whether one changed after *clock*. Unknown counts as changed."""
+    now = read_clock(connection)  # first, so that it dates the allocations read below
     logged = logged_between(connection, clock.ticks, now.ticks) if clock and now.can_follow(clock) else None
-    return consumer_listing.named(connection, uuids), logged is None or not logged[LogKind.CONSUMER].isdisjoint(uuids)
+    return of_consumers(connection, uuids), logged is None or not logged[LogKind.CONSUMER].isdisjoint(uuids)
 
 
 def _is_next(wish: Wish, held: HeldAllocations | None) -> bool:
-    """Whether a consumer is as the wish, granted once, would have left it, but for what it holds."""
+    """Whether a consumer has the generation and the owner that the wish, granted once, would have left."""
     return (
         held is not None
         and held.generation == (wish.expected or 0) + 1
@@ -274,7 +277,7 @@ def _granted(snapshot: Snapshot, candidate: Candidate) -> Granted:
 
 
 def _slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
-    """The same by slot and class id instead of uuid and name; what is not known is left out."""
+    """The same amounts by slot and class id instead of uuid and name, without unknown ones."""
     known = snapshot.class_names.by_name
     return {
         slot: {known[name].id: amount for name, amount in of.items() if name in known}
@@ -284,7 +287,7 @@ def _slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amou
 
 
 def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """By class name."""
+    """The sums by class name."""
     total = Counter[str]()
     for amounts in several:
         total.update(amounts)
@@ -292,6 +295,6 @@ def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def _given_back(snapshot: Snapshot, held: Held) -> Amounts:
-    """What is taken less if consumers give up what they hold."""
+    """The change of usage if consumers release their allocations: negative amounts."""
     total = summed(_slots(snapshot, one.amounts()) for one in held.values())
     return {slot: {class_id: -amount for class_id, amount in some.items()} for slot, some in total.items()}

@@ -1,38 +1,50 @@
-"""The service: a store and a catalog, introduced to each other. Reads take the left stairs, writes the right ones."""
+"""The service: connects a store with a catalog. Most reads use the catalog, and writes use the store."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from stead.candidates import engine
+from stead.candidates.current_trees import current_trees
 from stead.candidates.explain.explain import explain
+from stead.candidates.headroom.headroom import headroom
 from stead.candidates.phases import UNTIMED
+from stead.candidates.work import Work
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
+from stead.domain.tree_planning import plan_trees
 from stead.process import slices
 from stead.process.background import Background
 from stead.service.claims import Claiming
+from stead.service.overdue import Overdue
 from stead.store import aggregates, allocations, names, reshape
+from stead.store.allocations import IdsOutdated
 from stead.store.consumers import OwnersUnknown, make_owners
 from stead.store.feed import pruning
 from stead.store.feed.pruning import Pruning
 from stead.store.feed.reconcile import Reconciling
-from stead.store.feed.refresh_source import ChangeSource, digest_of
+from stead.store.feed.refresh_source import ChangeSource, clock_of, digest_of
+from stead.store.feed.tokens import Token
 from stead.store.feed.watching import Watchers
+from stead.store.provider_trees import writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
+    from stead.candidates.candidate import Candidate
     from stead.candidates.engine import Answer, Enumeration
     from stead.candidates.explain.explain import Explanation
+    from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.claim import Claim
     from stead.domain.placing import Outcome, Wish
     from stead.domain.request import CandidateRequest
+    from stead.domain.tree_document import TreeDocument
+    from stead.domain.tree_plan import TreePlan
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
     from stead.store.protocol.transaction import Store, Transaction
@@ -42,11 +54,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 KEPT_CHANGES = 1_000_000
-"""Writes of which the change log is kept, if nobody says otherwise."""
+"""Default number of writes in the change log."""
 
 
 class Vitals(NamedTuple):
-    """Numbers that change all the time; ``lag`` is the seconds since the memory was known to be the truth."""
+    """Measurements that change constantly; ``lag`` is the seconds since the catalog was known to be current."""
 
     providers: int
     lag: float
@@ -56,7 +68,7 @@ class Vitals(NamedTuple):
 
 
 class Service:
-    """What a Placement service can do, without HTTP."""
+    """The operations of a Placement service, without HTTP."""
 
     def __init__(
         self,
@@ -67,23 +79,23 @@ class Service:
         watchers: int = 0,
         watcher_threads: int = 4,
     ) -> None:
-        """Nothing is connected yet; see :meth:`start`.
+        """Connect to nothing yet; see :meth:`start`.
 
         Args:
-            enumeration: in which order candidates are found, and how many at most.
-            on_refresh: is told of every refresh of the memory, see `Catalog`.
-            watchers: how many requests at a time may wait for something to happen.
+            enumeration: in which order candidates are generated, and the maximum number.
+            on_refresh: called after every refresh of the catalog, see `Catalog`.
+            watchers: how many requests may wait for a change at the same time.
         """
         self.watchers = Watchers(store, watchers, watcher_threads)
         self._store = store
         self._source = ChangeSource(store)
         self._catalog = Catalog(self._source, on_refresh)
         self._enumeration = enumeration
-        self._claiming = Claiming(store, self._catalog, self._claim_found, enumeration)
+        self._claiming = Claiming(store, self._catalog, self._replace, enumeration)
         self._background: list[Background] = []
 
     def start(self) -> None:
-        """Make the standard names known to the database, whose schema is ready, and load it.
+        """Store the standard names in the database, whose schema is ready, and load the catalog.
 
         Raises:
             Unavailable: the database does not answer.
@@ -92,15 +104,16 @@ class Service:
         self._catalog.fresh()
 
     def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:
-        """From now on look for changes also while nobody asks, and prune, until the service is closed.
+        """From now on poll for changes even without requests, and prune, until the service is closed.
 
         Args:
-            reconcile_interval: seconds between two passes that find what another service wrote to the same database;
-                0: there is none.
-            kept_changes: writes of which it can be told later what they changed.
+            reconcile_interval: seconds between two passes that detect what another service wrote to the same database;
+                0: none.
+            kept_changes: number of writes in the change log.
         """
         self._in_background(Background("look", self._catalog.look, catalog.IDLE_SECONDS))
         self._in_background(Background("prune", Pruning(self._store, kept_changes).step, pruning.PAUSE_SECONDS))
+        self._in_background(Background("enable", Overdue(self._store, self._catalog).step, catalog.IDLE_SECONDS))
         if reconcile_interval:
             reconciling = Reconciling(self._store, self._catalog, reconcile_interval)
             self._in_background(Background("reconcile", reconciling.step, catalog.IDLE_SECONDS))
@@ -110,7 +123,7 @@ class Service:
         work.start()
 
     def snapshot(self) -> Snapshot:
-        """All providers, with everything in it that was acknowledged before the call.
+        """All providers, including every write acknowledged before the call.
 
         Raises:
             Unavailable: the database does not answer.
@@ -118,7 +131,7 @@ class Service:
         return self._catalog.fresh()
 
     def view(self) -> tuple[Snapshot, str]:
-        """`snapshot`, and a text that is the same in every process for the same state, and for no other.
+        """`snapshot`, and a text that identifies its state: equal in every process exactly if the state is equal.
 
         Raises:
             Unavailable: the database does not answer.
@@ -128,11 +141,11 @@ class Service:
 
     @property
     def lag(self) -> float:
-        """Seconds since the memory was known to be the truth."""
+        """Seconds since the catalog was known to be current."""
         return self._catalog.lag
 
     def vitals(self) -> Vitals:
-        """How the service is, without asking anybody."""
+        """The state of the service, without queries to the database."""
         return Vitals(
             providers=self._catalog.providers,
             lag=self._catalog.lag,
@@ -142,7 +155,7 @@ class Service:
         )
 
     def candidates(self, request: CandidateRequest, form: Form, phases: Phases = UNTIMED) -> Answer:
-        """The answer to a candidate request; *phases* is told when a phase ends.
+        """The answer to a candidate request; *phases* is called at the end of each phase.
 
         Raises:
             UnknownResourceClass, UnknownTraits, Unavailable
@@ -151,8 +164,17 @@ class Service:
         phases.mark("refresh")
         return engine.answer(snapshot, request, self._enumeration, form, phases)
 
+    def find(self, request: CandidateRequest) -> tuple[Snapshot, list[Candidate]]:
+        """The candidates of *request* as values, and the snapshot that they refer to.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, Unavailable
+        """
+        snapshot = self.snapshot()
+        return snapshot, list(engine.find(snapshot, request, self._enumeration))
+
     def explain(self, request: CandidateRequest) -> tuple[Snapshot, Explanation]:
-        """Why *request* finds what it finds, and the snapshot in which that is so.
+        """Why *request* has its result, and the snapshot that the explanation refers to.
 
         Raises:
             UnknownResourceClass, UnknownTraits, Unavailable
@@ -160,8 +182,22 @@ class Service:
         snapshot = self.snapshot()
         return snapshot, explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
 
+    def headroom(self, request: CandidateRequest) -> tuple[Snapshot, str | None, Headroom, Explanation | None]:
+        """How many times *request* fits: the snapshot, the token of its moment, and an explanation if it fits nowhere.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, Unavailable
+        """
+        snapshot, moment = self._catalog.view()
+        work = Work(self._enumeration.work, give_way=slices.give_way)
+        found, why = headroom(snapshot, request, work), None
+        if not found.at_most:
+            why = explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
+        clock = clock_of(moment)
+        return snapshot, None if clock is None else Token.of(clock).text(), found, why
+
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Read what only SQL knows, from one fresh snapshot of the database.
+        """Read data that is only in the database, in one fresh database snapshot.
 
         Raises:
             Unavailable: the database does not answer.
@@ -169,75 +205,79 @@ class Service:
         return self._store.read(body, *args, **kwargs)
 
     def write(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Change the truth in one transaction; it is durable when this returns.
+        """Change the database in one transaction, which is durable when this returns.
 
         Raises:
             Unavailable: the database does not answer, or not in time. Nothing was written, unless the error says that
-                this is not known.
-            ConcurrentUpdate: other writers were faster until the time was over.
+                the outcome is unknown.
+            ConcurrentUpdate: the write lost every race until the write timeout.
         """
         return self._store.write(body, *args, **kwargs)
 
     def claim(self, claims: Sequence[Claim]) -> None:
-        """Replace all that some consumers hold; all of it or nothing.
+        """Replace all allocations of some consumers; all of them or none.
 
         Raises:
             ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
-            ConcurrentUpdate: other writers were faster until the time for claims was over.
+            ConcurrentUpdate: the claim lost every race until the claim timeout.
         """
-        self._write_claims(claims, allocations.replace, claims)
+        self._replace(claims, None)
 
     @property
     def is_known_to_write(self) -> bool:
-        """Whether the database took a write lately, and has refused none since."""
+        """Whether the database accepted a write recently, and has refused none since."""
         return self._store.writability.is_known
 
     def require_writes(self) -> None:
-        """Find out whether the database takes writes; by a write, if no write of the last minute tells.
+        """Find out whether the database accepts writes, with a test write if there was no write in the last minute.
 
         Raises:
-            Unavailable: it takes none.
+            Unavailable: it rejects writes.
         """
         self._store.require_writable()
 
     @property
     def claim_timeout(self) -> float:
-        """Seconds for which one claim may take."""
+        """Maximum duration of one claim in seconds."""
         return self._store.claim_timeout
 
     def claim_by_query(
         self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
     ) -> Outcome:
-        """Find a place for what consumers want, and claim it; for all of them, or for none.
+        """Find a place for the request of each consumer, and claim it; for all of them, or for none.
 
         Args:
-            distinct_roots: no two of them under the same root.
-            explained: if nothing fits, why, as far as there is time for it.
-            until: when it gives up, by the monotonic clock; None: after the time for claims, from now.
+            distinct_roots: no two consumers under the same root.
+            explained: if nothing fits, explain it, if time remains.
+            until: deadline on the monotonic clock; None: the claim timeout from now.
 
         Raises:
             UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
-            ConcurrentUpdate: other clients were faster until the time for claims was over.
+            ConcurrentUpdate: the claim lost every race until the deadline.
         """
         return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained, until=until)
 
-    def _claim_found(self, claims: Sequence[Claim], since: Clock | None) -> None:
-        self._write_claims(claims, allocations.replace, claims, since)
+    def _replace(self, claims: Sequence[Claim], since: Clock | None) -> None:
+        ids = self._catalog.recent_ids({uuid for claim in claims for uuid in claim.allocations})
+        try:
+            self._write_claims(claims, allocations.replace, claims, since, ids)
+        except IdsOutdated:
+            self._write_claims(claims, allocations.replace, claims, since)
 
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
-        """Move inventories and allocations between providers; all of it or nothing.
+        """Move inventories and allocations between providers; all of them or none.
 
         Raises:
             UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse,
             AllocationRefused, Unavailable
-            ConcurrentUpdate: other writers were faster until the time for claims was over.
+            ConcurrentUpdate: the write lost every race until the claim timeout.
         """
         self._write_claims(claims, reshape.reshape, inventories, claims)
 
     def _write_claims(
         self, claims: Sequence[Claim], body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """A write that names projects, users and types; those nobody named before are made first."""
+        """A write that names projects, users and types. Creates the ones that do not exist yet first."""
         try:
             return self._store.write_within_claim_timeout(body, *args, **kwargs)
         except OwnersUnknown:
@@ -245,7 +285,7 @@ class Service:
             return self._store.write_within_claim_timeout(body, *args, **kwargs)
 
     def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
-        """Make *uuids* all aggregates of a provider; returns its generation. None: unchecked.
+        """Replace all aggregates of a provider; returns its generation. *expected* None: unchecked.
 
         Raises:
             ProviderNotFound, GenerationConflict, Unavailable
@@ -254,8 +294,33 @@ class Service:
         ids = names.aggregate_ids(self._store, uuids)
         return self._store.write(aggregates.replace, provider, list(ids.values()), expected)
 
+    def plan_trees(self, document: TreeDocument) -> TreePlan:
+        """What `replace_trees` would do.
+
+        Raises:
+            DocumentFault, GenerationConflict, DescribedProviderGone, DuplicateProvider, Unavailable
+        """
+        return plan_trees(document, current_trees(self.snapshot(), document), slices.give_way)
+
+    def replace_trees(self, document: TreeDocument) -> TreePlan:
+        """Make provider trees match *document*, completely or not at all; returns the plan that was carried out.
+
+        If the snapshot shows that nothing changes, or that the document is refused, nothing is locked.
+
+        Raises:
+            DocumentFault, GenerationConflict, DescribedProviderGone, DuplicateProvider, RemovedInUse,
+            CapacityBelowUse, Unavailable
+            ConcurrentUpdate: the write lost every race until the write timeout.
+        """
+        plan = self.plan_trees(document)
+        plan.require_allowed(document)
+        if plan.is_empty:
+            return plan
+        ids = names.aggregate_ids(self._store, document.aggregates())
+        return self._store.write(writing.write, document, ids)
+
     def close(self) -> None:
-        """Close all connections, and do nothing any more."""
+        """Close all connections, and stop all work."""
         self.watchers.close()
         while self._background:
             self._background.pop().stop()

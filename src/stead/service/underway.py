@@ -1,8 +1,8 @@
-"""Claims underway: what the claims of this process are about to write, as a hint for those that look for a place.
+"""Claims underway: what the claims of this process are about to write, as a hint for concurrent searches.
 
-Without it, claims that run at the same time find the same best place, and all but one of them lose the race under the
-locks. Nothing rests on the hint: whatever it says, a claim is decided on the locked rows. So it needs to be right only
-most of the time, and no wait for it may be long.
+Without the hint, concurrent claims find the same best place, and all but one of them lose the race under the locks. The
+hint affects only performance: the locked rows decide every claim. So the hint may sometimes be wrong, and waiting for
+it must never take long.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from stead.domain.placing import Granted
 
     Grants = dict[int, Sequence[Granted]]
-    """What each claim was granted, by the identity of that object: two claims can be granted the same."""
+    """The grants of each claim, by the identity of the object: two claims can have equal grants."""
 
 LONGEST_TURN_SECONDS = 0.1
-"""How long a search keeps others waiting: most need a few milliseconds, a large gang may need seconds."""
+"""Maximum time that a search delays others. Most need a few milliseconds, a large gang may need seconds."""
 
 
 class Underway:
-    """The claims of one process that have a place and are not written yet."""
+    """The claims of one process that have a place but are not written yet."""
 
     def __init__(self) -> None:
         self._granted: Grants = {}
@@ -36,10 +36,10 @@ class Underway:
 
     @contextmanager
     def looking(self) -> Iterator[Grants]:
-        """Until this ends, all that other claims are about to take, and what they took since it began.
+        """For the block, the grants of all other claims underway, including those that are added meanwhile.
 
-        It begins before the snapshot is read, and nothing leaves it. A claim that is written in between is in the
-        snapshot or not, so without the second half it could be in neither.
+        Enter the block before the snapshot is read. Grants are never removed from this view. A claim that is written
+        meanwhile may be missing from the snapshot; without this rule, it could be missing from both.
         """
         with self._changing:
             view = dict(self._granted)
@@ -52,9 +52,9 @@ class Underway:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Searches run one after another, so that each sees the places of those before it.
+        """Run searches one after another, so that each sees the places of those before it.
 
-        The bound counts from the beginning of the search that runs, not from the beginning of the wait. Else a queue of
+        The bound counts from the start of the running search, not from the start of the wait. Otherwise a queue of
         claims behind a large gang would wait once for each of them. After the bound, a search runs beside the other.
         """
         remaining = self._began + LONGEST_TURN_SECONDS - time.monotonic()
@@ -68,12 +68,12 @@ class Underway:
                 self._turn.release()
 
     def add(self, granted: Sequence[Granted]) -> None:
-        """A claim is about to write *granted*. It adds this before its turn ends, so that the next search sees it."""
+        """Announce that a claim is about to write *granted*, before its turn ends, so that the next search sees it."""
         with self._changing:
             for grants in (self._granted, *self._views.values()):
                 grants[id(granted)] = granted
 
     def remove(self, granted: Sequence[Granted]) -> None:
-        """A claim has written *granted*, or was refused, or never added it. Those who look already go on seeing it."""
+        """Remove *granted* after its claim was written, refused, or never added. Present views keep it."""
         with self._changing:
             self._granted.pop(id(granted), None)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stead.domain.errors import ProviderNotFound
 from stead.store import providers
+from stead.store.protocol.clock import Part
 from stead.store.tables import resource_provider_aggregates
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def require(connection: Connection, provider: str, expected: int | None) -> None:
-    """Refuse what :func:`replace` would refuse now, before rows are made for the aggregates' names.
+    """Refuse what :func:`replace` would refuse, before the caller inserts rows for new aggregates.
 
     Raises:
         ProviderNotFound, GenerationConflict
@@ -31,10 +32,10 @@ def require(connection: Connection, provider: str, expected: int | None) -> None
 
 
 def replace(tx: Transaction, provider: str, aggregates: Collection[int], expected: int | None) -> int:
-    """Make these (by id) all aggregates a provider belongs to; returns its generation.
+    """Replace all aggregates (by id) of a provider; returns its generation.
 
     Args:
-        expected: the generation the client knows, which then rises by one; None neither checks nor raises it (the
+        expected: the generation that the client knows, which then rises by one. None neither checks nor raises it (the
             meaning before microversion 1.19).
 
     Raises:
@@ -43,5 +44,6 @@ def replace(tx: Transaction, provider: str, aggregates: Collection[int], expecte
     row = providers.lock_one(tx, provider)
     if expected is not None:
         providers.require_generation(row, expected)
-    providers.replace_members(tx, row, resource_provider_aggregates.c.aggregate_id, set(aggregates))
+    if providers.replace_members(tx, row, resource_provider_aggregates.c.aggregate_id, set(aggregates)):
+        tx.tell(Part.AGGREGATES, [row.id])
     return row.generation if expected is None else tx.bump_generations({row.id: row.generation})[row.id]

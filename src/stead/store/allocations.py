@@ -1,4 +1,4 @@
-"""Allocations: who holds how much of what. A claim replaces all that its consumers hold, or nothing happens.
+"""Allocations: amounts that consumers have of providers. A claim replaces all allocations of its consumers, or none.
 
 Source: "Writing allocations", docs/api.md; the order of locks is rule 3 of "The write and refresh protocol",
 docs/protocol.md.
@@ -7,30 +7,24 @@ docs/protocol.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import Place, Room, require_room
-from stead.domain.errors import AllocationRefused, AllocationsNotFound, ProviderNotFound, UnknownProvider
-from stead.store import consumers, inventories, providers, resource_classes, usages
+from stead.domain.claim import Place, Room, require_enabled, require_room
+from stead.domain.errors import AllocationRefused, AllocationsNotFound, UnknownProvider
+from stead.store import consumers, inventories, providers, resource_classes, service_states, usages
 from stead.store.consumers import Owners
 from stead.store.protocol.clock import EVERYTHING
 from stead.store.sql.statements import LISTED, Insert, Query, in_portions
 from stead.store.tables import (
     allocations,
-    consumer_types,
-    projects,
     resource_providers,
+    stead_disabled_provider,
     stead_provider_change,
-    users,
+    stead_usage,
 )
-from stead.store.tables import consumers as consumer_table
-from stead.store.tables import (
-    resource_classes as class_table,
-)
-from stead.store.timestamps import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -45,7 +39,7 @@ _columns = allocations.c
 
 
 class Held(NamedTuple):
-    """One row of the books."""
+    """One row of the allocations table."""
 
     id: int
     consumer: str
@@ -54,44 +48,79 @@ class Held(NamedTuple):
     used: int
 
 
-def replace(tx: Transaction, claims: Sequence[Claim], since: Clock | None = None) -> None:
-    """Replace all that the consumers of *claims* hold; all of it is written, or an error is raised and nothing is.
+def replace(
+    tx: Transaction, claims: Sequence[Claim], since: Clock | None = None, ids: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Replace all allocations of the consumers of *claims*. On an error nothing is written.
 
     Args:
-        since: what is claimed was found in what was known of this moment; of the providers that it is taken from, and
-            of their roots, nothing but what is used may have changed after it. None: it may.
+        since: the moment of the snapshot in which the places were found. If the claimed providers or their roots
+            changed after it, other than by claims, the claim is refused. None: no check.
+        ids: ids of providers by uuid that the caller remembers; verified under the locks.
 
     Raises:
         OwnersUnknown
+        IdsOutdated: one of *ids* is another provider's, or nobody's.
         ProvidersChanged
-        ConsumerConflict: a client's knowledge of its consumer is old.
+        ConsumerConflict: the client's generation of its consumer is out of date.
         UnknownProvider, UnknownResourceClass
-        AllocationRefused: it does not fit.
+        AllocationRefused: the allocations do not fit.
     """
     owners = Owners.of(tx.connection, claims)
-    present = consumers.lock_claiming(tx, claims)
+    present = consumers.lock_claiming(tx, claims, owners)
     consumers.require_expected(claims, present)
-    ids = resolve_providers(tx.connection, claims)
+    remembered = ids
+    ids = resolve_providers(tx.connection, claims, remembered)
     held = held_by(tx.connection, present)
-    rows = providers.lock(tx, {*ids.values(), *(row.provider_id for row in held)})
-    require_still_there(ids, rows)
-    tx.touch_usage(rows)
+    touched = {*ids.values(), *(row.provider_id for row in held)}
+    tx.lock(resource_providers, touched)
+    tx.touch_usage(touched)
+    rows, sums, is_any_disabled = _state(tx.connection, touched)
+    require_still_there(ids, rows, remembered)
     if since is not None:
         _require_unchanged(tx.connection, {*ids.values(), *(rows[id_].root for id_ in ids.values())}, since)
     generations = {id_: row.generation for id_, row in rows.items()}
-    taken = usages.of_locked(tx.connection, generations, needed=ids.values())
-    settle(tx, claims, present, ids, held, taken)
+    taken = usages.of_rows(tx.connection, sums, generations, needed=ids.values())
+    settle(tx, claims, present, ids, rows, held, taken, is_any_disabled=is_any_disabled)
     rises = {id_: generations[id_] for id_ in rising(claims, ids, held)}
     usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     consumers.write(tx, claims, present, owners)
 
 
+class IdsOutdated(Exception):
+    """The ids that the caller of `replace` remembers are out of date; nothing was written."""
+
+
+def _state(
+    connection: Connection, provider_ids: Collection[int]
+) -> tuple[dict[int, providers.Row], list[usages.Kept], bool]:
+    """The rows of locked and touched providers, their kept sums, and whether any provider at all is disabled."""
+    found = _STATE.rows(connection, sorted(provider_ids))
+    rows = {row[0]: providers.Row(*row[:6]) for row in found}
+    kept = [usages.Kept(row[0], *row[6:9]) for row in found if row[6] is not None]
+    return rows, kept, any(row[9] is not None for row in found)
+
+
+_STATE = Query(
+    sa.select(
+        *providers.COLUMNS,
+        stead_usage.c.class_id,
+        stead_usage.c.used,
+        stead_usage.c.generation,
+        sa.select(sa.func.min(stead_disabled_provider.c.provider_id)).scalar_subquery(),
+    )
+    .select_from(resource_providers)
+    .outerjoin(stead_usage, stead_usage.c.provider_id == resource_providers.c.id)
+    .where(resource_providers.c.id.in_([LISTED]))
+)
+
+
 class ProvidersChanged(Exception):
-    """A provider in which a place was found changed meanwhile, not by claims alone; nothing was written."""
+    """A provider in which a place was found changed meanwhile, other than by claims; nothing was written."""
 
 
 def _require_unchanged(connection: Connection, provider_ids: Collection[int], since: Clock) -> None:
-    """Refuse a claim if any of some providers, the locked ones at least, changed otherwise than by claims.
+    """Refuse a claim if any of some locked providers changed other than by claims.
 
     Raises:
         ProvidersChanged
@@ -108,29 +137,35 @@ _CHANGED = Query(
 )
 
 
-def resolve_providers(connection: Connection, claims: Sequence[Claim]) -> dict[str, int]:
-    """Ids of the providers that *claims* take from, by uuid; nothing is locked.
+def resolve_providers(
+    connection: Connection, claims: Sequence[Claim], remembered: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """Ids of the providers that *claims* name, by uuid; locks nothing. Those *remembered* are not searched.
 
     Raises:
-        UnknownProvider: naming the first that does not exist.
+        UnknownProvider: names the first that does not exist.
     """
     wanted = dict.fromkeys(provider for claim in claims for provider in claim.allocations)
-    ids = providers.ids_by_uuid(connection, wanted)
+    known = {uuid: remembered[uuid] for uuid in wanted if uuid in remembered}
+    ids = known | providers.ids_by_uuid(connection, wanted.keys() - known.keys())
     for provider in wanted:
         if provider not in ids:
             raise UnknownProvider(provider)
     return ids
 
 
-def require_still_there(ids: Mapping[str, int], rows: Mapping[int, providers.Row]) -> None:
-    """Refuse a claim on a provider that was deleted between its resolution and its lock.
+def require_still_there(
+    ids: Mapping[str, int], rows: Mapping[int, providers.Row], remembered: Collection[str] = ()
+) -> None:
+    """Refuse a claim on a provider that was deleted between the lookup of its id and its lock.
 
     Raises:
-        UnknownProvider: naming it.
+        UnknownProvider: names it.
+        IdsOutdated: the id of a *remembered* provider was not looked up.
     """
     for uuid, id_ in ids.items():
         if id_ not in rows or rows[id_].uuid != uuid:
-            raise UnknownProvider(uuid)
+            raise IdsOutdated if uuid in remembered else UnknownProvider(uuid)
 
 
 def settle(
@@ -138,19 +173,26 @@ def settle(
     claims: Sequence[Claim],
     present: Mapping[str, consumers.Row],
     ids: Mapping[str, int],
+    rows: Mapping[int, providers.Row],
     held: Sequence[Held],
     taken: usages.Sums,
+    *,
+    may_shift: bool = False,
+    is_any_disabled: bool = True,
 ) -> None:
-    """Check that *claims* fit in place of *held*, and exchange the rows. All providers are locked.
+    """Check that *claims* fit in place of *held*, and replace the rows. All providers are locked and touched.
 
-    *taken* is what is taken of them (of those named in *claims* in any case), and becomes what is taken afterwards.
+    Args:
+        taken: the usage of the providers, at least of those named in *claims*; updated to the usage afterwards.
+        may_shift: allocations may move between the providers of a disabled subtree.
+        is_any_disabled: whether any provider is disabled.
 
     Raises:
         UnknownResourceClass, AllocationRefused
-        RaceLost: a consumer that was not *present* has come since, and holds what seems to be in its own way.
+        RaceLost: a consumer that was not *present* was created meanwhile; its allocations may have caused a refusal.
     """
     names = dict.fromkeys(name for claim in claims for resources in claim.allocations.values() for name in resources)
-    # Not locked: a class of which a locked provider has inventory can not go, and no other ever gets its id.
+    # Classes need no lock: a class with inventory of a locked provider cannot be deleted, and ids are never reused.
     stock = {
         place: stored
         for place, stored in inventories.by_class_name(tx.connection, ids.values()).items()
@@ -158,14 +200,16 @@ def settle(
     }
     classes = {name: stored.class_id for (_, name), stored in stock.items()}
     if len(classes) < len(names):
-        resource_classes.resolve(tx.connection, names)  # which refuses those that nobody knows
+        resource_classes.resolve(tx.connection, names)  # raises an error for unknown classes
     try:
         require_room(_rooms(ids, stock, held, taken), claims)
+        if is_any_disabled:
+            _require_enabled(tx.connection, claims, ids, rows, held, classes, may_shift=may_shift)
     except AllocationRefused:
         consumers.require_still_absent(tx, claims, present)
         raise
     _remove(tx, held, taken)
-    rows = [
+    new = [
         {
             "resource_provider_id": ids[provider],
             "consumer_id": claim.consumer,
@@ -177,21 +221,50 @@ def settle(
         for provider, resources in claim.allocations.items()
         for name, amount in resources.items()
     ]
-    _TAKE.run(tx.connection, rows)
+    _TAKE.run(tx.connection, new)
     for claim in claims:
         for provider, resources in claim.allocations.items():
             for name, amount in resources.items():
                 _count(taken, ids[provider], classes[name], amount)
 
 
+def _require_enabled(
+    connection: Connection,
+    claims: Sequence[Claim],
+    ids: Mapping[str, int],
+    rows: Mapping[int, providers.Row],
+    held: Sequence[Held],
+    classes: Mapping[str, int],
+    *,
+    may_shift: bool,
+) -> None:
+    """Refuse claims that raise the allocations from a disabled provider.
+
+    Raises:
+        ProviderDisabled
+    """
+    if not ids:
+        return
+    barriers = service_states.barriers(connection, {id_: row.root for id_, row in rows.items()})
+    if not barriers:
+        return
+    names = {class_id: name for name, class_id in classes.items()}
+    before: dict[Place, int] = defaultdict(int)
+    for row in held:
+        if row.class_id in names:
+            before[Place(rows[row.provider_id].uuid, names[row.class_id])] += row.used
+    by_uuid = {rows[id_].uuid: barrier for id_, barrier in barriers.items()}
+    require_enabled(by_uuid, claims, before, may_shift=may_shift)
+
+
 def _count(taken: usages.Sums, provider_id: int, class_id: int, amount: int) -> None:
-    """Add *amount* to what is taken of a provider, if that is known."""
+    """Add *amount* to the usage of a provider, if *taken* has it."""
     if provider_id in taken:
         taken[provider_id][class_id] = taken[provider_id].get(class_id, 0) + amount
 
 
 def _remove(tx: Transaction, held: Sequence[Held], taken: usages.Sums) -> None:
-    """Delete rows of the books, and take them off what is *taken*, where that is known."""
+    """Delete allocations, and subtract them from *taken*, as far as it has their providers."""
     for row in held:
         _count(taken, row.provider_id, row.class_id, -row.used)
     for some in in_portions([row.id for row in held]):
@@ -205,7 +278,7 @@ def _rooms(
     held: Sequence[Held],
     taken: usages.Sums,
 ) -> dict[Place, Room]:
-    """What the books say of each place that the claims could mean, as of after the locks."""
+    """The usage of each place that the claims could name, as of after the locks."""
     ours: dict[tuple[int, int], int] = defaultdict(int)
     for row in held:
         ours[row.provider_id, row.class_id] += row.used
@@ -219,19 +292,19 @@ def _rooms(
 
 
 def rising(claims: Sequence[Claim], ids: Mapping[str, int], held: Sequence[Held]) -> set[int]:
-    """Ids of the providers whose generation rises: those taken from, and those that a claim of nothing lets go of.
+    """Ids of the providers whose generation rises: those that claims name, and those that an empty claim releases.
 
-    A provider that a consumer merely leaves for another is not among them.
+    The generation of a provider does not rise if a consumer moves to another provider.
     """
     released = {claim.consumer for claim in claims if not claim.allocations}
     return {*ids.values(), *(row.provider_id for row in held if row.consumer in released)}
 
 
 def release(tx: Transaction, consumer: str) -> None:
-    """Let a consumer hold nothing, whatever generation it is at; its providers' generations stay.
+    """Release all allocations of a consumer, at any generation. The generations of its providers do not rise.
 
     Raises:
-        AllocationsNotFound: it holds nothing.
+        AllocationsNotFound: it has none.
     """
     present = consumers.lock(tx, [consumer])
     held = held_by(tx.connection, present)
@@ -248,9 +321,10 @@ def release(tx: Transaction, consumer: str) -> None:
 
 
 def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Held]:
-    """All that some consumers hold, spelled exactly so.
+    """All allocations of some consumers, with exactly these spellings of the uuids.
 
-    They must be locked: what a consumer holds that came after the lock was looked for is not to be touched.
+    The caller must have locked the consumers. A consumer that was created after the lookup is not locked, and its
+    allocations must not be changed.
     """
     wanted = set(consumer_uuids)
     return [held for row in _HELD.rows(connection, sorted(wanted)) if (held := Held(*row)).consumer in wanted]
@@ -262,97 +336,3 @@ _HELD = Query(
     ).where(_columns.consumer_id.in_([LISTED]))
 )
 _TAKE = Insert(allocations, "resource_provider_id", "consumer_id", "resource_class_id", "used", "created_at")
-
-
-@dataclass(frozen=True, slots=True)
-class HeldAllocations:
-    """All that one consumer holds: by provider uuid, the provider's generation and the amounts by class."""
-
-    project: str
-    user: str
-    consumer_type: str | None
-    generation: int
-    modified: int
-    """When the newest of it was written, in seconds since 1970 (UTC)."""
-    providers: dict[str, tuple[int, dict[str, int]]]
-
-    def amounts(self) -> dict[str, dict[str, int]]:
-        """The amounts alone, by provider uuid and class name."""
-        return {uuid: amounts for uuid, (_, amounts) in self.providers.items()}
-
-
-def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None:
-    """What a consumer holds; None if nothing."""
-    query = (
-        sa.select(
-            resource_providers.c.uuid,
-            resource_providers.c.generation,
-            class_table.c.name,
-            _columns.used,
-            _columns.created_at,
-            consumer_table.c.generation.label("consumer_generation"),
-            projects.c.external_id.label("project"),
-            users.c.external_id.label("user"),
-            consumer_types.c.name.label("type"),
-            consumer_table.c.uuid.label("consumer"),
-        )
-        .select_from(allocations)
-        .join(resource_providers, resource_providers.c.id == _columns.resource_provider_id)
-        .join(class_table, class_table.c.id == _columns.resource_class_id)
-        .join(consumer_table, consumer_table.c.uuid == _columns.consumer_id)
-        .join(projects, projects.c.id == consumer_table.c.project_id)
-        .join(users, users.c.id == consumer_table.c.user_id)
-        .outerjoin(consumer_types, consumer_types.c.id == consumer_table.c.consumer_type_id)
-        .where(_columns.consumer_id == consumer)
-        .order_by(_columns.id)
-    )
-    rows = [row for row in connection.execute(query) if row.consumer == consumer]
-    if not rows:
-        return None
-    held: dict[str, tuple[int, dict[str, int]]] = {}
-    for row in rows:
-        held.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
-    first = rows[0]
-    modified = max(seconds(row.created_at) for row in rows)
-    return HeldAllocations(first.project, first.user, first.type, first.consumer_generation, modified, held)
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderAllocations:
-    """All that is held of one provider: by consumer uuid, the consumer's generation and the amounts by class."""
-
-    generation: int
-    modified: int | None
-    """When the newest of it was written, in seconds since 1970 (UTC); None if nothing is held."""
-    consumers: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
-
-
-def of_provider(connection: Connection, provider: str) -> ProviderAllocations:
-    """Who holds what of a provider.
-
-    Raises:
-        ProviderNotFound
-    """
-    id_ = providers.ids_by_uuid(connection, [provider]).get(provider)
-    if id_ is None:
-        raise ProviderNotFound(provider)
-    query = (
-        sa.select(
-            _columns.consumer_id,
-            consumer_table.c.generation,
-            class_table.c.name,
-            _columns.used,
-            _columns.created_at,
-        )
-        .select_from(allocations)
-        .join(class_table, class_table.c.id == _columns.resource_class_id)
-        .join(consumer_table, consumer_table.c.uuid == _columns.consumer_id)
-        .where(_columns.resource_provider_id == id_)
-        .order_by(_columns.id)
-    )
-    rows = connection.execute(query).all()
-    held: dict[str, tuple[int, dict[str, int]]] = {}
-    for row in rows:
-        held.setdefault(row.consumer_id, (row.generation, {}))[1][row.name] = row.used
-    generation = providers.rows_by_id(connection, [id_])[id_].generation
-    return ProviderAllocations(generation, max((seconds(row.created_at) for row in rows), default=None), held)

@@ -1,4 +1,4 @@
-"""Among which providers something is read: statements are made once for each way to say it, and run for many values."""
+"""Selects the providers that a query reads. Each way to select them is compiled once and run for many values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class By(Enum):
-    """A way to say which providers are meant: a condition on ``resource_providers`` with values left open."""
+    """A way to select providers: a condition on ``resource_providers`` with open values."""
 
     IDS = "ids"
     ROOTS = "roots"
@@ -32,10 +32,10 @@ class By(Enum):
         return resource_providers.c.root_provider_id.between(value("first"), value("last"))
 
     def narrowed(self, query: sa.Select[*tuple[Any, ...]], provider_id: sa.Column[int]) -> sa.Select[*tuple[Any, ...]]:
-        """*query*, about those rows only whose *provider_id* is one of the providers.
+        """*query*, restricted to rows whose *provider_id* is one of the providers.
 
-        Ids are looked for in the column itself: a join with some hundred providers tempts a database that does not know
-        how many rows there are to read all of them.
+        The ids are compared with the column itself. With a join of some hundred providers, a database without row
+        statistics may read all rows.
         """
         if self is By.IDS:
             return query.where(provider_id.in_([IDS]))
@@ -44,7 +44,7 @@ class By(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Some providers: a condition, and the ids or the other values for it."""
+    """A selection of providers: a condition, and the ids or other values for it."""
 
     by: By
     ids: Collection[int]
@@ -67,7 +67,7 @@ _ROOT_AHEAD = BulkQuery(
 
 
 def trees_in_portions(connection: Connection, size: int) -> Iterator[Among]:
-    """All providers in portions of whole trees, of *size* providers and the rest of the last tree."""
+    """All providers in portions of whole trees, of *size* providers plus the rest of the last tree."""
     first, last = 0, 0
     while last < MAX_INT:
         found = _ROOT_AHEAD.rows(connection, first=first, skipped=size - 1)

@@ -1,18 +1,19 @@
-"""Holders: the consumers that hold something, with all of it, page by page.
+"""Lists consumers with their allocations: those of given uuids, all in pages, or those of one provider.
 
 Source: "GET /consumers", docs/api.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store import names
-from stead.store.allocations import HeldAllocations
+from stead.domain.errors import ProviderNotFound
+from stead.store import names, providers
 from stead.store.sql.statements import in_portions
+from stead.store.sql.timestamps import seconds
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -22,11 +23,10 @@ from stead.store.tables import (
     resource_providers,
     users,
 )
-from stead.store.timestamps import seconds
 from stead.store.usages import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy.engine import Connection
 
@@ -37,109 +37,227 @@ _columns = consumers.c
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Which consumers are meant: those of a project, of a user, of a type (``unknown``: of none). None: of any."""
+    """A filter of consumers by project, user and type (``unknown``: without a type), and by their allocations: from
+    this provider, from any provider of this provider's tree. None: any. A provider is a uuid, or ``name:`` and a name.
+    """
 
     project: str | None = None
     user: str | None = None
     consumer_type: str | None = None
+    provider: str | None = None
+    in_tree: str | None = None
+
+
+@dataclass(slots=True)
+class HeldAllocations:
+    """All allocations of one consumer: by provider uuid, the provider's generation and the amounts by class."""
+
+    project: str
+    user: str
+    consumer_type: str | None
+    generation: int
+    modified: int
+    """When the newest allocation was written, in seconds since 1970 (UTC)."""
+    providers: dict[str, tuple[int, dict[str, int]]]
+
+    def amounts(self) -> dict[str, dict[str, int]]:
+        """The amounts only, by provider uuid and class name."""
+        return {uuid: amounts for uuid, (_, amounts) in self.providers.items()}
+
+
+@dataclass(slots=True)
+class ProjectTotals:
+    """The number of consumers of a project that match, and the sums of their allocations that match, by class."""
+
+    consumer_count: int = 0
+    usages: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """One page: what consumers hold, by their uuids and in their order; ``goes_on`` if others follow."""
+    """One page: allocations by consumer uuid, in order; ``goes_on`` if another page follows.
+
+    ``created`` has the creation times, in seconds since 1970 (UTC); 0 if an old row has none.
+    """
 
     held: dict[str, HeldAllocations]
+    created: dict[str, int]
     goes_on: bool
+    totals: dict[str, ProjectTotals] | None = None
+    """By project, ascending, over all pages; None if the caller did not request them."""
 
 
-def page_of(connection: Connection, whose: Whose, page: Page, most: int) -> Holders:
-    """One page of the consumers that hold something, in the database's own order of their uuids.
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """`Whose` in ids: columns of ``consumers``, and conditions on their allocations."""
 
-    Args:
-        most: so many at most, whatever the page says.
-    """
-    limit = min(page.limit or most, most)
+    owners: Mapping[str, int | None]
+    providers: tuple[sa.ColumnElement[bool], ...]
+
+    @property
+    def condition(self) -> sa.ColumnElement[bool]:
+        """The condition on consumers: they have these owners, and an allocation that matches.
+
+        It uses the consumers' own columns, whose indexes are ordered by uuid: a page needs no sort.
+        """
+        held = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid, *self.providers)
+        return sa.and_(held.exists(), *(_columns[name] == id_ for name, id_ in self.owners.items()))
+
+
+def _resolved(connection: Connection, whose: Whose) -> _Filter | None:
+    """*whose* in ids; None if it names something that does not exist, so that no consumer matches."""
     of_type = whose.consumer_type if whose.consumer_type != UNKNOWN else None
     ids = names.ids_of_owners(connection, whose.project, whose.user, of_type)
     if ids is None:
-        return Holders({}, goes_on=False)
+        return None
+    conditions = []
+    for reference, is_tree in ((whose.provider, False), (whose.in_tree, True)):
+        if reference is None:
+            continue
+        row = providers.find_referenced(connection, reference)
+        if row is None:
+            return None
+        member = sa.select(resource_providers.c.id).where(resource_providers.c.root_provider_id == row.root)
+        held_of = allocations.c.resource_provider_id
+        conditions.append(held_of.in_(member) if is_tree else held_of == row.id)
     owners = {**ids, "consumer_type_id": None} if whose.consumer_type == UNKNOWN else ids
-    rows = connection.execute(_listed(owners, page.marker).limit(limit + 1)).all()
+    return _Filter(owners, tuple(conditions))
+
+
+def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with_totals: bool = False) -> Holders:
+    """One page of consumers with allocations, in the database's own order of their uuids.
+
+    Args:
+        most: maximum number of consumers, even if the page asks for more.
+    """
+    limit = min(page.limit or most, most)
+    matching = _resolved(connection, whose)
+    if matching is None:
+        return Holders({}, {}, goes_on=False, totals={} if with_totals else None)
+    rows = connection.execute(_listed(matching, page.marker).limit(limit + 1)).all()
     shown = rows[:limit]
-    amounts = _amounts(connection, [row.uuid for row in shown])
-    held = {}
-    for row in shown:
-        modified, providers = amounts[row.uuid]
-        held[row.uuid] = HeldAllocations(row.project, row.user, row.type, row.generation, modified, providers)
-    return Holders(held, len(rows) > limit)
+    by_uuid = of_consumers(connection, [row.uuid for row in shown])
+    held = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
+    created = {row.uuid: seconds(row.created_at) for row in shown}
+    return Holders(held, created, len(rows) > limit, _totals(connection, matching) if with_totals else None)
 
 
-def named(connection: Connection, uuids: Sequence[str]) -> dict[str, HeldAllocations]:
-    """What some consumers hold, by uuid, spelled exactly so; those that do not exist are missing."""
-    rows = [
-        row for some in in_portions(uuids) for row in connection.execute(_consumers().where(_columns.uuid.in_(some)))
-    ]
-    there = {row.uuid: row for row in rows if row.uuid in set(uuids)}
-    return {
-        uuid: HeldAllocations(there[uuid].project, there[uuid].user, there[uuid].type, there[uuid].generation, *amounts)
-        for uuid, amounts in _amounts(connection, list(there)).items()
-    }
+def _totals(connection: Connection, matching: _Filter) -> dict[str, ProjectTotals]:
+    """The sums by project, ascending; only of allocations that match."""
+    held = (
+        sa.select(projects.c.external_id)
+        .select_from(consumers)
+        .join(projects, projects.c.id == _columns.project_id)
+        .join(allocations, sa.and_(allocations.c.consumer_id == _columns.uuid, *matching.providers))
+        .where(*(_columns[name] == id_ for name, id_ in matching.owners.items()))
+    )
+    counted = held.add_columns(sa.func.count(_columns.uuid.distinct())).group_by(projects.c.external_id)
+    totals = {project: ProjectTotals(count) for project, count in connection.execute(counted)}
+    added_up = (
+        held.join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
+        .add_columns(resource_classes.c.name, sa.func.sum(allocations.c.used))
+        .group_by(projects.c.external_id, resource_classes.c.name)
+    )
+    for project, resource_class, used in connection.execute(added_up):
+        totals[project].usages[resource_class] = int(used)
+    return dict(sorted(totals.items()))
 
 
-def _consumers() -> sa.Select[tuple[str, int, str, str, str]]:
+def _listed(matching: _Filter, marker: str | None) -> sa.Select[tuple[str, object]]:
+    """Consumers with allocations that match."""
+    query = sa.select(_columns.uuid, _columns.created_at).where(matching.condition).order_by(_columns.uuid)
+    return query if marker is None else query.where(_columns.uuid > marker)
+
+
+def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None:
+    """The allocations of a consumer; None if it has none."""
+    held = of_consumers(connection, [consumer]).get(consumer)
+    return held if held is not None and held.providers else None
+
+
+def of_consumers(connection: Connection, uuids: Collection[str]) -> dict[str, HeldAllocations]:
+    """The allocations of consumers, by uuid, with exactly these spellings; missing consumers are left out.
+
+    A consumer that an interrupted writer left without allocations has no providers, and 0 as ``modified``.
+    """
+    by_uuid: dict[str, HeldAllocations] = {}
+    requested = set(uuids)
+    for portion in in_portions(sorted(requested)):
+        for row in connection.execute(_of_consumers().where(_columns.uuid.in_(portion))):
+            if row.consumer not in requested:  # a case-insensitive database may return another spelling
+                continue
+            held = by_uuid.get(row.consumer)
+            if held is None:
+                held = HeldAllocations(row.project, row.user, row.type, row.consumer_generation, 0, {})
+                by_uuid[row.consumer] = held
+            if row.uuid is not None:
+                held.providers.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
+                held.modified = max(held.modified, seconds(row.created_at))
+    return by_uuid
+
+
+def _of_consumers() -> sa.Select[tuple[str, int, str, int, object, int, str, str, str, str]]:
+    """A row for each allocation of the consumers that a condition selects, in the order in which they were written."""
     return (
         sa.select(
-            _columns.uuid,
-            _columns.generation,
+            resource_providers.c.uuid,
+            resource_providers.c.generation,
+            resource_classes.c.name,
+            allocations.c.used,
+            allocations.c.created_at,
+            _columns.generation.label("consumer_generation"),
             projects.c.external_id.label("project"),
             users.c.external_id.label("user"),
             consumer_types.c.name.label("type"),
+            _columns.uuid.label("consumer"),
         )
         .select_from(consumers)
         .join(projects, projects.c.id == _columns.project_id)
         .join(users, users.c.id == _columns.user_id)
         .outerjoin(consumer_types, consumer_types.c.id == _columns.consumer_type_id)
+        .outerjoin(allocations, allocations.c.consumer_id == _columns.uuid)
+        .outerjoin(resource_providers, resource_providers.c.id == allocations.c.resource_provider_id)
+        .outerjoin(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
+        .order_by(allocations.c.id)
     )
 
 
-def _listed(owners: Mapping[str, int | None], marker: str | None) -> sa.Select[tuple[str, int, str, str, str]]:
-    """Consumers that hold something, by the ids of their owners; None: those that have no such owner."""
-    held = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid).exists()
-    # By their own columns, whose indexes have the uuids in their order: a page need not sort all that are meant.
-    query = _consumers().where(held, *(_columns[name] == id_ for name, id_ in owners.items())).order_by(_columns.uuid)
-    return query if marker is None else query.where(_columns.uuid > marker)
+@dataclass(frozen=True, slots=True)
+class ProviderAllocations:
+    """All allocations from one provider: by consumer uuid, the consumer's generation and the amounts by class."""
+
+    generation: int
+    modified: int | None
+    """When the newest allocation was written, in seconds since 1970 (UTC); None without allocations."""
+    consumers: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
 
 
-_Amounts = tuple[int, dict[str, tuple[int, dict[str, int]]]]
-"""When the newest of it was written, and what is held of each provider, as `HeldAllocations` has it."""
+def of_provider(connection: Connection, provider: str) -> ProviderAllocations:
+    """The allocations from a provider.
 
-
-def _amounts(connection: Connection, uuids: Sequence[str]) -> dict[str, _Amounts]:
-    """What each of some consumers holds."""
-    found: dict[str, _Amounts] = {uuid: (0, {}) for uuid in uuids}
-    for some in in_portions(uuids):
-        for row in connection.execute(_held_by(some)):
-            if row.consumer_id in found:  # where the database ignores case, it may find another spelling
-                modified, providers = found[row.consumer_id]
-                providers.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
-                found[row.consumer_id] = max(modified, seconds(row.created_at)), providers
-    return found
-
-
-def _held_by(uuids: Collection[str]) -> sa.Select[tuple[str, int, object, str, int, str]]:
-    rows = allocations.c
-    return (
+    Raises:
+        ProviderNotFound
+    """
+    id_ = providers.ids_by_uuid(connection, [provider]).get(provider)
+    if id_ is None:
+        raise ProviderNotFound(provider)
+    query = (
         sa.select(
-            rows.consumer_id,
-            rows.used,
-            rows.created_at,
-            resource_providers.c.uuid,
-            resource_providers.c.generation,
+            allocations.c.consumer_id,
+            consumers.c.generation,
             resource_classes.c.name,
+            allocations.c.used,
+            allocations.c.created_at,
         )
         .select_from(allocations)
-        .join(resource_providers, resource_providers.c.id == rows.resource_provider_id)
-        .join(resource_classes, resource_classes.c.id == rows.resource_class_id)
-        .where(rows.consumer_id.in_(uuids))
-        .order_by(rows.id)
+        .join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
+        .join(consumers, consumers.c.uuid == allocations.c.consumer_id)
+        .where(allocations.c.resource_provider_id == id_)
+        .order_by(allocations.c.id)
     )
+    rows = connection.execute(query).all()
+    held: dict[str, tuple[int, dict[str, int]]] = {}
+    for row in rows:
+        held.setdefault(row.consumer_id, (row.generation, {}))[1][row.name] = row.used
+    generation = providers.rows_by_id(connection, [id_])[id_].generation
+    return ProviderAllocations(generation, max((seconds(row.created_at) for row in rows), default=None), held)

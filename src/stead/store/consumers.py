@@ -1,4 +1,4 @@
-"""Consumers: who holds allocations. They come with their first allocation and go with their last."""
+"""Consumers: owners of allocations. They are created with their first allocation and deleted with their last."""
 
 from __future__ import annotations
 
@@ -26,23 +26,27 @@ _columns = consumers.c
 
 
 class OwnersUnknown(Exception):
-    """A claim names a project, user or consumer type that was never made; nothing was written."""
+    """A claim names a project, user or consumer type that has no row yet; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Ids of the projects, users and consumer types that claims name. They never go, so they are not locked."""
+    """Ids of the projects, users and consumer types that claims name. They are never deleted, so they need no lock.
+
+    ``absent`` are the consumers of the claims that do not exist in any spelling.
+    """
 
     projects: Mapping[str, int]
     users: Mapping[str, int]
     types: Mapping[str, int]
+    absent: frozenset[str]
 
     @classmethod
     def of(cls, connection: Connection, claims: Sequence[Claim]) -> Owners:
-        """Those of *claims*.
+        """The owners of *claims*.
 
         Raises:
-            OwnersUnknown: one of them is to be made first, by :func:`make_owners`.
+            OwnersUnknown: one of them must be created first, by :func:`make_owners`.
         """
         named = [
             list(dict.fromkeys(claim.project for claim in claims)),
@@ -51,17 +55,21 @@ class Owners:
         ]
         columns = (names.PROJECT, names.USER, names.CONSUMER_TYPE)
         wanted = [(column, name) for column, some in zip(columns, named, strict=True) for name in some]
-        found = iter(names.find(connection, wanted))
-        ids = [{name: id_ for name, id_ in zip(some, found, strict=False) if id_ is not None} for some in named]
-        if [len(one) for one in ids] != [len(some) for some in named]:
+        found, present = names.find_with_consumers(connection, wanted, [claim.consumer for claim in claims])
+        remaining = iter(found)
+        projects, users, types = (
+            {name: id_ for name, id_ in zip(some, remaining, strict=False) if id_ is not None} for some in named
+        )
+        if len(projects) + len(users) + len(types) != len(wanted):
             raise OwnersUnknown
-        return cls(*ids)
+        absent = frozenset(claim.consumer for claim in claims if claim.consumer not in present)
+        return cls(projects, users, types, absent)
 
 
 def make_owners(store: Store, claims: Sequence[Claim]) -> None:
-    """Make the projects, users and consumer types of *claims* known, each kind in a transaction of its own.
+    """Create the projects, users and consumer types of *claims*, each kind in its own transaction.
 
-    They stay, whatever becomes of the claims.
+    They stay even if the claims fail.
     """
     names.project_ids(store, {claim.project for claim in claims})
     names.user_ids(store, {claim.user for claim in claims})
@@ -70,7 +78,7 @@ def make_owners(store: Store, claims: Sequence[Claim]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A consumer's row, as a transaction read it."""
+    """A consumer's row, as read by a transaction."""
 
     id: int
     uuid: str
@@ -93,12 +101,12 @@ _BY_UUID = Query(
 
 
 def find(connection: Connection, uuids: Collection[str]) -> dict[str, Row]:
-    """Those of *uuids* that exist, spelled exactly so."""
+    """The rows of those of *uuids* that exist with exactly this spelling."""
     return _spelled(uuids, _spelled_anyhow(connection, uuids))
 
 
 def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[Row]:
-    """Those that the database finds under *uuids*; where it ignores case they may be spelled in other ways."""
+    """The rows that the database finds for *uuids*; a case-insensitive database also returns other spellings."""
     return [Row(*row) for row in _BY_UUID.rows(connection, sorted(uuids))]
 
 
@@ -107,14 +115,19 @@ def _spelled(uuids: Collection[str], rows: Iterable[Row]) -> dict[str, Row]:
     return {uuid: found[uuid] for uuid in uuids if uuid in found}
 
 
-def lock(tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = False) -> dict[str, Row]:
-    """Lock consumers in id order and read them as they are now; those that do not exist are missing.
+def lock(
+    tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = False, absent: Collection[str] = ()
+) -> dict[str, Row]:
+    """Lock consumers in id order and read their current rows; missing consumers are left out.
+
+    Args:
+        absent: those of *uuids* that this transaction has not found; they are not searched again.
 
     Raises:
-        ConsumerConflict: they are to have one spelling, and to the database another one is the same consumer.
-        RaceLost: one of them came or went meanwhile.
+        ConsumerConflict: *in_one_spelling* is set, and the database treats another spelling as the same consumer.
+        RaceLost: a consumer was created or deleted meanwhile.
     """
-    rows = _spelled_anyhow(tx.connection, uuids)
+    rows = _spelled_anyhow(tx.connection, [uuid for uuid in uuids if uuid not in absent])
     if in_one_spelling and tx.dialect.ignores_case:
         _require_one_spelling(uuids, rows)
     before = _spelled(uuids, rows)
@@ -127,14 +140,14 @@ def lock(tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = Fal
     return now
 
 
-def lock_claiming(tx: Transaction, claims: Sequence[Claim]) -> dict[str, Row]:
-    """Lock the consumers of *claims* and read them as they are now; those that do not exist are missing.
+def lock_claiming(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> dict[str, Row]:
+    """Lock the consumers of *claims* and read their current rows; missing consumers are left out.
 
     Raises:
-        ConsumerConflict: to the database, another spelling of one of them is the same consumer.
-        RaceLost: one of them came or went meanwhile.
+        ConsumerConflict: the database treats another spelling of one of them as the same consumer.
+        RaceLost: a consumer was created or deleted meanwhile.
     """
-    return lock(tx, [claim.consumer for claim in claims], in_one_spelling=True)
+    return lock(tx, [claim.consumer for claim in claims], in_one_spelling=True, absent=owners.absent)
 
 
 def _require_one_spelling(uuids: Collection[str], rows: Iterable[Row]) -> None:
@@ -148,7 +161,7 @@ def _require_one_spelling(uuids: Collection[str], rows: Iterable[Row]) -> None:
 
 
 def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
-    """Refuse clients whose knowledge of a consumer is old, in the order of *claims*.
+    """Refuse clients with an outdated generation of a consumer, in the order of *claims*.
 
     Raises:
         ConsumerConflict: a consumer is at another generation, exists unexpectedly, or does not exist.
@@ -161,23 +174,23 @@ def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> Non
 
 
 def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
-    """Make sure that consumers which were not there to be locked have not come since.
+    """Check that consumers that did not exist at the lock have not been created since.
 
     Raises:
-        RaceLost: one has.
+        RaceLost: one was created.
     """
     if find(tx.connection, {claim.consumer for claim in claims}.difference(present)):
         raise RaceLost("consumers")
 
 
 def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], owners: Owners) -> None:
-    """Make, change and remove consumers, as their claims leave them.
+    """Create, update and delete consumers according to their claims.
 
-    Whoever holds something afterwards exists, one generation on, with the project, user and type of the claim; whoever
-    does not is gone. *present* are the locked rows of the consumers.
+    A consumer with allocations exists afterwards, with a generation one higher, and with the project, user and type of
+    the claim. A consumer without allocations is deleted. *present* are the locked rows of the consumers.
 
     Raises:
-        RaceLost: a generation is not what was read.
+        RaceLost: a generation differs from the one that was read.
     """
     tx.log_consumers(claim.consumer for claim in claims if claim.allocations or claim.consumer in present)
     new, moved, kept, gone = [], [], {}, []
@@ -198,10 +211,10 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
                 moved.append({**owned, "id": row.id, "generation": row.generation + 1})
         elif row is not None:
             gone.append(row)
-    # In one order for all writers: whoever makes the same ones waits for the first of them.
+    # One order for all writers prevents deadlocks: writers that create the same consumers wait for the first one.
     _MAKE.run(tx.connection, sorted(new, key=lambda values: str(values["uuid"])))
     tx.swap(_RAISE, kept, updated_at=tx.now)
-    _MOVE.run(tx.connection, moved)  # which are there, and ours: their generations were just raised
+    _MOVE.run(tx.connection, moved)  # safe: raising their generations has just verified and locked them
     remove(tx, gone)
 
 
@@ -221,9 +234,9 @@ def _type_id(claim: Claim, row: Row | None, owners: Owners) -> int | None:
 
 
 def remove(tx: Transaction, rows: Collection[Row]) -> None:
-    """Remove locked consumers.
+    """Delete locked consumers.
 
     Raises:
-        RaceLost: a generation is not what was read.
+        RaceLost: a generation differs from the one that was read.
     """
     tx.swap(_REMOVE, {row.id: row.generation for row in rows})

@@ -1,4 +1,4 @@
-"""Inventories: what providers have of each resource class."""
+"""Inventories: the amounts that providers have of each resource class."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stead.domain.errors import (
 )
 from stead.domain.inventory import Inventory, require_sane_reserve
 from stead.store import providers, resource_classes
+from stead.store.protocol.clock import Part
 from stead.store.sql.statements import LISTED, Insert, Query, in_portions
 from stead.store.tables import allocations, inventories
 from stead.store.tables import resource_classes as class_table
@@ -35,7 +36,7 @@ _columns = inventories.c
 def add(
     tx: Transaction, provider: str, resource_class: str, inventory: Inventory, *, may_reserve_all: bool = True
 ) -> int:
-    """Give a provider inventory of one more class; returns the provider's new generation.
+    """Create an inventory of one class; returns the provider's new generation.
 
     Raises:
         ProviderNotFound, ReservedTooLarge, UnknownResourceClass, InventoryExists
@@ -45,7 +46,7 @@ def add(
     class_id = resource_classes.lock_names(tx, [resource_class])[resource_class]
     if (row.id, resource_class) in by_class_name(tx.connection, [row.id]):
         raise InventoryExists(provider, resource_class)
-    _insert(tx, [_record(row.id, class_id, inventory)])
+    insert(tx, [as_row(row.id, class_id, inventory)])
     return _bump(tx, row)
 
 
@@ -57,7 +58,7 @@ def replace_all(
     *,
     may_reserve_all: bool = True,
 ) -> int:
-    """Make *wanted* (by class name) all that a provider has; returns its new generation.
+    """Replace all inventories of a provider with *wanted* (by class name); returns its new generation.
 
     Raises:
         ProviderNotFound, GenerationConflict, ReservedTooLarge, UnknownResourceClass, InventoryInUse
@@ -70,7 +71,7 @@ def replace_all(
 
 
 def write(tx: Transaction, row: Row, wanted: Mapping[str, Inventory]) -> None:
-    """Make *wanted* all that a locked provider has; its generation stays.
+    """Replace all inventories of a locked provider with *wanted*; its generation does not rise.
 
     Raises:
         UnknownResourceClass, InventoryInUse
@@ -80,7 +81,7 @@ def write(tx: Transaction, row: Row, wanted: Mapping[str, Inventory]) -> None:
 
 
 def add_or_overwrite(tx: Transaction, wanted: Mapping[int, Mapping[str, Inventory]]) -> None:
-    """Give locked providers (by id) inventories of some classes (by name); what they have of others stays.
+    """Create or overwrite inventories (by class name) of locked providers (by id); inventories of other classes stay.
 
     Raises:
         UnknownResourceClass
@@ -92,24 +93,24 @@ def add_or_overwrite(tx: Transaction, wanted: Mapping[int, Mapping[str, Inventor
         for name, inventory in of_one.items():
             stored = present.get((provider_id, name))
             if stored is None:
-                new.append(_record(provider_id, ids[name], inventory))
+                new.append(as_row(provider_id, ids[name], inventory))
             else:
-                changed.append({"id": stored.id, **_record(provider_id, ids[name], inventory)})
-    _overwrite(tx, changed)
-    _insert(tx, new)
+                changed.append({"id": stored.id, **as_row(provider_id, ids[name], inventory)})
+    overwrite(tx, changed)
+    insert(tx, new)
 
 
 def remove_others(tx: Transaction, rows: Mapping[int, Row], kept: Mapping[int, Collection[str]]) -> None:
-    """Take from locked providers (by id) all inventories but those of some classes (by name).
+    """Delete all inventories of locked providers (by id) except those of some classes (by name).
 
     Raises:
-        InventoryInUse: naming the first provider, in the order of *kept*, that has some of it taken.
+        InventoryInUse: names the first provider, in the order of *kept*, with allocations from a deleted inventory.
     """
     gone: dict[int, list[Stored]] = {provider_id: [] for provider_id in kept}
     for (provider_id, name), stored in by_class_name(tx.connection, kept).items():
         if name not in kept[provider_id]:
             gone[provider_id].append(stored)
-    _remove(tx, rows, gone)
+    remove(tx, rows, gone)
 
 
 def replace_one(
@@ -121,12 +122,12 @@ def replace_one(
     *,
     may_reserve_all: bool = True,
 ) -> int:
-    """Change what a provider has of one class; returns its new generation.
+    """Change the inventory of one class; returns the provider's new generation.
 
     Raises:
         ProviderNotFound, GenerationConflict, ReservedTooLarge
-        ResourceClassNotFound: there is no such class at all.
-        NoInventoryRecord: the provider has none of it.
+        ResourceClassNotFound: the class does not exist.
+        NoInventoryRecord: the provider has no inventory of the class.
     """
     row = providers.lock_one(tx, provider)
     providers.require_generation(row, expected)
@@ -136,12 +137,12 @@ def replace_one(
         if resource_classes.find(tx.connection, resource_class) is None:
             raise ResourceClassNotFound(resource_class)
         raise NoInventoryRecord(resource_class)
-    _overwrite(tx, [{"id": stored.id, **_record(row.id, stored.class_id, inventory)}])
+    overwrite(tx, [{"id": stored.id, **as_row(row.id, stored.class_id, inventory)}])
     return _bump(tx, row)
 
 
 def delete_all(tx: Transaction, provider: str) -> None:
-    """Take all inventory from a provider.
+    """Delete all inventories of a provider.
 
     Raises:
         ProviderNotFound, InventoryInUse
@@ -152,7 +153,7 @@ def delete_all(tx: Transaction, provider: str) -> None:
 
 
 def delete_one(tx: Transaction, provider: str, resource_class: str) -> None:
-    """Take the inventory of one class from a provider.
+    """Delete the inventory of one class of a provider.
 
     Raises:
         ProviderNotFound, InventoryNotFound, InventoryInUse
@@ -161,7 +162,7 @@ def delete_one(tx: Transaction, provider: str, resource_class: str) -> None:
     stored = by_class_name(tx.connection, [row.id]).get((row.id, resource_class))
     if stored is None:
         raise InventoryNotFound(provider, resource_class)
-    _remove(tx, {row.id: row}, {row.id: [stored]})
+    remove(tx, {row.id: row}, {row.id: [stored]})
     _bump(tx, row)
 
 
@@ -174,7 +175,7 @@ class Stored(NamedTuple):
 
 
 def by_class_name(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, str], Stored]:
-    """All inventories of some providers, by provider id and the name of the class, ascending by class id."""
+    """All inventories of some providers, by provider id and class name, ascending by class id."""
     return {
         (provider_id, name): Stored(id_, class_id, Inventory(*record))
         for id_, provider_id, class_id, name, *record in _BY_PROVIDER.rows(connection, sorted(provider_ids))
@@ -202,25 +203,28 @@ _BY_PROVIDER = Query(
 
 
 def _bump(tx: Transaction, row: Row) -> int:
+    tx.tell(Part.INVENTORIES, [row.id])
     return tx.bump_generations({row.id: row.generation})[row.id]
 
 
-def _record(provider_id: int, class_id: int, inventory: Inventory) -> dict[str, Any]:
+def as_row(provider_id: int, class_id: int, inventory: Inventory) -> dict[str, Any]:
+    """A row without its id, by column."""
     return {**asdict(inventory), "resource_provider_id": provider_id, "resource_class_id": class_id}
 
 
-def _insert(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
+def insert(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
+    """Insert new inventories of locked providers."""
     _INSERT.run(tx.connection, [{**record, "created_at": tx.now} for record in records])
 
 
-def _overwrite(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
-    """Change rows, with their ids.
+def overwrite(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
+    """Overwrite inventories by the ids of their rows.
 
     Raises:
-        RaceLost: one of them is gone.
+        RaceLost: a row no longer exists.
     """
     for some in in_portions(records):
-        # First all of them are counted, and ours from then on; so what the upsert meets is there.
+        # This counts and locks all rows first, so that the upsert below finds every one of them.
         found = sa.update(inventories).where(_columns.id.in_([record["id"] for record in some]))
         tx.require_count(tx.connection.execute(found.values(updated_at=tx.now)), len(some))
     _OVERWRITE.run(tx.connection, records)
@@ -232,8 +236,12 @@ _INSERT = Insert(inventories, *_KEYS, *_AMOUNTS, "created_at")
 _OVERWRITE = Insert(inventories, "id", *_KEYS, *_AMOUNTS, changing=_AMOUNTS)
 
 
-def _remove(tx: Transaction, rows: Mapping[int, Row], gone: Mapping[int, Sequence[Stored]]) -> None:
-    """Remove inventories of locked providers, both by provider id."""
+def remove(tx: Transaction, rows: Mapping[int, Row], gone: Mapping[int, Sequence[Stored]]) -> None:
+    """Delete inventories of locked providers, both by provider id.
+
+    Raises:
+        InventoryInUse: names the first provider, in the order of *gone*, with inventories in use.
+    """
     ids = [stored.id for of_one in gone.values() for stored in of_one]
     in_use: dict[int, dict[int, str]] = defaultdict(dict)
     for provider_id, class_id, name in _IN_USE.rows(tx.connection, ids):
@@ -246,8 +254,8 @@ def _remove(tx: Transaction, rows: Mapping[int, Row], gone: Mapping[int, Sequenc
 
 
 _IN_USE = Query(
-    # Without ORDER BY, and read as a set: MariaDB repeats rows of a semi-join that it reads by LooseScan and sorts by a
-    # part of the key.
+    # Without ORDER BY, and read as a set: MariaDB repeats rows of a semi-join that it reads by LooseScan and sorts by
+    # a part of the key.
     sa.select(_columns.resource_provider_id, _columns.resource_class_id, class_table.c.name)
     .select_from(inventories)
     .join(class_table, class_table.c.id == _columns.resource_class_id)

@@ -1,7 +1,7 @@
-"""Names that are made once and never deleted: projects, users, consumer types, aggregates; and the standard ones.
+"""Names that are created once and never deleted: projects, users, consumer types, aggregates; and the standard names.
 
-They are made in short transactions of their own, before the write that needs them, so that the write holds no lock on
-them and their ids never change under it.
+Short transactions of their own create them before the write that needs them. So the write holds no lock on them, and
+their ids cannot change during the write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from stead.domain.errors import IndistinctName
 from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
 from stead.store.protocol.clock import class_change, trait_change
 from stead.store.sql.statements import Insert, Scalars, in_portions, value
-from stead.store.tables import consumer_types, placement_aggregates, projects, resource_classes, traits, users
+from stead.store.tables import (
+    consumer_types,
+    consumers,
+    placement_aggregates,
+    projects,
+    resource_classes,
+    traits,
+    users,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,37 +35,45 @@ AGGREGATE = placement_aggregates.c.uuid
 
 
 def project_ids(store: Store, names: Collection[str]) -> dict[str, int]:
-    """Ids of projects by their external id; those unknown so far are made.
+    """Ids of projects by their external id; creates missing ones.
 
     Raises:
-        IndistinctName: the database cannot store one beside another spelling that it has; so do the two below.
+        IndistinctName: the database has another spelling, and treats both as equal. Likewise the two functions below.
     """
     return _ensure(store, PROJECT, names)
 
 
 def user_ids(store: Store, names: Collection[str]) -> dict[str, int]:
-    """Ids of users by their external id; those unknown so far are made."""
+    """Ids of users by their external id; creates missing ones."""
     return _ensure(store, USER, names)
 
 
 def consumer_type_ids(store: Store, names: Collection[str]) -> dict[str, int]:
-    """Ids of consumer types by name; those unknown so far are made."""
+    """Ids of consumer types by name; creates missing ones."""
     return _ensure(store, CONSUMER_TYPE, names)
 
 
 def aggregate_ids(store: Store, uuids: Collection[str]) -> dict[str, int]:
-    """Ids of aggregates by uuid; those unknown so far are made."""
+    """Ids of aggregates by uuid; creates missing ones."""
     return _ensure(store, AGGREGATE, uuids)
 
 
 Wanted = tuple["sa.Column[Any]", str]
-"""A name, and the column where it is to be found."""
+"""A name, and the column to search for it."""
 
 
 def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None]:
-    """The ids of names, in the order of *wanted*; None for one that is not stored in exactly this spelling."""
-    stored = _STORED.of(connection, wanted)
-    return [_id_if_exact(row, name) for row, (_, name) in zip(stored, wanted, strict=True)]
+    """The ids of names, in the order of *wanted*; None for a name that is not stored in exactly this spelling."""
+    return find_with_consumers(connection, wanted, ())[0]
+
+
+def find_with_consumers(
+    connection: sa.Connection, wanted: Sequence[Wanted], uuids: Sequence[str]
+) -> tuple[list[int | None], set[str]]:
+    """`find`, and in the same statement those of *uuids* that are a consumer's, in any spelling."""
+    stored = _STORED.of(connection, [*wanted, *((consumers.c.uuid, uuid) for uuid in uuids)])
+    ids = [_id_if_exact(row, name) for row, (_, name) in zip(stored, wanted, strict=False)]
+    return ids, {uuid for row, uuid in zip(stored[len(wanted) :], uuids, strict=True) if row is not None}
 
 
 def ids_of_owners(
@@ -65,7 +81,8 @@ def ids_of_owners(
 ) -> dict[str, int] | None:
     """The ids of a project, a user and a consumer type, by the column of ``consumers`` that refers to them.
 
-    Those that are None are missing. None if one is not stored in exactly this spelling, so that no consumer has it.
+    Those that are None are left out. Returns None if one is not stored in exactly this spelling, since then no consumer
+    has it.
     """
     given = (
         ("project_id", PROJECT, project),
@@ -80,18 +97,18 @@ def ids_of_owners(
 
 
 def _id_if_exact(row: str | None, name: str) -> int | None:
-    """The id in *row*, which is ``ID:NAME``; None where the database's collation found another spelling of *name*."""
+    """The id in *row*, which is ``ID:NAME``; None if the database's collation found another spelling of *name*."""
     id_, _, stored = (row or "").partition(":")
     return int(id_) if row is not None and stored == name else None
 
 
 _STORED = Scalars(
     {
-        # By the plain comparison, which uses the index; the spelling is compared by the caller.
+        # A plain comparison uses the index; the caller compares the spelling.
         column: sa.select(sa.cast(column.table.c.id, sa.String(20)) + sa.literal_column("':'", sa.String) + column)
         .where(column == value("name"))
         .scalar_subquery()
-        for column in (PROJECT, USER, CONSUMER_TYPE)
+        for column in (PROJECT, USER, CONSUMER_TYPE, consumers.c.uuid)
     }
 )
 
@@ -102,7 +119,7 @@ def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dic
 
 
 def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
-    """Ids of those of *names* that exist: of aggregates in any spelling, of all others in exactly this one."""
+    """Ids of the existing *names*: of aggregates in any spelling, of all others in exactly this spelling."""
     query = sa.select(column.label("name"), column.table.c.id)
     rows = {
         row.name: row.id
@@ -110,7 +127,7 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
         for row in connection.execute(query.where(column.in_(some)))
     }
     if rows and column is AGGREGATE:
-        # Where the database's collation ignores case, it knows a UUID by another spelling.
+        # A case-insensitive collation may have stored a UUID in another spelling.
         for name in set(names) - set(rows):
             same = _stored_as(connection, column, name)
             if same:
@@ -119,7 +136,7 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
 
 
 def _stored_as(connection: sa.Connection, column: sa.Column[Any], name: str) -> sa.Row[Any, Any] | None:
-    """The name and id of the row that the database finds under *name*, in whatever spelling."""
+    """The name and id of the row that the database finds for *name*, in any spelling."""
     return connection.execute(sa.select(column.label("name"), column.table.c.id).where(column == name)).first()
 
 
@@ -145,7 +162,7 @@ _MAKE = {
 
 
 def sync_standard(tx: Transaction) -> None:
-    """Insert the standard traits and resource classes that the libraries know and the database does not."""
+    """Insert the libraries' standard traits and resource classes that the database lacks."""
     known_traits = set(tx.connection.scalars(sa.select(traits.c.name)))
     new_traits = sorted(STANDARD_TRAITS - known_traits)
     if new_traits:

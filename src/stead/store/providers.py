@@ -1,4 +1,4 @@
-"""Providers and the trees they stand in."""
+"""Providers and their trees."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import sqlalchemy as sa
 from stead.domain.errors import (
     DuplicateProvider,
     GenerationConflict,
+    NamedProviderNotFound,
     ParentRefused,
     ProviderHasChildren,
     ProviderInUse,
     ProviderNotFound,
 )
-from stead.domain.provider import Provider
-from stead.store import usages
+from stead.domain.provider import BY_NAME, Provider
+from stead.store import service_states, usages
+from stead.store.protocol.clock import Part
 from stead.store.protocol.transaction import RaceLost
 from stead.store.sql.statements import LISTED, Query, in_portions
+from stead.store.sql.timestamps import seconds
 from stead.store.tables import (
     allocations,
     inventories,
@@ -28,7 +31,6 @@ from stead.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from stead.store.timestamps import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -41,7 +43,7 @@ _columns = resource_providers.c
 
 
 class Keep(Enum):
-    """The parent was not named: it stays what it is."""
+    """The request did not name the parent: it does not change."""
 
     KEEP = "keep"
 
@@ -51,7 +53,7 @@ KEEP = Keep.KEEP
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A provider's row, as a transaction read it."""
+    """A provider's row, as read by a transaction."""
 
     id: int
     uuid: str
@@ -62,20 +64,21 @@ class Row:
 
     @property
     def place(self) -> tuple[str, int | None, int]:
-        """Who it is and where it stands, which claims and renames leave as they are."""
+        """Identity and position of the provider, which claims and renames do not change."""
         return self.uuid, self.parent, self.root
 
 
-_BY_ID = Query(
-    sa.select(
-        _columns.id,
-        _columns.uuid,
-        _columns.name,
-        _columns.generation,
-        _columns.parent_provider_id,
-        _columns.root_provider_id,
-    ).where(_columns.id.in_([LISTED]))
+COLUMNS = (
+    _columns.id,
+    _columns.uuid,
+    _columns.name,
+    _columns.generation,
+    _columns.parent_provider_id,
+    _columns.root_provider_id,
 )
+"""The columns of a `Row`."""
+
+_BY_ID = Query(sa.select(*COLUMNS).where(_columns.id.in_([LISTED])))
 _ID_BY_UUID = Query(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_([LISTED])))
 
 
@@ -85,13 +88,21 @@ def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
 
 
 def ids_by_uuid(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
-    """The ids of those of *uuids* that exist, spelled exactly so; nothing is locked."""
+    """The ids of the *uuids* that exist with exactly this spelling; locks nothing."""
     found: dict[str, int] = dict(map(tuple, _ID_BY_UUID.rows(connection, sorted(uuids))))
     return {uuid: found[uuid] for uuid in uuids if uuid in found}
 
 
+def find_referenced(connection: Connection, reference: str) -> Row | None:
+    """The provider with this uuid, or with the name that follows ``name:``, spelled exactly so; nothing is locked."""
+    name = reference.removeprefix(BY_NAME)
+    column, text = (_columns.uuid, reference) if name == reference else (_columns.name, name)
+    ids = [row.id for row in connection.execute(sa.select(_columns.id, column).where(column == text)) if row[1] == text]
+    return next(iter(rows_by_id(connection, ids).values()), None)
+
+
 def lock(tx: Transaction, ids: Iterable[int]) -> dict[int, Row]:
-    """Lock providers in id order and read them as they are now; those that are gone are missing."""
+    """Lock providers in id order and read their current rows; missing providers are left out."""
     wanted = set(ids)
     tx.lock(resource_providers, wanted)
     return rows_by_id(tx.connection, wanted)
@@ -101,7 +112,7 @@ def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> Row:
     """Lock the provider with this uuid, and touch it.
 
     Raises:
-        ProviderNotFound: there is none.
+        ProviderNotFound: it does not exist.
         RaceLost: the row under its id became another provider's meanwhile.
     """
     id_ = ids_by_uuid(tx.connection, [uuid]).get(uuid)
@@ -115,7 +126,7 @@ def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> Row:
 
 
 def require_generation(row: Row, expected: int) -> None:
-    """Refuse a client whose knowledge of the provider is old.
+    """Refuse a client with an outdated generation of the provider.
 
     Raises:
         GenerationConflict: it is at another generation.
@@ -125,11 +136,11 @@ def require_generation(row: Row, expected: int) -> None:
 
 
 def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provider:
-    """Make a provider, as a root or below *parent* (a uuid, spelled as stored).
+    """Create a provider, as a root or below *parent* (a uuid, spelled as stored).
 
     Raises:
         DuplicateProvider: the uuid or the name is taken.
-        ParentRefused: there is no such parent.
+        ParentRefused: the parent does not exist.
     """
     above = _lock_parent(tx, uuid, name, parent) if parent is not None else None
     _require_free(tx.connection, uuid, name)
@@ -147,8 +158,10 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
         root_of_itself = {"root_provider_id": id_, "updated_at": tx.now}
         rooted = sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself)
         tx.require_count(tx.connection.execute(rooted), 1)
-    usages.forget(tx, id_)  # another service may have deleted a provider of this id, which some databases give again
+    service_states.forget(tx, [id_])
+    usages.forget(tx, id_)  # sums of a provider that another service deleted: some databases reuse ids
     tx.touch([id_])
+    tx.tell(Part.CREATED, [id_])
     return _provider(tx, id_)
 
 
@@ -161,7 +174,7 @@ def _require_free(connection: Connection, uuid: str, name: str) -> None:
 
 
 def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
-    """Lock a parent-to-be with its root, so that neither goes away nor moves while a child is added."""
+    """Lock a future parent with its root, so that neither is deleted or moved while a child is added."""
     refusal = f'Unable to create resource provider "{name}", {uuid}: '
     if parent == uuid:
         raise ParentRefused(
@@ -181,15 +194,15 @@ def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
 
 
 def update(tx: Transaction, uuid: str, name: str, parent: str | Keep | None, *, may_move: bool = True) -> Provider:
-    """Rename a provider, and give it another parent (or none) with its whole subtree.
+    """Rename a provider, and move it with its subtree below another parent, or make it a root.
 
     Args:
-        may_move: a provider that has a parent may get another one, or none (the meaning since microversion 1.37).
+        may_move: a provider that has a parent may get another one, or become a root (since microversion 1.37).
 
     Raises:
-        ProviderNotFound: there is none.
+        ProviderNotFound: it does not exist.
         ParentRefused: the parent is unknown, below the provider, or may not be changed.
-        DuplicateProvider: the name is another's.
+        DuplicateProvider: another provider has the name.
     """
     id_ = ids_by_uuid(tx.connection, [uuid]).get(uuid)
     before = rows_by_id(tx.connection, [id_]).get(id_) if id_ is not None else None
@@ -205,6 +218,8 @@ def update(tx: Transaction, uuid: str, name: str, parent: str | Keep | None, *, 
     other = sa.select(_columns.id).where(_columns.name == name, _columns.id != before.id)
     if tx.connection.execute(other).first():
         raise DuplicateProvider(name)
+    if before.name != name:
+        tx.tell(Part.NAME, [before.id])
     renamed = sa.update(resource_providers).where(_columns.id == before.id).values(name=name, updated_at=tx.now)
     tx.require_count(tx.connection.execute(renamed), 1)
     return _provider(tx, before.id)
@@ -222,7 +237,7 @@ def _parent_to_be(tx: Transaction, row: Row, parent: str | None, *, may_move: bo
 
 
 def _move(tx: Transaction, before: Row, above: int | None) -> None:
-    """Hang the subtree of a provider below *above*, or make it a tree of its own."""
+    """Move the subtree of a provider below *above*, or make it a tree of its own."""
     subtree = _subtree(tx.connection, before)
     target = rows_by_id(tx.connection, [above]).get(above) if above is not None else None
     if above is not None and target is None:
@@ -235,11 +250,12 @@ def _move(tx: Transaction, before: Row, above: int | None) -> None:
     involved = subtree | {id_ for id_ in around if id_ is not None}
     now = lock(tx, involved)
     tx.touch(involved)
-    # Whoever changes a tree locks its root, so from here on both trees stand still; did they change before?
+    # Every writer that changes a tree locks its root, so both trees are stable now. Check whether they changed before.
     if len(now) != len(involved) or any(now[row.id].place != row.place for row in (before, target) if row):
         raise RaceLost("resource_providers")
     if _subtree(tx.connection, before) != subtree:
         raise RaceLost("resource_providers")
+    tx.tell(Part.TREE, subtree)
     root = target.root if target else before.id
     as_read = _columns.parent_provider_id.is_not_distinct_from(before.parent)
     parent = sa.update(resource_providers).where(_columns.id == before.id, as_read)
@@ -250,8 +266,36 @@ def _move(tx: Transaction, before: Row, above: int | None) -> None:
         tx.require_count(tx.connection.execute(values), len(some))
 
 
+def lock_subtree(tx: Transaction, reference: str) -> tuple[Row, set[int]]:
+    """Lock a provider and its whole subtree; returns its row and the ids of all of them, including its own.
+
+    All of them are touched: other writers may depend on the ancestors of a provider, or on its usage.
+
+    Args:
+        reference: a uuid, or ``name:`` and a name.
+
+    Raises:
+        ProviderNotFound: it does not exist.
+        RaceLost: the tree changed meanwhile, or the provider was renamed.
+    """
+    before = find_referenced(tx.connection, reference)
+    if before is None:
+        name = reference.removeprefix(BY_NAME)
+        raise ProviderNotFound(reference) if name == reference else NamedProviderNotFound(name)
+    subtree = _subtree(tx.connection, before)
+    involved = subtree | {before.root}
+    locked = lock(tx, involved)
+    tx.touch(involved)
+    tx.touch_usage(involved)  # also needed: claims touch nothing else, see rule 5 of docs/protocol.md
+    # Every writer that changes a tree locks its root, so the tree is stable now. Check whether it changed before.
+    row = locked.get(before.id)
+    if row is None or (row.name, row.place) != (before.name, before.place) or _subtree(tx.connection, row) != subtree:
+        raise RaceLost("resource_providers")
+    return row, subtree
+
+
 def _subtree(connection: Connection, top: Row) -> set[int]:
-    """Ids of *top* and everything below it."""
+    """Ids of *top* and all its descendants."""
     tree = connection.execute(
         sa.select(_columns.id, _columns.parent_provider_id).where(_columns.root_provider_id == top.root)
     ).all()
@@ -268,12 +312,12 @@ def _subtree(connection: Connection, top: Row) -> set[int]:
 
 
 def delete(tx: Transaction, uuid: str) -> None:
-    """Remove a provider with its inventories and its associations.
+    """Delete a provider with its inventories and its associations.
 
     Raises:
-        ProviderNotFound: there is none.
+        ProviderNotFound: it does not exist.
         ProviderHasChildren: it is a parent.
-        ProviderInUse: someone holds something of it.
+        ProviderInUse: it has allocations.
     """
     id_ = ids_by_uuid(tx.connection, [uuid]).get(uuid)
     before = rows_by_id(tx.connection, [id_]).get(id_) if id_ is not None else None
@@ -290,11 +334,12 @@ def delete(tx: Transaction, uuid: str) -> None:
         raise ProviderInUse(uuid)
     for table in (inventories, resource_provider_traits, resource_provider_aggregates):
         tx.connection.execute(sa.delete(table).where(table.c.resource_provider_id == row.id))
+    service_states.forget(tx, [row.id])
     usages.forget(tx, row.id)
-    # A root refers to itself, which some databases hold against deleting it.
+    # A root refers to itself, which in some databases prevents its deletion.
     unrooted = sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None)
     tx.require_count(tx.connection.execute(unrooted), 1)
-    as_read = _columns.generation == row.generation  # whoever took from it since raised that
+    as_read = _columns.generation == row.generation  # any new allocation would have raised it
     gone = tx.connection.execute(sa.delete(resource_providers).where(_columns.id == row.id, as_read))
     tx.require_count(gone, 1)
     tx.log_gone_provider(uuid)
@@ -323,7 +368,7 @@ def _provider(tx: Transaction, id_: int) -> Provider:
 
 
 def replace_members(tx: Transaction, row: Row, member: sa.Column[int], wanted: Collection[int]) -> bool:
-    """Make *wanted* all traits, or all aggregates, of a locked provider; returns whether the set changed.
+    """Replace all traits, or all aggregates, of a locked provider; returns whether the set changed.
 
     Args:
         member: the column with their ids, of a table of pairs.

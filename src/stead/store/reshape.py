@@ -1,4 +1,4 @@
-"""Reshaping: moving inventories and the allocations of them between providers, in one step.
+"""Reshaping: moves inventories and their allocations between providers, in one transaction.
 
 Source: "POST /reshaper", docs/api.md, with its arithmetic of generations.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from stead.domain.errors import UnknownProvider
 from stead.store import allocations, consumers, inventories, providers, usages
 from stead.store.consumers import Owners
+from stead.store.protocol.clock import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewInventories:
-    """All that a provider shall have, and the generation at which the client knows it."""
+    """The new inventories of a provider, and its generation as the client knows it."""
 
     expected: int
     inventories: Mapping[str, Inventory]
@@ -31,8 +32,8 @@ class NewInventories:
 def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
     """Give providers (by uuid) new inventories and consumers new allocations, all at once.
 
-    First every provider gets the union of what it had and what it shall have, then the allocations move, then what is
-    no longer wanted goes. Reserving more than there is, is not refused here.
+    First every provider gets the union of its old and new inventories, then the allocations move, then the inventories
+    that are not in *wanted* are deleted. A reserved amount above the total is not refused here.
 
     Raises:
         OwnersUnknown
@@ -40,7 +41,7 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
     """
     owners = Owners.of(tx.connection, claims)
     known = providers.ids_by_uuid(tx.connection, wanted)
-    present = consumers.lock_claiming(tx, claims)
+    present = consumers.lock_claiming(tx, claims, owners)
     held = allocations.held_by(tx.connection, present)
     taken = providers.ids_by_uuid(tx.connection, {uuid for claim in claims for uuid in claim.allocations})
     rows = providers.lock(tx, {*known.values(), *taken.values(), *(row.provider_id for row in held)})
@@ -49,15 +50,16 @@ def reshape(tx: Transaction, wanted: Mapping[str, NewInventories], claims: Seque
     ids = allocations.resolve_providers(tx.connection, claims)
     allocations.require_still_there(ids, rows)
     tx.touch(rows)
-    tx.touch_usage(rows)  # too: who only releases touches nothing else, and must not pass by the sums read here
+    tx.touch_usage(rows)  # also needed: releases touch nothing else, and must not pass the sums read here unnoticed
 
     stock = {known[uuid]: new.inventories for uuid, new in wanted.items()}
     inventories.add_or_overwrite(tx, stock)
     generations = {id_: row.generation for id_, row in rows.items()}
     sums = usages.of_locked(tx.connection, generations, needed=ids.values())
-    allocations.settle(tx, claims, present, ids, held, sums)
+    allocations.settle(tx, claims, present, ids, rows, held, sums, may_shift=True)
     inventories.remove_others(tx, rows, stock)
 
+    tx.tell(Part.INVENTORIES, known.values())
     rises = dict.fromkeys(rows, 0)
     for uuid, new in wanted.items():
         rises[known[uuid]] += 2 if new.inventories else 1

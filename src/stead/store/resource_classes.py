@@ -1,4 +1,4 @@
-"""Resource classes: what is counted."""
+"""Resource classes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stead.domain.errors import (
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, is_standard_class
 from stead.store.protocol.clock import class_change
 from stead.store.protocol.transaction import RaceLost
-from stead.store.sql.statements import in_portions
+from stead.store.sql.statements import Insert, Query, in_portions
 from stead.store.tables import inventories, resource_classes, stead_counter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -35,6 +35,14 @@ def find(connection: Connection, name: str) -> int | None:
     return next((row.id for row in rows if row.name == name), None)
 
 
+def all_ids(connection: Connection) -> dict[str, int]:
+    """Ids of all classes by name."""
+    return dict(_ALL.rows(connection))
+
+
+_ALL = Query(sa.select(_columns.name, _columns.id))
+
+
 def names_by_id(connection: Connection, ids: Collection[int]) -> dict[int, str]:
     """Names of the classes with these ids."""
     rows = connection.execute(sa.select(_columns.id, _columns.name).where(_columns.id.in_(ids)))
@@ -42,10 +50,10 @@ def names_by_id(connection: Connection, ids: Collection[int]) -> dict[int, str]:
 
 
 def resolve(connection: Connection, names: Iterable[str]) -> dict[str, int]:
-    """Ids of classes by name; nothing is locked.
+    """Ids of classes by name; locks nothing.
 
     Raises:
-        UnknownResourceClass: naming the first that does not exist.
+        UnknownResourceClass: names the first that does not exist.
     """
     wanted = list(dict.fromkeys(names))
     found = {name: id_ for some in in_portions(wanted) for name, id_ in _ids(connection, some).items()}
@@ -56,10 +64,10 @@ def resolve(connection: Connection, names: Iterable[str]) -> dict[str, int]:
 
 
 def lock_names(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
-    """Ids of classes by name, which can not be deleted or renamed before this transaction ends.
+    """Ids of classes by name. They cannot be deleted or renamed before this transaction ends.
 
     Raises:
-        UnknownResourceClass: naming the first that does not exist.
+        UnknownResourceClass: names the first that does not exist.
     """
     found = resolve(tx.connection, names)
     custom = {id_: name for name, id_ in found.items() if not is_standard_class(id_)}
@@ -77,7 +85,7 @@ def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 
 
 def create(tx: Transaction, name: str) -> None:
-    """Make a custom class.
+    """Create a custom class.
 
     Raises:
         ResourceClassExists: the name is taken.
@@ -87,29 +95,40 @@ def create(tx: Transaction, name: str) -> None:
 
 
 def ensure(tx: Transaction, name: str) -> bool:
-    """Make a custom class unless it exists; returns whether it was made."""
+    """Create a custom class unless it exists; returns whether it was created."""
     if tx.connection.execute(sa.select(_columns.id).where(_columns.name == name)).first():
         return False
-    id_ = _next_id(tx)
-    tx.connection.execute(sa.insert(resource_classes), {"id": id_, "name": name, "created_at": tx.now})
-    tx.touch([class_change(id_)])
+    insert(tx, [name])
     return True
 
 
-def _next_id(tx: Transaction) -> int:
-    """An id that no class has or ever had: a process with old names in memory must not mean another class by it."""
+def insert(tx: Transaction, names: Sequence[str]) -> None:
+    """Insert new custom classes."""
+    if not names:
+        return
+    ids = _next_ids(tx, len(names))
+    rows = [{"id": id_, "name": name, "created_at": tx.now} for id_, name in zip(ids, names, strict=True)]
+    _INSERT.run(tx.connection, rows)
+    tx.touch(map(class_change, ids))
+
+
+_INSERT = Insert(resource_classes, "id", "name", "created_at")
+
+
+def _next_ids(tx: Transaction, number: int) -> range:
+    """Ids that no class ever had: a process with cached names must not confuse a new class with a deleted one."""
     counter = sa.update(stead_counter).where(stead_counter.c.name == "resource_class")
     tx.require_count(tx.connection.execute(counter.values(value=stead_counter.c.value + 1)), 1)
     counted = sa.select(stead_counter.c.value).where(stead_counter.c.name == "resource_class")
     ours: int = tx.connection.execute(counted).scalar_one() - 1
     highest: int = tx.connection.execute(sa.select(sa.func.max(_columns.id))).scalar_one() or 0
-    id_ = max(ours, highest + 1, FIRST_CUSTOM_CLASS_ID)
-    tx.require_count(tx.connection.execute(counter.values(value=id_ + 1)), 1)
-    return id_
+    first = max(ours, highest + 1, FIRST_CUSTOM_CLASS_ID)
+    tx.require_count(tx.connection.execute(counter.values(value=first + number)), 1)
+    return range(first, first + number)
 
 
 def rename(tx: Transaction, old: str, new: str) -> None:
-    """Give a custom class another name.
+    """Rename a custom class.
 
     Raises:
         ResourceClassNotFound, StandardClass
@@ -124,7 +143,7 @@ def rename(tx: Transaction, old: str, new: str) -> None:
 
 
 def delete(tx: Transaction, name: str) -> None:
-    """Remove a custom class.
+    """Delete a custom class.
 
     Raises:
         ResourceClassNotFound, StandardClass

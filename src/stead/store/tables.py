@@ -1,8 +1,7 @@
 """Every table: those of an existing Placement database, as they are, and Stead's own, prefixed ``stead_``.
 
-Source: "The database", docs/protocol.md. The first thirteen belong to the deployment; Stead can be taken away again
-and leaves them as they were. Indexes and constraints are made by the migrations, which are the one place that knows
-them; what stands here is what the statements need.
+Source: "The database", docs/protocol.md. The first thirteen belong to the deployment; Stead can be removed and leaves
+them unchanged. The migrations alone create indexes and constraints; this module has only what the statements need.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ resource_provider_aggregates = _table(
 )
 
 KEPT_STAMPS = 480
-"""Characters for the ticks that a slot had before, with their stamps: some sixteen of them."""
+"""Characters for the earlier ticks of a slot with their stamps: about 16 of them."""
 
 stead_clock = Table(
     "stead_clock",
@@ -136,6 +135,15 @@ stead_usage_change = Table(
     Column("tick", _BigInteger, nullable=False),
 )
 
+stead_part_change = Table(
+    "stead_part_change",
+    metadata,
+    Column("provider_id", Integer, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),  # of clock.Part
+    Column("slot", Integer, nullable=False),
+    Column("tick", _BigInteger, nullable=False),
+)
+
 stead_change_log = Table(
     "stead_change_log",
     metadata,
@@ -149,7 +157,7 @@ stead_change_floor = Table(
     "stead_change_floor",
     metadata,
     Column("slot", Integer, primary_key=True, autoincrement=False),
-    Column("floor", _BigInteger, nullable=False),  # the log has nothing of this tick and those before it
+    Column("floor", _BigInteger, nullable=False),  # the log has no rows up to and including this tick
 )
 
 stead_usage = Table(
@@ -158,7 +166,19 @@ stead_usage = Table(
     Column("provider_id", Integer, primary_key=True, autoincrement=False),
     Column("class_id", Integer, primary_key=True, autoincrement=False),
     Column("used", _BigInteger, nullable=False),
-    Column("generation", Integer, nullable=False),  # that of the provider, while the sum stands
+    Column("generation", Integer, nullable=False),  # the provider's generation for which the sum is valid
+)
+
+stead_disabled_provider = Table(
+    "stead_disabled_provider",
+    metadata,
+    Column("provider_id", Integer, primary_key=True, autoincrement=False),
+    # The provider's uuid: if the database reuses ids, another service may have replaced the provider.
+    Column("uuid", String(36), nullable=False),
+    Column("reason", Unicode(255), nullable=False),
+    Column("disabled_at", _BigInteger, nullable=False),  # in seconds since 1970, like the next column
+    Column("enable_at", _BigInteger, nullable=True),
+    Column("owns_trait", Integer, nullable=False),  # 1: COMPUTE_STATUS_DISABLED was set with this row
 )
 
 stead_epoch = Table(
@@ -181,6 +201,6 @@ stead_schema = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("oldest", String(32), nullable=False),
 )
-"""One row: the head of the oldest release that may still work with Stead's tables as they are. A release that knows
-this revision runs on them, though a newer one has upgraded them.
+"""One row: the head of the oldest release that may still use Stead's tables in their present form. A release that knows
+this revision can run on them, even after a newer one has upgraded them.
 """

@@ -1,4 +1,4 @@
-"""Traits: what is had, not counted; by name, and of providers."""
+"""Traits: qualities of providers; by name, and by provider."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sqlalchemy as sa
 from stead.domain.errors import StandardTrait, TraitInUse, TraitNotFound, UnknownTraits
 from stead.domain.names import STANDARD_TRAITS, require_custom_trait
 from stead.store import providers
-from stead.store.protocol.clock import trait_change
+from stead.store.protocol.clock import Part, trait_change
 from stead.store.protocol.transaction import RaceLost
-from stead.store.sql.statements import in_portions
+from stead.store.sql.statements import Insert, Query, in_portions
 from stead.store.tables import resource_provider_traits, traits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -25,10 +25,10 @@ _columns = traits.c
 
 
 def create(tx: Transaction, name: str) -> bool:
-    """Make a custom trait unless it exists; returns whether it was made.
+    """Create a custom trait unless it exists; returns whether it was created.
 
     Raises:
-        InvalidTraitName: it is not of the custom form.
+        InvalidTraitName: it does not have the custom form.
     """
     require_custom_trait(name)
     if name in _ids(tx.connection, [name]):
@@ -38,8 +38,33 @@ def create(tx: Transaction, name: str) -> bool:
     return True
 
 
+def insert(tx: Transaction, names: Sequence[str]) -> None:
+    """Insert new custom traits.
+
+    Raises:
+        InvalidTraitName: a name does not have the custom form.
+    """
+    if not names:
+        return
+    for name in names:
+        require_custom_trait(name)
+    _INSERT.run(tx.connection, [{"name": name, "created_at": tx.now} for name in names])
+    tx.touch(map(trait_change, _ids(tx.connection, names).values()))
+
+
+_INSERT = Insert(traits, "name", "created_at")
+
+
+def all_ids(connection: Connection) -> dict[str, int]:
+    """Ids of all traits by name."""
+    return dict(_ALL.rows(connection))
+
+
+_ALL = Query(sa.select(_columns.name, _columns.id))
+
+
 def delete(tx: Transaction, name: str) -> None:
-    """Remove a custom trait.
+    """Delete a custom trait.
 
     Raises:
         TraitNotFound, StandardTrait
@@ -61,20 +86,20 @@ def delete(tx: Transaction, name: str) -> None:
 
 
 def replace(tx: Transaction, provider: str, names: Collection[str], expected: int) -> int:
-    """Make *names* all traits of a provider; returns its generation, which rises only if the set changed.
+    """Replace all traits of a provider; returns its generation, which rises only if the set changed.
 
     Raises:
         ProviderNotFound, GenerationConflict
-        UnknownTraits: naming all that do not exist.
+        UnknownTraits: names all that do not exist.
     """
     row = providers.lock_one(tx, provider)
     providers.require_generation(row, expected)
-    wanted = _lock_names(tx, names)
+    wanted = lock_names(tx, names)
     return _associate(tx, row, set(wanted.values()))
 
 
 def clear(tx: Transaction, provider: str) -> None:
-    """Take all traits from a provider; its generation rises only if it had some.
+    """Remove all traits from a provider; its generation rises only if it had any.
 
     Raises:
         ProviderNotFound
@@ -82,14 +107,49 @@ def clear(tx: Transaction, provider: str) -> None:
     _associate(tx, providers.lock_one(tx, provider), set())
 
 
+def give(tx: Transaction, row: providers.Row, name: str) -> bool:
+    """Add one trait to a locked provider; returns whether it lacked the trait. Its generation does not rise.
+
+    Raises:
+        UnknownTraits
+    """
+    id_ = lock_names(tx, [name])[name]
+    if tx.connection.execute(sa.select(_pairs.trait_id).where(*_pair(row, id_))).first():
+        return False
+    pair = {"resource_provider_id": row.id, "trait_id": id_, "created_at": tx.now}
+    tx.connection.execute(sa.insert(resource_provider_traits), pair)
+    tx.tell(Part.TRAITS, [row.id])
+    return True
+
+
+def take(tx: Transaction, row: providers.Row, name: str) -> None:
+    """Remove one trait from a locked provider, if it has it. Its generation does not rise."""
+    id_ = _ids(tx.connection, [name]).get(name)
+    if id_ is not None:
+        tx.connection.execute(sa.delete(resource_provider_traits).where(*_pair(row, id_)))
+        tx.tell(Part.TRAITS, [row.id])
+
+
+_pairs = resource_provider_traits.c
+
+
+def _pair(row: providers.Row, trait_id: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return _pairs.resource_provider_id == row.id, _pairs.trait_id == trait_id
+
+
 def _associate(tx: Transaction, row: providers.Row, wanted: set[int]) -> int:
     if not providers.replace_members(tx, row, resource_provider_traits.c.trait_id, wanted):
         return row.generation
+    tx.tell(Part.TRAITS, [row.id])
     return tx.bump_generations({row.id: row.generation})[row.id]
 
 
-def _lock_names(tx: Transaction, names: Collection[str]) -> dict[str, int]:
-    """Ids of traits by name, which can not be deleted before this transaction ends."""
+def lock_names(tx: Transaction, names: Collection[str]) -> dict[str, int]:
+    """Ids of traits by name. They cannot be deleted before this transaction ends.
+
+    Raises:
+        UnknownTraits: names all that do not exist.
+    """
     found = _ids(tx.connection, names)
     unknown = sorted(set(names) - set(found))
     if unknown:

@@ -1,7 +1,7 @@
-"""Usages: sums over allocations, kept beside them so that nobody has to add them up again.
+"""Usages: sums of allocations, maintained so that requests need not add up the allocations.
 
-The sums of a provider are kept in ``stead_usage`` and stand while they carry its generation: whoever takes from a
-provider raises that, and who does not know of the kept sums leaves them behind.
+The sums of a provider are in ``stead_usage``, and valid for one generation of the provider. Every claim raises the
+generation. A service that does not maintain the sums leaves them at the old generation, and so invalid.
 
 Source: "The write and refresh protocol", docs/protocol.md (rule 16).
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from stead.store import names
-from stead.store.sql.statements import IDS, LISTED, BulkQuery, Insert, Query
+from stead.store.protocol.own_writes import Standing
+from stead.store.sql.statements import IDS, LISTED, BulkQuery, Insert, Query, in_portions
+from stead.store.sql.timestamps import seconds
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -35,26 +37,26 @@ if TYPE_CHECKING:
     from stead.store.protocol.transaction import Transaction
 
 Sums = dict[int, dict[int, int]]
-"""What is taken: by provider id, then by class id."""
+"""Usage by provider id, then by class id."""
 
 UNKNOWN = "unknown"
-"""How the type of a consumer that has none is shown."""
+"""The type that is shown for a consumer without one."""
 
 
 def current(connection: Connection, *among: Among) -> dict[tuple[int, int], int]:
-    """What is taken of some providers, by (provider id, class id); never 0.
+    """The usage of some providers, by (provider id, class id); never 0.
 
-    The kept sums are read where they stand, the allocations of the others are added up.
+    Valid sums are read; for the other providers the allocations are added up.
     """
     return completed(connection, [row for some in among for row in some.rows(connection, _standing(some.by))])
 
 
 def completed(connection: Connection, kept: Iterable[tuple[int, int | None, int | None]]) -> dict[tuple[int, int], int]:
-    """What is taken of some providers, by (provider id, class id); never 0.
+    """The usage of some providers, by (provider id, class id); never 0.
 
     Args:
-        kept: provider id, class id and sum, as `with_standing` gives them. Where there is no class, the allocations of
-            the provider are added up.
+        kept: provider id, class id and sum, from `with_standing`. For rows without a class, the allocations of the
+            provider are added up.
     """
     found: dict[tuple[int, int], int] = {}
     unkept: list[int] = []
@@ -67,9 +69,9 @@ def completed(connection: Connection, kept: Iterable[tuple[int, int | None, int 
 
 
 def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]]:
-    """A query for *columns* of ``resource_providers``, the class and the sum of each kept sum that stands.
+    """A query for *columns* of ``resource_providers``, and the class and the sum of each valid sum.
 
-    A provider that has none has one row, without a class.
+    A provider without a valid sum has one row, without a class.
     """
     kept, provider = stead_usage.c, resource_providers.c
     stands = sa.and_(kept.provider_id == provider.id, kept.generation == provider.generation)
@@ -83,7 +85,7 @@ def _standing(by: By) -> BulkQuery:
 
 
 def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
-    """What is taken of some providers, by (provider id, class id), from the allocations themselves."""
+    """The usage of some providers, by (provider id, class id), from the allocations themselves."""
     return {
         (provider_id, class_id): int(used)
         for provider_id, class_id, used in _ADDED_UP.rows(connection, sorted(provider_ids))
@@ -98,17 +100,34 @@ _ADDED_UP = BulkQuery(
 
 
 def of_locked(connection: Connection, generations: Mapping[int, int], needed: Collection[int] = ()) -> Sums:
-    """What is taken of locked providers whose sums are kept, and of those *needed* in any case.
+    """The usage of locked providers with maintained sums, and of the *needed* providers in any case.
 
-    With every class that has a kept sum, even one that does not stand, so that `keep` leaves none behind.
+    The result has every class with a stored sum, even an invalid one, so that `keep` overwrites them all.
 
     Args:
         generations: provider id → its generation, read under the lock.
-        needed: those of them of which the allocations are added up if no sum stands.
+        needed: providers whose allocations are added up if no sum is valid.
     """
+    kept = [Kept(*row) for row in _KEPT.rows(connection, sorted(generations))]
+    return of_rows(connection, kept, generations, needed)
+
+
+class Kept(NamedTuple):
+    """A row of ``stead_usage``."""
+
+    provider_id: int
+    class_id: int
+    used: int
+    generation: int
+
+
+def of_rows(
+    connection: Connection, kept: Iterable[Kept], generations: Mapping[int, int], needed: Collection[int] = ()
+) -> Sums:
+    """`of_locked` from the rows of ``stead_usage``, read under the locks."""
     standing: Sums = defaultdict(dict)
     stale: Sums = defaultdict(dict)
-    for provider_id, class_id, used, generation in _KEPT.rows(connection, sorted(generations)):
+    for provider_id, class_id, used, generation in kept:
         sums = standing if generation == generations[provider_id] else stale
         sums[provider_id][class_id] = used
     unkept = set(needed) - standing.keys()
@@ -119,10 +138,10 @@ def of_locked(connection: Connection, generations: Mapping[int, int], needed: Co
 
 
 def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
-    """Keep the sums of locked providers.
+    """Store the sums of locked providers.
 
     Args:
-        sums: of each provider all classes: a sum that were missing beside one that stands would count as nothing.
+        sums: all classes of each provider: a missing sum beside a valid one would count as zero.
         generations: provider id → its generation after this transaction.
     """
     rows = [
@@ -131,6 +150,9 @@ def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
         for class_id, used in sorted(by_class.items())
     ]
     _KEEP.run(tx.connection, rows)
+    for provider_id, by_class in sums.items():
+        modified = seconds(tx.now) if provider_id in tx.raised else None
+        tx.standings[provider_id] = Standing(generations[provider_id], modified, by_class)
 
 
 _KEPT = Query(
@@ -142,13 +164,19 @@ _KEEP = Insert(stead_usage, "provider_id", "class_id", "used", "generation", cha
 
 
 def forget(tx: Transaction, provider_id: int) -> None:
-    """Drop what is kept under an id, of a provider that goes or of one that had it before."""
-    tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id == provider_id))
+    """Delete the sums under an id, of a provider that is deleted or of an earlier provider with this id."""
+    forget_all(tx, [provider_id])
+
+
+def forget_all(tx: Transaction, provider_ids: Collection[int]) -> None:
+    """`forget` for several providers."""
+    for some in in_portions(sorted(provider_ids)):
+        tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(some)))
 
 
 @dataclass(slots=True)
 class TypeUsage:
-    """What the consumers of one type hold together, by class."""
+    """The usage of all consumers of one type, by class."""
 
     consumer_count: int = 0
     resources: dict[str, int] = field(default_factory=dict)
@@ -157,10 +185,10 @@ class TypeUsage:
 def of_project(
     connection: Connection, project: str, user: str | None = None, consumer_type: str | None = None
 ) -> dict[str, TypeUsage]:
-    """What the consumers of a project (and user) hold, by the name of their type.
+    """The usage of a project's (and user's) consumers, by the name of their type.
 
     Args:
-        consumer_type: count only this type; ``unknown`` means those without one. None counts all.
+        consumer_type: count only this type; ``unknown`` counts those without a type. None counts all.
     """
     ids = names.ids_of_owners(connection, project, user, consumer_type if consumer_type != UNKNOWN else None)
     if ids is None:
@@ -188,7 +216,7 @@ def of_project(
 
 
 def total(usage: dict[str, TypeUsage]) -> TypeUsage:
-    """The usage of all types together; no consumer has two types."""
+    """The usage of all types together. Each consumer has only one type, so that none counts twice."""
     whole = TypeUsage()
     for part in usage.values():
         whole.consumer_count += part.consumer_count

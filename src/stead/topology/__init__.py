@@ -1,1 +1,1 @@
-"""Site files: what machines provide, described; and what must change for a server to say the same."""
+"""Site files: describe what machines provide, and plan the changes that make a server match them."""

@@ -1,7 +1,7 @@
-"""Which of a machine's devices can be given away, and as what.
+"""The devices of a machine that can be allocated, and their kinds.
 
-hwloc says what a PCI function is (class, vendor, device, often a name) and which operating system devices drive it
-(`cuda0`, `eth4`, `nvme0n1`). The tables below turn that into a few kinds of device; docs/topology.md explains them.
+hwloc states the class, vendor, device and often the name of a PCI function, and which operating system devices drive it
+(`cuda0`, `eth4`, `nvme0n1`). The tables below map these to a few kinds of device; docs/topology.md explains them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DeviceKind(StrEnum):
-    """What a device is given away as; the value is part of the provider's name."""
+    """The kind under which a device is offered; the value is part of the provider's name."""
 
     GPU = "GPU"
     FPGA = "FPGA"
@@ -39,7 +39,7 @@ class Role(StrEnum):
 
 
 _ROLES_BEFORE_FORMAT_3 = {0: Role.STORAGE, 1: Role.GPU, 2: Role.NETWORK, 3: Role.RDMA, 5: Role.COMPUTE}
-"""By number. Source: hwloc 1's and 2's ``hwloc_obj_osdev_type_t``."""
+"""By number, until format 2. Source: hwloc 1's and 2's ``hwloc_obj_osdev_type_t``."""
 
 _ROLES_OF_FORMAT_3 = {0: Role.STORAGE, 2: Role.GPU, 3: Role.COMPUTE, 4: Role.NETWORK, 5: Role.RDMA}
 """By bit: a device may have several. Source: hwloc 3's ``hwloc_obj_osdev_types_t``."""
@@ -49,10 +49,10 @@ _KINDS_BY_PCI_CLASS = {
     0x0200: DeviceKind.NIC,  # Ethernet
     0x0207: DeviceKind.NIC,  # InfiniBand
     0x0208: DeviceKind.NIC,  # fabric: Omni-Path
-    0x0300: DeviceKind.GPU,  # VGA, but for those that only show a console
+    0x0300: DeviceKind.GPU,  # VGA, except devices that only show a console
     0x0302: DeviceKind.GPU,  # 3D
-    0x0380: DeviceKind.GPU,  # display of another kind: AMD Instinct
-    0x0C06: DeviceKind.NIC,  # InfiniBand as older adapters say it
+    0x0380: DeviceKind.GPU,  # other display controllers: AMD Instinct
+    0x0C06: DeviceKind.NIC,  # InfiniBand, in older adapters
     0x1200: DeviceKind.ACCELERATOR,
 }
 _VGA = 0x0300
@@ -61,7 +61,7 @@ _ETHERNET = 0x0200
 _FABRIC = 0x0208
 
 _KINDS_OF_ACCELERATORS = {0x1002: DeviceKind.GPU, 0x10EE: DeviceKind.FPGA, 0x1172: DeviceKind.FPGA}
-"""Of PCI class 1200, by vendor: AMD, Xilinx, Altera."""
+"""Kinds of PCI class 1200, by vendor: AMD, Xilinx, Altera."""
 
 _CONSOLE_VENDORS = frozenset(
     {
@@ -87,12 +87,12 @@ _VIRTUAL_FUNCTIONS = frozenset(
     | {(0x1137, device) for device in (0x0071, 0x00CF, 0x02B7)}
     | {(0x14E4, device) for device in (0x16A9, 0x16AF, 0x16DC, 0x1806, 0x1807)}
 )
-"""For files without names of devices. hwloc does not say what is virtual; SR-IOV gives it a device id of its own."""
+"""For files without device names. hwloc does not mark virtual functions, but SR-IOV gives them their own device id."""
 
 _VIRTUAL_NAME = re.compile(r"virtual function|userspace nic", re.IGNORECASE)
 
 _COMPUTE_NAME = re.compile(r"(cuda|nvml|rsmi|ze|opencl|mic|ve)\d")
-"""What hwloc's backends call their devices, the ones with the most to say about the hardware first."""
+"""Device names of hwloc's backends, those with the most information about the hardware first."""
 _COMPUTE_BACKENDS = ("cuda", "nvml", "rsmi", "ze", "opencl", "mic", "ve")
 _NOT_GPUS = frozenset({"mic", "ve"})
 
@@ -104,7 +104,7 @@ _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re
 
 @dataclass(frozen=True, slots=True)
 class OsDevice:
-    """One operating system device: its name, what it does, and hwloc's remarks on it."""
+    """One operating system device: its name, its roles, and hwloc's info attributes."""
 
     name: str
     roles: frozenset[Role]
@@ -112,7 +112,7 @@ class OsDevice:
 
     @property
     def backend(self) -> str | None:
-        """The compute API that found it; None if it does not compute, or only emulates to on the CPU."""
+        """The compute API that detected it; None if it does not compute, or only emulates a device on the CPU."""
         found = _COMPUTE_NAME.match(self.name)
         if found is None or self.hw.infos.get("OpenCLDeviceType", "GPU").upper() == "CPU":
             return None
@@ -121,12 +121,12 @@ class OsDevice:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Something to give away: a PCI function, or an operating system device that hwloc shows without one.
+    """An allocatable device: a PCI function, or an operating system device that hwloc shows without one.
 
     Attributes:
         label: PCI address, or the operating system's name; unique on the machine.
         pci: vendor and device id; None if unknown.
-        is_virtual: it is an SR-IOV virtual function.
+        is_virtual: whether it is an SR-IOV virtual function.
     """
 
     label: str
@@ -139,7 +139,7 @@ class Device:
 
     @property
     def model(self) -> str:
-        """What the vendor calls it; empty if the file does not say."""
+        """The vendor's name of the model; empty if the file lacks it."""
         remarks = [os_device.hw.infos.get("GPUModel", "") for os_device in self.os_devices]
         return next(filter(None, [*remarks, self.hw.infos.get("PCIDevice", "")]), "")
 
@@ -150,19 +150,19 @@ class Device:
 
     @property
     def does_rdma(self) -> bool:
-        """Whether an RDMA device stands on it."""
+        """Whether the device has an RDMA device."""
         return any(Role.RDMA in one.roles for one in self.os_devices)
 
     @property
     def network(self) -> str:
-        """The kind of network it is on."""
+        """The kind of its network."""
         if self.pci_class == _FABRIC:
             return "FABRIC"
         return "ETHERNET" if self.pci_class == _ETHERNET else "INFINIBAND"
 
 
 def devices_of(machine: Machine) -> list[Device]:
-    """The devices of *machine* that can be given away, in the order of the file, each once."""
+    """The allocatable devices of *machine*, in the order of the file, each once."""
     found: dict[str, Device] = {}
     for device in [*_pci_devices(machine), *_bare_devices(machine)]:
         found.setdefault(device.label, device)
@@ -182,14 +182,14 @@ def _pci_devices(machine: Machine) -> Iterator[Device]:
             continue
         is_virtual = pci in _VIRTUAL_FUNCTIONS or bool(_VIRTUAL_NAME.search(hw.infos.get("PCIDevice", "")))
         if is_virtual and kind is not DeviceKind.NIC:
-            continue  # part of a device that is given away as a whole
+            continue  # part of a device that is allocated as a whole
         yield Device(_label(hw), kind, pci_class, pci, is_virtual, hw, os_devices)
 
 
 def _bare_devices(machine: Machine) -> Iterator[Device]:
-    """Disks and GPUs that are shown without their PCI function, as when the file was written without PCI devices.
+    """Disks and GPUs that are shown without their PCI function, as in files that were written without PCI devices.
 
-    Several compute APIs may show one GPU; without a PCI function nothing says so, and one API is believed.
+    Several compute APIs may show the same GPU. Without a PCI function nothing identifies it, so only one API counts.
     """
     bare = [
         _os_device(hw, machine.format) for hw in machine.root.walk() if hw.type == "OSDev" and not _is_below_pci(hw)

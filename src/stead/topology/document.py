@@ -1,13 +1,13 @@
-"""The text form of a site: YAML that people write, and that comes back byte for byte the same.
+"""The text form of a site: YAML that people write, and that is written back byte for byte.
 
-The format is described in docs/topology.md; its limits are those of the API.
+docs/topology.md describes the format; its limits are those of the API.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import yaml
@@ -18,11 +18,14 @@ from stead.domain.names import RESOURCE_CLASS_NAME
 from stead.topology.nodes import Node, read_documents, shown
 from stead.topology.site import NAME_LENGTH, Description, Site, SiteError, site_of, top_down
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 MAX_BYTES = 512 * 1024 * 1024
-"""Upper bound of one file; several files can be one site."""
+"""Maximum size of one file; a site can consist of several files."""
 
 MAX_NESTED = 40
-"""Levels of `children` that are written nested; what is deeper names its parent."""
+"""Levels of `children` that are written nested; deeper providers name their parent."""
 
 _PROVIDER_FIELDS = ("name", "uuid", "parent", "inventories", "traits", "aggregates", "children")
 _UPPER_NAME = re.compile(RESOURCE_CLASS_NAME)
@@ -45,14 +48,14 @@ _DEFAULT = Inventory(total=1)
 
 
 def load(text: str, source: str = "site") -> Site:
-    """The site that *text* describes; several YAML documents in one text are one site.
+    """The site that *text* describes; all YAML documents of one text form one site.
 
     Args:
         text: YAML.
-        source: what error messages call the text, a file name for example.
+        source: the name of the text in error messages, such as a file name.
 
     Raises:
-        SiteError: the text is no site file; the message names the place.
+        SiteError: the text is not a site file; the message names the place.
     """
     reader = _Reader(source)
     for document in read_documents(text, source):
@@ -63,31 +66,34 @@ def load(text: str, source: str = "site") -> Site:
         raise SiteError(f"{source}: {error}") from error
 
 
-def dump(site: Site) -> str:
-    """*site* as YAML: sorted by name, defaults left out, the same bytes for the same site.
+def dump(site: Site, consumers: Sequence[Mapping[str, Any]] | None = None) -> str:
+    """*site* as YAML, sorted by name and without defaults. Equal sites give equal bytes.
 
-    If a name has a character that could steer a terminal or reorder a line, all that is not ASCII is escaped.
+    *consumers* are written below the providers; `load` ignores them.
+
+    If a name has a character that could control a terminal or reorder a line, all non-ASCII characters are escaped.
     """
-    text = _dumped(site, allow_unicode=True)
+    data = as_data(site, consumers)
+    text = _dumped(data, allow_unicode=True)
     is_harmless = text.isascii() or text.replace("\n", "").isprintable()
-    return text if is_harmless else _dumped(site, allow_unicode=False)
+    return text if is_harmless else _dumped(data, allow_unicode=False)
 
 
-def _dumped(site: Site, *, allow_unicode: bool) -> str:
+def _dumped(data: Mapping[str, Any], *, allow_unicode: bool) -> str:
     text: str = yaml.dump(
-        as_data(site),
+        data,
         Dumper=_Dumper,
         sort_keys=False,
         default_flow_style=False,
         allow_unicode=allow_unicode,
-        explicit_start=True,  # so that concatenated files are one site
+        explicit_start=True,  # so that concatenated files form one site
         width=NAME_LENGTH,
     )
     return text
 
 
-def as_data(site: Site) -> dict[str, Any]:
-    """*site* in plain dicts and lists, in the form of the file."""
+def as_data(site: Site, consumers: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """*site*, and *consumers* if given, as plain dicts and lists, in the structure of the file."""
     entries: dict[str, dict[str, Any]] = {}
     depths: dict[str, int] = {}
     top = []
@@ -101,7 +107,8 @@ def as_data(site: Site) -> dict[str, Any]:
         else:
             del entry["parent"]
             entries[parent].setdefault("children", []).append(entry)
-    return {"providers": sorted(top, key=lambda entry: entry["name"])}
+    data: dict[str, Any] = {"providers": sorted(top, key=lambda entry: entry["name"])}
+    return data if consumers is None else {**data, "consumers": list(consumers)}
 
 
 def _entry(described: Description) -> dict[str, Any]:
@@ -127,14 +134,14 @@ def _inventory_data(inventory: Inventory) -> int | dict[str, int | float]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads nodes into descriptions; every error says in which file, line, provider and field."""
+    """Reads nodes into descriptions; every error names the file, line, provider and field."""
 
     source: str
     descriptions: list[Description] = field(default_factory=list)
     _lines: dict[str, int] = field(default_factory=dict)
 
     def read_site(self, document: Node) -> None:
-        fields = self._fields(document, ("providers",), "the file")
+        fields = self._fields(document, ("providers", "consumers"), "the file")
         if "providers" in fields:
             self._read_providers(fields["providers"], None, "providers")
 
@@ -248,7 +255,7 @@ class _Reader:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._error(node, f"{where} must be a number, not {shown(node)}")
-        if not abs(value) <= MAX_FLOAT:  # true of nan, too
+        if not abs(value) <= MAX_FLOAT:  # also true for nan
             raise self._error(node, f"{where} must be at most {MAX_FLOAT:g}, not {shown(node)}")
         return float(value)
 
@@ -287,9 +294,9 @@ class _Reader:
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class _Dumper(_DUMPER):  # type: ignore[misc]  # whichever of the two this machine has
-    """Writes every value out: an anchor in one place makes another place hard to read."""
+class _Dumper(_DUMPER):  # type: ignore[misc]  # the class depends on whether libyaml is installed
+    """Writes every value in full: anchors and aliases are hard to read."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
-        """Whether *data* is written out again where it occurs again: always."""
+        """Always True: write *data* in full each time it occurs."""
         return True

@@ -1,8 +1,8 @@
 """A real machine, as ``lstopo --of xml`` describes it, as a tree of providers.
 
-The host is the root. A NUMA node with CPUs is a child of it; memory without CPUs and devices are children of the node
-they are nearest to. What several nodes share stands below a provider for their group, beside them; what is near to no
-part of the machine is a child of the host. docs/topology.md has the mapping as a table.
+The host is the root. A NUMA node with CPUs is a child of the host. Memory without CPUs and devices are children of the
+nearest node. Devices and memory that several nodes share are below a provider for that group of nodes. Those near no
+part of the machine are children of the host. docs/topology.md has the mapping as a table.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _KIB_PER_GIB = 1024 * 1024
 _SIZE = re.compile(r"(\d{1,20})\s*(KiB)?")
 
 _DEVICE_CLASSES = {DeviceKind.GPU: "PGPU", DeviceKind.FPGA: "FPGA", DeviceKind.ACCELERATOR: "CUSTOM_ACCELERATOR"}
-"""What one device of a kind is one unit of; NICs and disks have other amounts, or none."""
+"""The resource class of one device of a kind; NICs and disks have other amounts, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an operator decides about a machine, since hardware does not say it.
+    """The operator's choices for a machine, which the hardware does not determine.
 
     Attributes:
-        shared: hardware threads of each NUMA node that guests share (`VCPU`); the rest is theirs alone (`PCPU`).
+        shared: hardware threads of each NUMA node that guests share (`VCPU`); the other threads are dedicated (`PCPU`).
             None shares all.
         vcpu_ratio: allocation ratio of `VCPU`.
-        aggregates: uuids of aggregates the host belongs to.
+        aggregates: uuids of the host's aggregates.
     """
 
     shared: int | None = 0
@@ -55,9 +55,9 @@ def read_machine(
 
     Args:
         data: hwloc XML, as versions 1 to 3 write it.
-        name: the host's name; None takes the one that the file gives.
-        options: what the hardware does not say.
-        source: what error messages call *data*.
+        name: the host's name; None takes the name in the file.
+        options: the operator's choices.
+        source: the name of *data* in error messages.
 
     Raises:
         SiteError: not hwloc XML (see :func:`stead.topology.machine.read_xml`), no name, or a name that is too long.
@@ -68,12 +68,12 @@ def read_machine(
 def describe(
     machine: Machine, name: str | None = None, options: Options | None = None, *, source: str = "machine"
 ) -> list[Description]:
-    """The providers of *machine*, as :func:`read_machine` has them; for several hosts like it, with different names.
+    """The providers of *machine*, as in :func:`read_machine`; for several equal hosts with different names.
 
-    Each stands behind its parent, so that they can be created one after the other.
+    Each comes after its parent, so that they can be created in this order.
 
     Raises:
-        SiteError: no name, or absurdly many NUMA nodes.
+        SiteError: no name, or too many NUMA nodes.
     """
     host = (machine.infos.get("HostName", "") if name is None else name).strip()
     if not host:
@@ -85,7 +85,7 @@ def describe(
 
 
 def _parents_first(descriptions: list[Description]) -> list[Description]:
-    """The same by depth, else in their order: a provider for linked devices is made after the devices it holds."""
+    """The same sorted by depth, otherwise in order: a provider for linked devices is built after its devices."""
     parents = {each.name: each.parent for each in descriptions}
 
     def depth(name: str) -> int:
@@ -145,7 +145,7 @@ def _cpu_inventories(threads: int, options: Options) -> dict[str, Inventory]:
 
 
 def _host_traits(machine: Machine, devices: Iterable[Device]) -> Iterator[str]:
-    """What a query wants to know of the whole host: root traits can be required and forbidden, a tree's cannot."""
+    """Traits for queries about the whole host: queries can require and forbid root traits, but not those of a tree."""
     architecture = f"HW_ARCH_{machine.infos.get('Architecture', '').upper()}"
     if architecture in STANDARD_TRAITS:
         yield architecture

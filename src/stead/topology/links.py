@@ -1,4 +1,4 @@
-"""Which of a machine's devices are linked with each other directly: by NVLink, XGMI (Infinity Fabric) or Xe Link."""
+"""Direct links between a machine's devices: NVLink, XGMI (Infinity Fabric) or Xe Link."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from stead.topology.relations import Distances
 
 _LINKED_TYPES = frozenset({"PCIDev", "OSDev"})
-"""A processor with links of its own (POWER9) joins no devices to each other."""
+"""Types whose links count. A processor with its own links (POWER9) does not link devices with each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """At least two devices of which each reaches each by links, through others or through switches.
+    """Two or more devices that reach each other by links, directly, through other devices or through switches.
 
     Attributes:
-        link: what traits call the links, `NVLINK` for example.
-        number: from 0, in the order of the file; each kind of link has its own numbers.
+        link: the name of the links in traits, such as `NVLINK`.
+        number: from 0, in the order of the file, for each kind of link.
     """
 
     link: str
@@ -47,7 +47,7 @@ def domains_of(machine: Machine, devices: Sequence[Device]) -> list[Domain]:
 
 
 def _connected(matrices: Iterable[Distances], devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
-    """The devices by what they are connected with, each once."""
+    """The groups of connected devices; each device is in one group."""
     leaders: dict[HwObject, HwObject] = {}
     for matrix in matrices:
         ends = [None if hw is None or hw.type not in _LINKED_TYPES else _function(hw) for hw in matrix.objects]
@@ -63,13 +63,13 @@ def _connected(matrices: Iterable[Distances], devices: Sequence[Device]) -> Iter
 
 def _leader(leaders: dict[HwObject, HwObject], hw: HwObject) -> HwObject:
     while (leader := leaders.get(hw, hw)) is not hw:
-        leaders[hw] = leaders.get(leader, leader)  # halves the way for the next who goes it
+        leaders[hw] = leaders.get(leader, leader)  # path halving: shortens later lookups
         hw = leader
     return hw
 
 
 def _function(hw: HwObject) -> HwObject:
-    """The PCI function that an operating system device stands on; the device itself if the file shows none."""
+    """The PCI function of an operating system device; the device itself if the file shows none."""
     around: HwObject | None = hw
     while around is not None and around.type != "PCIDev":
         around = around.parent

@@ -1,4 +1,4 @@
-"""hwloc's XML, read into objects: refused if it is none, bounded if it is hostile."""
+"""Reads hwloc's XML into objects; rejects other files, and bounds the cost of hostile ones."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 500
 MAX_OBJECTS = 200_000
 FORMATS = (1, 2, 3)
-"""Major versions of hwloc's XML that are understood.
+"""Supported major versions of hwloc's XML.
 
-A file of the first names no version, and its NUMA nodes stand around their cores. The third has other numbers for the
-kinds of operating system devices.
+A file of version 1 states no version, and its NUMA nodes contain their cores. Version 3 has other numbers for the kinds
+of operating system devices.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine's objects, and what the file says about it as a whole.
+    """A machine's objects, and the data of the file about the whole machine.
 
     Attributes:
         format: the major version of the file's format.
-        distances: matrices between NUMA nodes, and between devices that are linked with each other.
-        accesses: how well NUMA nodes are reached from which hardware threads.
+        distances: matrices between NUMA nodes, and between linked devices.
+        accesses: the performance of NUMA nodes as seen from hardware threads.
     """
 
     root: HwObject
@@ -45,7 +45,7 @@ class Machine:
 
     @property
     def shows_devices(self) -> bool:
-        """Whether the file has I/O devices at all, be they of use or not."""
+        """Whether the file has any I/O devices, allocatable or not."""
         return any(hw.is_io for hw in self.root.walk())
 
 
@@ -71,7 +71,7 @@ def read_xml(data: bytes, source: str = "machine") -> Machine:
 
 
 class _Builder:
-    """The parser's target: makes objects while the text is read, and stops at the first thing that is out of bounds."""
+    """The parser's target: builds objects while the text is read, and stops at the first value that exceeds a limit."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -110,7 +110,7 @@ class _Builder:
         self._relations.data(text)
 
     def close(self) -> None:
-        """The end of the file; :meth:`machine` has the result."""
+        """Do nothing at the end of the file; :meth:`machine` has the result."""
 
     def _start_object(self, attributes: dict[str, str]) -> None:
         self._objects += 1

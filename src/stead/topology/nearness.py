@@ -1,6 +1,6 @@
-"""Where things are attached: near one NUMA node, near a group of nodes that hwloc has an object for, or anywhere.
+"""The place of an object: near one NUMA node, near a group of nodes that is an object in hwloc, or the whole machine.
 
-A place is the NUMA nodes with CPUs that something is near to, as bits by their numbers; 0 is the whole machine.
+A place is the set of the nearest NUMA nodes with CPUs, as bits by their numbers; 0 is the whole machine.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from stead.topology.relations import MemoryAccess
 
 MAX_PLACES = 4096
-"""Upper bound of the different sets of NUMA nodes that one machine's objects are near to."""
+"""Maximum number of different places on one machine."""
 
 Place: TypeAlias = int
 
 _GROUPING_TYPES = frozenset({"Group", "Package", "Socket", "Die"})
 _ATTRIBUTES = ("Latency", "ReadLatency", "WriteLatency", "Bandwidth", "ReadBandwidth", "WriteBandwidth")
-"""Memory attributes that say who is near, the first that a file has of a node."""
+"""Memory attributes that determine nearness; of each node the first that the file has applies."""
 
 
 @dataclass(slots=True)
 class Nearness:
-    """What the objects of one machine are near to.
+    """The places of the objects of one machine.
 
     Attributes:
-        everything: all nodes with CPUs.
+        everything: all nodes with CPUs, as bits.
     """
 
     machine: Machine
@@ -57,7 +57,7 @@ class Nearness:
             self._accesses[access.node].append(access)
 
     def of_device(self, hw: HwObject) -> Place:
-        """The nodes that the part of the machine around a device has; those of its threads if it says no node."""
+        """The nodes of the object that contains a device; if it lists no nodes, the nodes of its threads."""
         around = hw.locality()
         if around is None:
             return 0
@@ -76,10 +76,10 @@ class Nearness:
         return place
 
     def of_memory(self, node: NumaNode) -> Place:
-        """The nodes whose CPUs a node without CPUs is nearest to.
+        """The nodes whose CPUs are nearest to a node without CPUs.
 
-        Its cpuset says it, or that of the object around it, unless that is the whole machine; else a memory
-        attribute's best initiators; else the latencies between NUMA nodes.
+        Its cpuset decides, or that of the object around it, unless that is the whole machine. Otherwise the best
+        initiators of a memory attribute decide, and last the latencies between NUMA nodes.
         """
         if node.index not in self._by_node:
             place = self._by_position(node) or self._by_accesses(node) or self._by_latencies(node)
@@ -87,7 +87,7 @@ class Nearness:
         return self._by_node[node.index]
 
     def groups(self) -> list[Place]:
-        """The sets of several nodes that hwloc has an object for, other than the machine."""
+        """The sets of several nodes that are objects in hwloc, other than the machine."""
         places = {
             self._of_nodeset(hw.bitmap("nodeset") or 0) or self._owners(all_threads(hw) & self.layout.present)
             for hw in self.machine.root.walk()
@@ -116,7 +116,7 @@ class Nearness:
             around = around.parent
         else:
             return 0
-        # hwloc 2 gives a node of which it knows nothing the cpuset of the machine.
+            # hwloc 2 gives a node with unknown locality the cpuset of the machine.
         is_known = owners != self.everything or owners.bit_count() == 1
         return owners if is_known else 0
 
@@ -149,12 +149,12 @@ class Nearness:
 
 
 def used_groups(places: Iterable[Place], groups: Sequence[Place], everything: Place) -> list[Place]:
-    """The groups of nodes of which something is near to all and to nothing else; each is in another or apart from it.
+    """The groups of nodes that are the exact place of some object. Two groups are nested or disjoint.
 
     Args:
-        places: what things are near to.
-        groups: sets that hwloc has objects for; what is near to a set without is near to the smallest one around it.
-        everything: all nodes with CPUs: the machine itself is no group.
+        places: the places of all objects.
+        groups: sets of nodes that are objects in hwloc. Another place is replaced by the smallest group around it.
+        everything: all nodes with CPUs; the machine itself is not a group.
     """
     used: set[Place] = set()
     for place in dict.fromkeys(places):
@@ -165,7 +165,7 @@ def used_groups(places: Iterable[Place], groups: Sequence[Place], everything: Pl
 
 
 def innermost(place: Place, groups: Iterable[Place]) -> Place:
-    """The smallest of *groups* that has all of *place*; 0 if none has."""
+    """The smallest of *groups* that contains *place*; 0 if none does."""
     around = [group for group in groups if place & ~group == 0]
     return min(around, key=lambda group: (group.bit_count(), group), default=0)
 

@@ -1,14 +1,15 @@
-"""YAML as plain values that know their line, read in bounded memory.
+"""Parses YAML into plain values with their lines, in bounded memory.
 
-PyYAML's own composer recurses (in C, where a deep file ends the process) and lets the last of two equal keys win, and
-merges or aliases multiply a small file without bound. Here nesting is limited, repeated keys are refused, and what
-aliases stand for is counted before anybody walks through it.
+PyYAML's own composer recurses (in C, where a deep file crashes the process), and the last of two equal keys wins.
+Merges or aliases multiply a small file without bound. Here nesting is limited, repeated keys are rejected, and the
+values of aliases are counted before any code iterates over them.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import yaml
@@ -21,7 +22,7 @@ from stead.topology.site import SiteError
 
 MAX_DEPTH = 200
 MAX_ALIASED = 1_000_000
-"""Values that aliases may add to those that are written out."""
+"""Values that aliases may add to the written ones."""
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -31,7 +32,7 @@ _CONVERTED_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "flo
 
 @dataclass(slots=True)
 class Node:
-    """A value, the line it starts on (from 1), and how many values it is, itself included, with aliases written out."""
+    """A value, its first line (from 1), and the number of values in it, including itself, with aliases expanded."""
 
     value: Scalar | list[Node] | dict[str, Node]
     line: int
@@ -39,10 +40,10 @@ class Node:
 
 
 def read_documents(text: str, source: str) -> list[Node]:
-    """The documents of *text*, in order; empty ones are left out.
+    """The documents of *text*, in order, without empty ones.
 
     Raises:
-        SiteError: not YAML, or YAML of a kind that site files have no use for; says where in *source*.
+        SiteError: it is not YAML, or uses features that site files do not support; names the place in *source*.
     """
     composer = _Composer(source)
     try:
@@ -58,7 +59,7 @@ def read_documents(text: str, source: str) -> list[Node]:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come yet; *key* is the mapping's key that waits for its value."""
+    """A list or mapping whose end has not been read; *key* is the mapping's key that waits for its value."""
 
     node: Node
     anchor: str | None
@@ -75,11 +76,11 @@ class _Composer:
 
     def take(self, event: Any) -> None:
         match event:
-            case events.DocumentStartEvent():
-                self._anchors = {}
             case events.ScalarEvent():
                 self._refuse_tag(event)
                 self._finish(Node(self._scalar(event), _line(event)), event.anchor)
+            case events.DocumentStartEvent():
+                self._anchors = {}
             case events.SequenceStartEvent():
                 self._enter(event, [])
             case events.MappingStartEvent():
@@ -98,7 +99,7 @@ class _Composer:
 
     def _finish(self, node: Node, anchor: str | None) -> None:
         self._written += 1
-        if anchor is not None:  # only now: an alias inside its own anchor would be endless
+        if anchor is not None:  # registered last: an alias inside its own anchor would be infinite
             self._anchors[anchor] = node
         if self._open:
             self._attach(self._open[-1], node)
@@ -133,11 +134,8 @@ class _Composer:
 
     def _scalar(self, event: Any) -> Scalar:
         text = str(event.value)
-        tag = _resolve(ScalarNode, text, event.implicit)
-        if tag not in _CONVERTED_TAGS or ":" in text:  # 1:30 is 90 to YAML 1.1, and to nobody else
-            return text
         with suppress(ValueError):
-            return _scalar_of(tag, text)
+            return _scalar_of(text, event.implicit)
         raise self._error(event, f"{text[:40]!r} cannot be read as a number")
 
     def _refuse_tag(self, event: Any) -> None:
@@ -152,7 +150,11 @@ _resolve: Any = Resolver().resolve
 _CONSTRUCTOR = SafeConstructor()
 
 
-def _scalar_of(tag: str, text: str) -> Scalar:
+@lru_cache(maxsize=1024)  # the names of fields, classes and traits recur
+def _scalar_of(text: str, implicit: tuple[bool, bool]) -> Scalar:
+    tag = _resolve(ScalarNode, text, implicit)
+    if tag not in _CONVERTED_TAGS or ":" in text:  # in YAML 1.1, 1:30 is the number 90; users do not expect that
+        return text
     value: Scalar = _CONSTRUCTOR.construct_object(ScalarNode(tag, text))
     _CONSTRUCTOR.constructed_objects.clear()
     return value
@@ -163,7 +165,7 @@ def _line(event: Any) -> int:
 
 
 def shown(node: Node) -> str:
-    """*node* in an error message: short, on one line."""
+    """*node* for an error message: short, on one line."""
     match node.value:
         case dict():
             return "a mapping"

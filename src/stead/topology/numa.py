@@ -1,4 +1,4 @@
-"""A machine's NUMA nodes: which hardware threads and how much memory are whose, and what is attached where."""
+"""A machine's NUMA nodes: their hardware threads, their memory, and their devices."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from stead.topology.objects import HwObject
 
 MAX_NUMBER = 1 << 16
-"""Numbers of hardware threads and NUMA nodes from here on are believed to be errors of the file."""
+"""Numbers of hardware threads and NUMA nodes from here on count as errors of the file."""
 
-MAX_NODES = 1024  # as many as Linux knows
+MAX_NODES = 1024  # the maximum of Linux
 
 _MIB = 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class NumaNode:
-    """A NUMA node with the hardware threads that are its own, as bits, and its usable memory in MiB.
+    """A NUMA node with its own hardware threads, as bits, and its usable memory in MiB.
 
     Attributes:
-        kind: what hwloc calls the memory: `HBM`, `CXL-DRAM` and so on; empty if it is ordinary or unknown.
-        own: the threads it is nearest to, of which each has one such node; offline and forbidden ones too.
+        kind: hwloc's name for the memory: `HBM`, `CXL-DRAM` and so on; empty if it is ordinary or unknown.
+        own: the threads nearest to it, including offline and forbidden ones; each thread has one such node.
         threads: the usable ones among them.
     """
 
@@ -43,16 +43,16 @@ class NumaNode:
 
     @property
     def is_beside_cpus(self) -> bool:
-        """Whether it has no hardware threads of its own, not even unusable ones: each near it is another node's."""
+        """Whether it has no hardware threads of its own, not even unusable ones: other nodes own those near it."""
         return not self.own
 
 
 @dataclass(slots=True)
 class Layout:
-    """The NUMA nodes by index, all usable threads, those of them that are near no node, and memory of no node in MiB.
+    """The NUMA nodes by index, all usable threads, usable threads near no node, and memory outside all nodes in MiB.
 
     Attributes:
-        present: all threads of the machine, offline and forbidden ones too.
+        present: all threads of the machine, including offline and forbidden ones.
     """
 
     nodes: list[NumaNode] = field(default_factory=list)
@@ -63,22 +63,22 @@ class Layout:
 
 
 def layout_of(machine: Machine) -> Layout:
-    """Who owns which threads of *machine*: each usable one is counted once.
+    """Assign the threads of *machine* to nodes; each usable thread counts once.
 
     Raises:
-        SiteError: more NUMA nodes than any machine has.
+        SiteError: more NUMA nodes than the maximum.
     """
     objects = list(machine.root.walk())
     usable = _usable_threads(machine.root, objects)
     present = usable | all_threads(machine.root) & (1 << MAX_NUMBER) - 1
     nodes = _numa_nodes(machine, objects)
     without_owner = present
-    # Several nodes may be near the same threads (DRAM and HBM of one package): each thread is counted once, for
-    # ordinary memory before any other, then for the node with the fewest threads, then for the lowest number.
+    # Several nodes may be near the same threads (DRAM and HBM of one package). Each thread counts once: first for
+    # ordinary memory, then for the node with the fewest threads, then for the lowest number.
     near = {node.index: all_threads(node.hw) & present for node in nodes}
     for node in nodes:
         if node.kind and near[node.index] == present and len(nodes) > 1:
-            near[node.index] = 0  # the cpuset of a node of which hwloc knows no nearness; see stead.topology.nearness
+            near[node.index] = 0  # hwloc uses this cpuset for a node with unknown locality; see stead.topology.nearness
     for node in sorted(nodes, key=lambda node: (bool(node.kind), near[node.index].bit_count(), node.index)):
         node.own = near[node.index] & without_owner
         node.threads = node.own & usable
@@ -86,12 +86,12 @@ def layout_of(machine: Machine) -> Layout:
     siblings = _sibling_threads(objects, usable)
     for node in nodes:
         node.has_siblings = (siblings & node.threads).bit_count() > 1
-    homeless_memory = 0 if nodes else _memory(machine.root)  # only hwloc 1 has machines without any node
+    homeless_memory = 0 if nodes else _memory(machine.root)  # only in hwloc 1 can a machine have no node
     return Layout(nodes, usable, usable & without_owner, present, homeless_memory)
 
 
 def all_threads(hw: HwObject) -> int:
-    """The threads of an object, online or not; of the object around it where it says nothing about any."""
+    """The threads of an object, online or not; if it lists none, those of the object around it."""
     around: HwObject | None = hw
     while around is not None and "cpuset" not in around.attributes:
         around = around.parent
@@ -101,7 +101,7 @@ def all_threads(hw: HwObject) -> int:
 
 
 def _usable_threads(root: HwObject, objects: Iterable[HwObject]) -> int:
-    """Threads that exist, are online, and that the process which looked was allowed to use."""
+    """Threads that exist, are online, and that the process that ran lstopo was allowed to use."""
     numbers = {hw.number("os_index") for hw in objects if hw.type == "PU"}
     threads = 0
     for number in numbers:
@@ -114,7 +114,7 @@ def _usable_threads(root: HwObject, objects: Iterable[HwObject]) -> int:
 
 
 def _sibling_threads(objects: Iterable[HwObject], usable: int) -> int:
-    """Threads that share their core with another usable one."""
+    """Threads that share their core with another usable thread."""
     siblings = 0
     for hw in objects:
         if hw.type == "Core":
@@ -145,7 +145,7 @@ def _memory(hw: HwObject) -> int:
 
 
 def _kind(hw: HwObject) -> str:
-    """What the memory is, if it is not DRAM. hwloc 1 has it as a remark; a DAX device says it where hwloc does not."""
+    """The kind of memory, if it is not DRAM: an info attribute in hwloc 1; otherwise a DAX device may reveal it."""
     remarks = (hw.attributes.get("subtype"), hw.infos.get("Type"), hw.infos.get("DAXType"))
     kind = next(filter(None, remarks), "").strip()
     return "" if kind == "DRAM" else kind

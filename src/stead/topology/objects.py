@@ -23,7 +23,7 @@ class HwObject:
     children: list[HwObject] = field(default_factory=list)
 
     def walk(self) -> Iterator[HwObject]:
-        """The object and all below it, each before its children, in the order of the file."""
+        """The object and all its descendants, parents first, in the order of the file."""
         waiting = [self]
         while waiting:
             found = waiting.pop()
@@ -32,32 +32,32 @@ class HwObject:
 
     @property
     def is_io(self) -> bool:
-        """Whether it is an I/O device, or a bridge to some."""
+        """Whether it is an I/O device or a bridge to I/O devices."""
         return self.type in _IO_TYPES
 
     def locality(self) -> HwObject | None:
-        """The nearest object around this one that is part of the machine's CPU and memory hierarchy."""
+        """The nearest enclosing object that is part of the machine's CPU and memory hierarchy."""
         around = self.parent
         while around is not None and around.type in _OUTSIDE_TYPES:
             around = around.parent
         return around
 
     def number(self, attribute: str) -> int | None:
-        """The attribute as an integer that is not negative; None if it is absent or anything else."""
+        """The attribute as a nonnegative integer; None if it is absent or has another value."""
         return whole_number(self.attributes.get(attribute, ""))
 
     def bitmap(self, attribute: str) -> int | None:
-        """The attribute as a set of bits; negative (infinitely many ones) if the set has no end; None if unreadable.
+        """The attribute as a set of bits; negative (infinitely many ones) if the set is infinite; None if invalid.
 
-        Source: hwloc's bitmap text form, 32-bit groups from high to low, an empty group is 0, and a leading
-        ``0xf...f`` stands for ones without end.
+        Source: hwloc's bitmap text form: 32-bit groups from high to low; an empty group is 0, and a leading
+        ``0xf...f`` means infinitely many ones.
         """
         text = self.attributes.get(attribute)
         return None if text is None else bits(text)
 
 
 def whole_number(text: str) -> int | None:
-    """*text* as an integer that is not negative, of at most 20 digits; None if it is anything else."""
+    """*text* as a nonnegative integer of at most 20 digits; None if it is not one."""
     text = text.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
 

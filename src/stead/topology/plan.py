@@ -1,29 +1,42 @@
-"""What must change on a server for it to say what a site says."""
+"""Plans the changes that make a server match a site."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from stead.domain.inventory import Inventory, has_room
 from stead.topology.site import Description, Site, SiteError, top_down
+from stead.topology.steps import (
+    CreateClass,
+    CreateProvider,
+    CreateTrait,
+    DeleteProvider,
+    InventoryChange,
+    MoveProvider,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+    Step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from stead.domain.inventory import Inventory
+
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """One provider as the server has it.
+    """The present state of one provider on the server.
 
     Attributes:
-        description: its uuid is never None. What a plan does not look at may be left empty: all but uuid and parent
-            of a provider that the site does not describe.
-        generation: what the server wants to see when this provider is changed.
-        used: allocated amounts by resource class; classes without allocations may be absent. Empty is enough where
-            nothing is pruned and no inventory changes.
+        description: its uuid is never None. Unused parts may be empty: everything except uuid and parent of a provider
+            that the site does not describe.
+        generation: the generation that the server requires for a change of this provider.
+        used: allocated amounts by resource class; classes without allocations may be absent. May be empty if nothing
+            is pruned and no inventory changes.
     """
 
     description: Description
@@ -32,13 +45,13 @@ class Present:
 
     @property
     def in_use(self) -> bool:
-        """Whether anything is allocated from it."""
+        """Whether the provider has allocations."""
         return any(self.used.values())
 
 
 @dataclass(frozen=True, slots=True)
 class PresentSite:
-    """The server's providers by name, and the names of the resource classes and traits it knows."""
+    """The server's providers by name, and the names of its resource classes and traits."""
 
     providers: Mapping[str, Present]
     classes: frozenset[str]
@@ -46,137 +59,8 @@ class PresentSite:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateClass:
-    """Make a custom resource class."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"create resource class {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTrait:
-    """Make a custom trait."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"create trait {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class CreateProvider:
-    """Make a provider without inventories; its parent, by name, is there by then."""
-
-    name: str
-    uuid: str | None
-    parent: str | None
-
-    def __str__(self) -> str:
-        return f"create provider {self.name}" + (f" below {self.parent}" if self.parent is not None else "")
-
-
-@dataclass(frozen=True, slots=True)
-class MoveProvider:
-    """Give a provider another parent, by name, or none."""
-
-    name: str
-    parent: str | None
-
-    def __str__(self) -> str:
-        return f"move provider {self.name} " + (f"below {self.parent}" if self.parent is not None else "to the top")
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryChange:
-    """What becomes of one inventory of a provider.
-
-    Attributes:
-        before: None if it is added.
-        after: None if it is removed.
-        used: the allocated amount when the provider was read.
-    """
-
-    resource_class: str
-    before: Inventory | None
-    after: Inventory | None
-    used: int
-
-    @property
-    def overcommits(self) -> bool:
-        """Whether more is allocated than the inventory could then hold."""
-        if self.after is None:
-            return self.used > 0
-        return not has_room(0, self.used, self.after.capacity)
-
-    def __str__(self) -> str:
-        sign = "+" if self.before is None else "-" if self.after is None else ""
-        amounts = ", ".join(_amounts(self.before, self.after))
-        return f"{sign}{self.resource_class} {amounts}" + (f", {self.used:,} used" if self.used else "")
-
-
-@dataclass(frozen=True, slots=True)
-class SetInventories:
-    """Replace all inventories of one provider; *changes* has those that differ, by resource class."""
-
-    name: str
-    inventories: Mapping[str, Inventory]
-    changes: tuple[InventoryChange, ...]
-
-    def __str__(self) -> str:
-        return f"set inventories of {self.name}: " + "; ".join(map(str, self.changes))
-
-
-@dataclass(frozen=True, slots=True)
-class SetTraits:
-    """Replace all traits of one provider; *changes* says in words what differs."""
-
-    name: str
-    traits: frozenset[str]
-    changes: str
-
-    def __str__(self) -> str:
-        return f"set traits of {self.name}: {self.changes}"
-
-
-@dataclass(frozen=True, slots=True)
-class SetAggregates:
-    """Replace all aggregates of one provider; *changes* says in words what differs."""
-
-    name: str
-    aggregates: frozenset[str]
-    changes: str
-
-    def __str__(self) -> str:
-        return f"set aggregates of {self.name}: {self.changes}"
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteProvider:
-    """Delete a provider, which has no children and no allocations by then."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"delete provider {self.name}"
-
-
-Step: TypeAlias = (
-    CreateClass
-    | CreateTrait
-    | CreateProvider
-    | MoveProvider
-    | SetInventories
-    | SetTraits
-    | SetAggregates
-    | DeleteProvider
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that pruning would have removed: a provider, or one resource class of its inventory."""
+    """An object that pruning did not delete: a provider, or its inventory of one resource class."""
 
     provider: str
     resource_class: str | None
@@ -191,27 +75,28 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Overcommitted:
-    """An inventory of a provider that a plan makes smaller than what is allocated from it."""
+    """An inventory of a provider whose planned capacity is below its allocations."""
 
     provider: str
     change: InventoryChange
 
     def __str__(self) -> str:
         change = self.change
-        capacities = _before_and_after(_capacity(change.before), _capacity(change.after))
-        return f"{change.resource_class} of provider {self.provider}: {change.used:,} used, capacity {capacities}"
+        return (
+            f"{change.resource_class} of provider {self.provider}: {change.used:,} used, capacity {change.capacities}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in an order in which each can be done, and what stays although it is not described."""
+    """Steps in an executable order, and the undescribed objects that stay."""
 
     steps: tuple[Step, ...]
     kept: tuple[Kept, ...]
 
     @property
     def overcommitted(self) -> tuple[Overcommitted, ...]:
-        """The inventories that would be smaller than what is allocated from them."""
+        """The inventories whose planned capacity is below their allocations."""
         return tuple(
             Overcommitted(step.name, change)
             for step in self.steps
@@ -221,19 +106,27 @@ class Plan:
         )
 
 
-def plan(described: Site, present: PresentSite, *, exact: bool = False, prune: bool = False) -> Plan:
-    """The steps that make *present* say what *described* says.
+def plan(
+    described: Site,
+    present: PresentSite,
+    *,
+    exact: bool = False,
+    prune: bool = False,
+    prune_trees: bool = False,
+) -> Plan:
+    """The steps that make *present* match *described*.
 
     Args:
         described: the providers of the site files.
-        present: the server's.
-        exact: described providers lose what their descriptions do not have, but for inventories in use. Without it,
-            that stays.
-        prune: the same, and providers that are not described are deleted, but for those in use.
+        present: the server's providers.
+        exact: remove what the descriptions of described providers lack, except inventories in use. Without it, that
+            stays.
+        prune: implies *exact*; also deletes providers that are not described, except those in use.
+        prune_trees: like *prune*, but only in the trees whose roots are described.
 
     Raises:
-        SiteError: the two cannot be brought together: a uuid differs or belongs to another name, a parent is nowhere,
-            a loop would arise, a standard class or trait is unknown to the server.
+        SiteError: the two cannot be matched: a uuid differs or belongs to another name, a parent does not exist, there
+            would be a loop, or the server lacks a standard class or trait.
     """
     _require_same_uuids(described, present)
     parents = _final_parents(described, present)
@@ -243,9 +136,11 @@ def plan(described: Site, present: PresentSite, *, exact: bool = False, prune: b
         if name in described.providers:
             steps.extend(_place(described.providers[name], present.providers.get(name)))
     for name in sorted(described.providers):
-        steps.extend(_settle(described.providers[name], present.providers.get(name), kept, exact=exact or prune))
-    if prune:
-        steps.extend(_removals(described, present, parents, kept))
+        steps.extend(
+            _settle(described.providers[name], present.providers.get(name), kept, exact=exact or prune or prune_trees)
+        )
+    if prune or prune_trees:
+        steps.extend(_removals(described, present, parents, kept, everywhere=prune))
     return Plan(tuple(steps), tuple(kept))
 
 
@@ -295,7 +190,7 @@ def _place(wanted: Description, there: Present | None) -> Iterator[Step]:
 
 
 def _settle(wanted: Description, there: Present | None, kept: list[Kept], *, exact: bool) -> Iterator[Step]:
-    """The steps that give one provider, wherever it stands, what it shall have."""
+    """The steps that give one provider its described inventories, traits and aggregates."""
     had = there.description if there is not None else Description(wanted.name)
     used = there.used if there is not None else {}
     inventories = _inventories(wanted, had, used, kept, exact=exact)
@@ -320,13 +215,21 @@ def _inventories(
 
 
 def _removals(
-    described: Site, present: PresentSite, parents: Mapping[str, str | None], kept: list[Kept]
+    described: Site, present: PresentSite, parents: Mapping[str, str | None], kept: list[Kept], *, everywhere: bool
 ) -> Iterator[Step]:
-    """Deletes all that is not described, children first, but providers in use and the ancestors of what stays."""
+    """Delete all undescribed providers, children first, except those in use and the ancestors of those that stay.
+
+    Args:
+        everywhere: in all trees, not only in those whose roots are described.
+    """
+    roots: dict[str, str] = {}
+    for name in top_down(parents):
+        parent = parents[name]
+        roots[name] = name if parent is None else roots[parent]
     staying: defaultdict[str, list[str]] = defaultdict(list)  # by parent: its children that stay
     for name in reversed(top_down(parents)):
         reason = None
-        if name not in described.providers:
+        if name not in described.providers and (everywhere or roots[name] in described.providers):
             if present.providers[name].in_use:
                 reason = "it has allocations"
             elif staying[name]:
@@ -347,29 +250,6 @@ def _inventory_changes(
         for name in sorted(had.keys() | wanted.keys())
         if had.get(name) != wanted.get(name)
     )
-
-
-def _amounts(before: Inventory | None, after: Inventory | None) -> Iterator[str]:
-    """The fields in words: the total always, the others where they change or are not the default."""
-    usual = Inventory(total=0)
-    for name in (one.name for one in fields(Inventory)):
-        values = [getattr(inventory, name) for inventory in (before, after) if inventory is not None]
-        if name == "total" or any(value != getattr(usual, name) for value in values):
-            yield f"{name} {_before_and_after(*values)}"
-    capacities = [_capacity(inventory) for inventory in (before, after) if inventory is not None]
-    totals = [inventory.total for inventory in (before, after) if inventory is not None]
-    if capacities != totals:
-        yield f"capacity {_before_and_after(*capacities)}"
-
-
-def _capacity(inventory: Inventory | None) -> int:
-    return 0 if inventory is None else inventory.capacity
-
-
-def _before_and_after(before: float, after: float | None = None) -> str:
-    """``8 -> 9``; one number if it stays."""
-    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (before, after) if value is not None]
-    return " -> ".join(dict.fromkeys(shown))
 
 
 def _set_changes(had: frozenset[str], wanted: frozenset[str]) -> str:

@@ -1,7 +1,7 @@
-"""What hwloc says about pairs of objects: matrices of distances, and memory attributes.
+"""hwloc's data about pairs of objects: matrices of distances, and memory attributes.
 
 Source: hwloc's XML, elements `distances2`, `distances2hetero` (since 2.3) and `memattr` (since 2.3). The `distances` of
-hwloc 1 are left unread: they say how deep their objects are, not which they are.
+hwloc 1 are ignored: they state the depth of their objects, but do not identify them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from stead.topology.objects import HwObject
 
 MAX_OBJECTS = 1024
-"""Upper bound of the objects of one matrix."""
+"""Maximum number of objects in one matrix."""
 
 MAX_ACCESSES = 200_000
 
 LATENCY = "NUMALatency"
 LINKS = {"NVLinkBandwidth": "NVLINK", "XGMIBandwidth": "XGMI", "XeLinkBandwidth": "XELINK"}
-"""Matrices of links between devices, and what the links are called in traits: NVIDIA's, AMD's, Intel's."""
+"""Matrices of links between devices, and the names of the links in traits: NVIDIA's, AMD's, Intel's."""
 
 _MEANS_LATENCY = 1 << 2  # HWLOC_DISTANCES_KIND_MEANS_LATENCY
 _HIGHER_FIRST = 1 << 0  # HWLOC_MEMATTR_FLAG_HIGHER_FIRST
 _NEED_INITIATOR = 1 << 2  # HWLOC_MEMATTR_FLAG_NEED_INITIATOR
 
 _ROOM = 64
-"""Characters that one number of a matrix, or one name of an object, may take with the blanks around it."""
+"""Maximum length of one number of a matrix, or one name of an object, with the surrounding blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Distances:
 
     Attributes:
         name: :data:`LATENCY`, or one of :data:`LINKS`.
-        objects: what its rows and columns are about; None for an object that the file does not have.
-        values: row after row, ``len(objects) ** 2`` of them. A lower latency is nearer; a bandwidth of 0 is no link.
+        objects: the objects of its rows and columns; None for an object that is missing in the file.
+        values: row by row, ``len(objects) ** 2`` of them. A lower latency is nearer; a bandwidth of 0 is no link.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Distances:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAccess:
-    """What a memory attribute says of one NUMA node, as seen from some hardware threads.
+    """The value of a memory attribute for one NUMA node, as seen from some hardware threads.
 
     Attributes:
-        attribute: hwloc's name, `Latency` for example.
-        value: in the attribute's unit; the lower the better, by its sign where more of it is better.
+        attribute: hwloc's name, such as `Latency`.
+        value: in the attribute's unit; lower is better. Negative for attributes of which higher is better.
     """
 
     attribute: str
@@ -66,7 +66,7 @@ class MemoryAccess:
 
 @dataclass(slots=True)
 class _Matrix:
-    """A matrix while it is read: its texts, unparsed, and how many characters of them there are."""
+    """A matrix during parsing: its unparsed texts, and their total length."""
 
     name: str
     type: str
@@ -79,9 +79,9 @@ class _Matrix:
 
 @dataclass(slots=True)
 class Relations:
-    """Takes the parser's events between the objects, and says at the end what they mean.
+    """Collects the parser's events about relations, and interprets them at the end.
 
-    Everything in a file may be wrong. Objects that it does not have are no error: `lstopo` can leave them out.
+    All data may be invalid. References to missing objects are not errors: `lstopo` can omit objects.
     """
 
     source: str
@@ -108,7 +108,7 @@ class Relations:
                 self._accesses.append((*self._attribute, attributes))
 
     def data(self, text: str) -> None:
-        """Text stands in the file; only that of a matrix says anything."""
+        """Collect text; only the text in a matrix is relevant."""
         if self._text is None or self._matrix is None:
             return
         self._matrix.length += len(text)
@@ -128,10 +128,10 @@ class Relations:
                 self._attribute = None
 
     def between(self, root: HwObject) -> tuple[tuple[Distances, ...], tuple[MemoryAccess, ...]]:
-        """What was read, about the objects of *root*.
+        """The relations between the objects of *root*.
 
         Raises:
-            SiteError: a matrix without its objects or values, or a value that is none.
+            SiteError: a matrix lacks objects or values, or a value is not a number.
         """
         if not self._matrices and not self._accesses:
             return (), ()
@@ -150,7 +150,7 @@ class Relations:
         kind = whole_number(attributes.get("kind", "")) or 0
         name, of_type = attributes.get("name", ""), attributes.get("type", "")
         if not name and of_type == "NUMANode" and kind & _MEANS_LATENCY:
-            name = LATENCY  # as hwloc 2.0 wrote it
+            name = LATENCY  # hwloc 2.0 wrote it without a name
         if name != LATENCY and name not in LINKS:
             return None
         size = whole_number(attributes.get("nbobjs", ""))
@@ -217,6 +217,6 @@ class Relations:
 
 
 def _words(texts: list[str], expected: int) -> list[str] | None:
-    """The words of *texts*; None if they are not as many as *expected*, however many more."""
+    """The words of *texts*; None if their number differs from *expected*."""
     words = "".join(texts).split(None, expected)
     return words if len(words) == expected else None

@@ -1,4 +1,4 @@
-"""What a site file says: a description of providers, found by name."""
+"""The contents of site files: descriptions of providers, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stead.domain.inventory import Inventory
 
 NAME_LENGTH = 200
-"""Upper bound of a provider's name, in characters."""
+"""Maximum length of a provider's name, in characters."""
 
 
 class SiteError(SteadError):
@@ -24,7 +24,7 @@ class SiteError(SteadError):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What one provider shall be.
+    """The target state of one provider.
 
     Attributes:
         uuid: lower-case and hyphenated; None leaves the choice to the server.
@@ -43,7 +43,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Descriptions by name; made by :func:`site_of`, which checks that they agree."""
+    """Descriptions by name. Create it with :func:`site_of`, which checks that they are consistent."""
 
     providers: Mapping[str, Description] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -73,10 +73,10 @@ def site_of(descriptions: Iterable[Description]) -> Site:
 def top_down(parents: Mapping[str, str | None]) -> list[str]:
     """The keys of *parents*, every parent before its children; siblings, and roots, by name.
 
-    A parent that is no key itself counts as none.
+    A parent that is not a key counts as absent.
 
     Raises:
-        SiteError: providers are each other's ancestors.
+        SiteError: there is a loop of parents.
     """
     children: defaultdict[str | None, list[str]] = defaultdict(list)
     for name, parent in parents.items():

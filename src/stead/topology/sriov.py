@@ -1,4 +1,4 @@
-"""Which NIC a virtual function belongs to, which hwloc does not say."""
+"""Assigns virtual functions to their NICs, which hwloc does not do."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _VIRTUAL_SUFFIX = re.compile(r"v\d+$")
 
 
 def count_virtual_functions(devices: Iterable[Device]) -> dict[str, int]:
-    """How many virtual functions each NIC has, by label; NICs without any are absent.
+    """The number of virtual functions of each NIC, by label; NICs without any are absent.
 
-    hwloc does not say whose function a virtual one is. Its interface's name may (`ens5f0v3` is of `ens5f0`); what is
-    left is shared out evenly among the physical functions on the same bridge, of the same vendor where there are any,
-    which is exact for a card whose functions were all given the same number. All of a bridge are attached to the same
-    NUMA node, so an amount per NUMA node is right in any case. A bridge that shows no physical function, as in a
-    guest, has its virtual ones counted under the first of them.
+    hwloc does not state the physical function of a virtual one. The name of its interface may (`ens5f0v3` belongs to
+    `ens5f0`). The other virtual functions are divided evenly among the physical functions on the same bridge, of the
+    same vendor if there are any. That is exact for a card whose functions all have the same number. All functions of a
+    bridge are attached to the same NUMA node, so an amount per NUMA node is right in any case. If a bridge shows no
+    physical function, as in a guest, its virtual ones count for the first of them.
     """
     by_bridge: defaultdict[HwObject | None, list[Device]] = defaultdict(list)
     for device in devices:
@@ -39,7 +39,7 @@ def count_virtual_functions(devices: Iterable[Device]) -> dict[str, int]:
 
 
 def _share_out(virtual: Iterable[Device], holders: Sequence[Device]) -> Counter[str]:
-    """How many of the *virtual* functions of one bridge each of the *holders* has, by label."""
+    """The number of the *virtual* functions of one bridge that each of the *holders* has, by label."""
     owners = {interface: nic for nic in holders for interface in nic.interfaces}
     amounts: Counter[str] = Counter()
     adrift: Counter[int | None] = Counter()
@@ -61,5 +61,5 @@ def _vendor(nic: Device) -> int | None:
 
 
 def _owning_interface(interface: str) -> str:
-    """`ens5f0` for `ens5f0v3`, the form in which Linux names the interface of a virtual function."""
+    """`ens5f0` for `ens5f0v3`, the name that Linux gives to the interface of a virtual function."""
     return _VIRTUAL_SUFFIX.sub("", interface)

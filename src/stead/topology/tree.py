@@ -1,4 +1,4 @@
-"""Which of a machine's providers stands below which, and what they are called."""
+"""The tree of a machine's providers, and their names."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tree:
-    """Parents by name, the host's being None, and the traits that come of what stands where.
+    """Parents by name (None for the host), and traits that follow from positions in the tree.
 
-    Providers that are no object of hwloc's are in it as well: groups of NUMA nodes, domains of linked devices.
+    The tree also has providers that are not objects in hwloc: groups of NUMA nodes, domains of linked devices.
     """
 
     host: str
@@ -34,7 +34,7 @@ class Tree:
         return self.nodes(1 << node.index)
 
     def nodes(self, place: Place) -> str:
-        """The name of a NUMA node or a group of them, in the form in which Linux lists nodes: `0-3,8`."""
+        """The name of a NUMA node or a group of them, in Linux's list format: `0-3,8`."""
         return f"{self.host}_NUMA{_listed(place)}"
 
     def device(self, device: Device) -> str:
@@ -42,7 +42,7 @@ class Tree:
         return f"{self.host}_{device.kind}_{device.label}"
 
     def ancestors(self, name: str) -> list[str]:
-        """The providers above *name*, the nearest first."""
+        """The ancestors of *name*, nearest first."""
         above = []
         parent = self.parents[name]
         while parent is not None:
@@ -52,16 +52,16 @@ class Tree:
 
 
 def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Device]) -> Tree:
-    """The tree of *machine*, of whose devices *devices* become providers.
+    """The tree of *machine*; its *devices* become providers.
 
     Raises:
-        SiteError: so many places that the file is wrong.
+        SiteError: there are too many places, so the file must be wrong.
     """
     tree = Tree(host, {host: None})
     nearness = Nearness(machine, layout)
     near_devices = [nearness.of_device(device.hw) for device in devices]
     near_memory = [nearness.of_memory(node) for node in layout.nodes if node.is_beside_cpus]
-    hwlocs = [*nearness.groups(), *near_devices]  # what a device is attached to is an object of hwloc's
+    hwlocs = [*nearness.groups(), *near_devices]  # a device is always attached to an object of hwloc
     groups = used_groups([*near_devices, *near_memory], hwlocs, nearness.everything)
 
     def around(place: Place) -> str:
@@ -88,10 +88,10 @@ def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Devic
 
 
 def _add_domains(tree: Tree, machine: Machine, devices: Sequence[Device]) -> None:
-    """Says for each domain of linked devices which provider has its devices below it and no others that are linked.
+    """Find or add, for each domain of linked devices, a provider whose linked descendants are exactly its devices.
 
-    That is a provider which stands there anyway, or a new one between the devices and their common parent. Where
-    neither can be, as where two domains are spread over the same NUMA nodes, only numbered traits tell them apart.
+    That is an existing provider, or a new one between the devices and their common parent. If neither is possible, as
+    for two domains across the same NUMA nodes, only numbered traits distinguish the domains.
     """
     domains = domains_of(machine, devices)
     for link in dict.fromkeys(domain.link for domain in domains):

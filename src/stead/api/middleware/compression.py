@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import re
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from stead.api.middleware.streams import is_attachable, is_stream
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     Headers = list[tuple[str, str]]
 
 SMALLEST = 1024
-"""Bytes of a body that is worth the time; a shorter one fits into a packet or two either way."""
+"""Minimum size in bytes of a compressed body; a shorter one fits into one or two packets either way."""
 
 LEVEL = 1
-"""Of zlib, from 1 to 9: our bodies repeat themselves, so more effort takes much longer and saves little."""
+"""Compression level of zlib, 1 to 9. Stead's bodies are repetitive: higher levels take much longer and save little."""
+
+_GZIP = 16 + zlib.MAX_WBITS
+"""Makes zlib write the header and the checksum of gzip. Source: zlib's manual, deflateInit2."""
 
 _ELEMENT = re.compile(
     r"\s*(?P<coding>[!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:\s*;\s*[qQ]\s*=\s*(?P<quality>0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?\s*"
@@ -28,7 +31,7 @@ _ELEMENT = re.compile(
 
 
 class Compression:
-    """Sends bodies of some size as gzip, to clients that like that at least as well as what they get otherwise."""
+    """Compresses larger bodies with gzip, for clients that prefer it or accept it equally."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
@@ -52,24 +55,29 @@ class Compression:
             close = getattr(parts, "close", None)
             if close is not None:
                 close()
-        body = b"".join(chunks)
         status, headers, exc_info = started[-1]
-        if len(body) >= SMALLEST and not any(name.lower() == "content-encoding" for name, _ in headers):
+        if sum(map(len, chunks)) >= SMALLEST and not any(name.lower() == "content-encoding" for name, _ in headers):
             headers = with_vary(headers, "accept-encoding")
             if prefers_gzip(environ.get("HTTP_ACCEPT_ENCODING", "")):
-                body = gzip.compress(body, LEVEL, mtime=0)
+                chunks = _compressed(chunks)
                 headers = [header for header in headers if header[0].lower() != "content-length"]
-                headers += [("content-encoding", "gzip"), ("content-length", str(len(body)))]
+                headers += [("content-encoding", "gzip"), ("content-length", str(sum(map(len, chunks))))]
         if exc_info:
             start_response(status, headers, exc_info)
         else:
             start_response(status, headers)
-        return [body]
+        return chunks
 
 
-@cached_if_short(256)  # all clients together send a handful of them
+def _compressed(chunks: Iterable[bytes]) -> list[bytes]:
+    """*chunks* in the format of gzip, without a time."""
+    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
+    return [*filter(None, map(compressor.compress, chunks)), compressor.flush()]
+
+
+@cached_if_short(256)  # all clients together send a handful of different headers
 def prefers_gzip(header: str) -> bool:
-    """Whether an Accept-Encoding header accepts gzip, and wants nothing else more; not if it is malformed."""
+    """Whether an Accept-Encoding header accepts gzip and prefers nothing else; False if it is malformed."""
     elements = [_ELEMENT.fullmatch(element) for element in header.split(",") if element.strip()]
     if not all(elements):
         return False

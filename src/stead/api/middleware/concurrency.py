@@ -1,4 +1,4 @@
-"""A bound on the requests that a worker works on at a time. Source: "Limits", docs/api.md."""
+"""Limits the number of requests that a worker runs at the same time. Source: "Limits", docs/api.md."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Concurrency:
-    """Answers 503 at once while as many requests as allowed are under way.
+    """Returns 503 at once while the maximum number of requests is running.
 
-    503 and not 429: who asks now is not who filled the worker, and OpenStack's clients repeat after a 503 only.
+    503 instead of 429, because the refused client did not cause the load, and OpenStack's clients retry only after 503.
     """
 
     def __init__(self, app: WSGIApplication, limit: int) -> None:
@@ -40,7 +40,7 @@ class Concurrency:
             parts = self._app(environ, start)
             holds_thread = is_stream(headers) and not is_attachable(parts)
             if not (holds_thread or is_attachable(parts)):
-                parts = list(parts)  # made now, while it counts
+                parts = list(parts)  # build the whole body while the request still counts
         except BaseException:
             self._free.release()
             raise

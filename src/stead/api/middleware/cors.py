@@ -1,4 +1,4 @@
-"""Cross-origin requests: what browsers may do from pages of other origins.
+"""Cross-origin requests: what browsers allow pages of other origins to do.
 
 Source: the Fetch standard, "CORS protocol"; "CORS", docs/api.md.
 """
@@ -28,7 +28,7 @@ ALWAYS_ALLOWED = (
 
 
 class Cors:
-    """Answers preflights, and tells browsers what pages of the allowed origins may read."""
+    """Answers preflight requests, and tells browsers what pages of the allowed origins may read."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Cors:
         allow_methods: Sequence[str],
         allow_headers: Sequence[str],
     ) -> None:
-        """*max_age* is in seconds; None lets browsers decide."""
+        """*max_age* is in seconds; None leaves the choice to browsers."""
         self._app = app
         self._origins = frozenset(origins)
         self._any_origin = "*" in self._origins
@@ -68,14 +68,14 @@ class Cors:
         return self._app(environ, start)
 
     def _knows(self, origin: str) -> bool:
-        # Whatever is known is sent back; no server should, but some may let line breaks through.
+        # The origin is echoed in a header. A broken server could let a line break through, hence the check.
         return origin in self._origins or (self._any_origin and origin.isprintable())
 
     def _of_origin(self, origin: str) -> Headers:
         return [("access-control-allow-origin", origin), *self._credentials]
 
     def _preflight(self, environ: WSGIEnvironment) -> Headers:
-        """Nothing, unless everything that is asked for is allowed."""
+        """The headers of the answer; none unless every requested method and header is allowed."""
         origin = environ.get("HTTP_ORIGIN")
         method = environ.get("HTTP_ACCESS_CONTROL_REQUEST_METHOD")
         asked = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")

@@ -1,7 +1,7 @@
-"""Bodies that no handler reads: they are read and dropped before the answer.
+"""Reads and discards bodies that no handler reads, before the answer.
 
-Many servers leave the rest of a body on the connection and take it for the next request, or close the connection, so
-that a client that is still sending loses the answer.
+Many servers leave the rest of a body on the connection and parse it as the next request. Others close the connection,
+so that a client that is still sending loses the answer.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 _PART = 64 * 1024
 
 _DROPPED_PER_ACCEPTED = 2
-"""A body that is too long is dropped up to this many times the length of the longest that is accepted: an application
-cannot announce the end of the connection, so else the server may end it by a reset, and the client never reads the 413.
+"""A body that is too long is discarded up to this many times the accepted length. An application cannot announce the
+end of the connection, so the server may otherwise reset it, and the client never reads the 413.
 """
 
 
 class Drain:
-    """Reads what the application left of a body; not of one that is much longer than any it accepts."""
+    """Reads the rest of a body that the application did not read, unless it is much longer than the maximum."""
 
     def __init__(self, app: WSGIApplication, longest: int) -> None:
-        """*longest* is in bytes, of a body that the application accepts."""
+        """*longest* is the maximum size in bytes of an accepted body."""
         self._app = app
         self._longest = longest * _DROPPED_PER_ACCEPTED
 
@@ -41,7 +41,7 @@ class Drain:
 
 
 def _expected(environ: WSGIEnvironment, longest: int) -> int:
-    """Bytes that the body has, or *longest* if it tells its end by itself; 0 if there is none."""
+    """Size of the body in bytes; *longest* for a chunked body, 0 without a body."""
     length = environ.get("CONTENT_LENGTH") or ""
     if length:
         return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else longest + 1
@@ -50,7 +50,7 @@ def _expected(environ: WSGIEnvironment, longest: int) -> int:
 
 
 class _Counted:
-    """The stream of a body, which knows how much was read of it."""
+    """The stream of a body; counts the bytes that were read."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -67,7 +67,7 @@ class _Counted:
         return getattr(self._stream, name)
 
     def drop(self, length: int) -> None:
-        """Read until this number of bytes was read in all, or the body ends."""
-        with suppress(OSError, RuntimeError):  # the client is gone, as servers have it
+        """Read until *length* bytes were read in total, or the body ends."""
+        with suppress(OSError, RuntimeError):  # the client disconnected; servers raise different errors
             while not self._is_at_end and self._taken < length:
                 self.read(min(_PART, length - self._taken))

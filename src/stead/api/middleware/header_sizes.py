@@ -1,4 +1,4 @@
-"""A bound on headers, before anything reads them. Source: "Limits", docs/api.md."""
+"""Limits the size of headers, before any layer reads them. Source: "Limits", docs/api.md."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 LONGEST = 16 * 1024
-"""Bytes of a header."""
+"""Maximum size of a header in bytes."""
 
 LONGEST_LIST = 4 * 1024
-"""Bytes of a header whose elements are parsed: that takes some microseconds for each of them."""
+"""Maximum size in bytes of a header with parsed elements: parsing takes some microseconds for each element."""
 
 LISTS = frozenset(
     {
@@ -36,21 +36,25 @@ _NOT_PREFIXED = ("CONTENT_TYPE", "CONTENT_LENGTH")
 
 
 def longest(name: str) -> int:
-    """Bytes that the header of this name in the environ may have."""
+    """Maximum size in bytes of the header with this environ key."""
     return LONGEST_LIST if name in LISTS else LONGEST
 
 
 def too_long(environ: WSGIEnvironment) -> list[str]:
-    """The names of the headers that are longer than they may be."""
+    """The environ keys of the headers that are too long."""
+    # Nearly all headers are short, and the length is the cheapest condition.
     return [
         name
         for name, value in environ.items()
-        if (name.startswith("HTTP_") or name in _NOT_PREFIXED) and len(value) > longest(name)
+        if type(value) is str
+        and len(value) > LONGEST_LIST
+        and (name.startswith("HTTP_") or name in _NOT_PREFIXED)
+        and len(value) > longest(name)
     ]
 
 
 class HeaderSizes:
-    """Answers 431 if a header is too long, and 400 if a server joined several Host headers."""
+    """Returns 431 if a header is too long, and 400 if a server joined several Host headers."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
@@ -63,7 +67,7 @@ class HeaderSizes:
             return _refuse(environ, start_response, Problem(400, "The request has more than one Host."))
         most = longest(names[0])
         for name in names:
-            del environ[name]  # the answer's form depends on some of them
+            del environ[name]  # the form of the answer depends on some of these headers
         shown = names[0].removeprefix("HTTP_").replace("_", "-").lower()[:100]
         return _refuse(environ, start_response, Problem(431, f"The header {shown} has more than {most} bytes."))
 

@@ -1,7 +1,7 @@
-"""``/healthcheck``: whether this worker lives, and whether it can answer; for anybody, beside everything else.
+"""``/healthcheck``: whether this worker is alive, and whether it can answer requests. It needs no token.
 
-It is in front of authentication, limits and the request log: who asks does so every few seconds. What is wrong is
-logged. Source: "Health", docs/api.md.
+It precedes authentication, limits and the request log, since probes arrive every few seconds. Problems are logged.
+Source: "Health", docs/api.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Health:
     """Answers GET and HEAD: 200, or 503 with the reason."""
 
     def __init__(self, app: WSGIApplication, problem: Callable[[], str | None]) -> None:
-        """*problem* tells why the worker is not ready, None if it is."""
+        """*problem* returns why the worker is not ready, or None."""
         self._app = app
         self._problem = problem
         self._was_ready = True
@@ -50,7 +50,7 @@ class Health:
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def _tell(self, problem: str | None) -> None:
-        """Log what changed, not every probe."""
+        """Log changes of the state, not every probe."""
         is_ready = problem is None
         if is_ready != self._was_ready:
             self._was_ready = is_ready

@@ -1,4 +1,4 @@
-"""A mount of our own, for a server that has none: everything below one path, as ``SCRIPT_NAME`` tells it."""
+"""A path prefix for servers that cannot mount an application: moves it to ``SCRIPT_NAME``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Prefix:
-    """Moves the prefix from the path to the script's name; whatever is not below it, is nowhere."""
+    """Moves the prefix from the path to the script name; paths without the prefix return 404."""
 
     def __init__(self, app: WSGIApplication, prefix: str) -> None:
         """*prefix* begins with a slash and does not end with one."""

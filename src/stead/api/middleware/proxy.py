@@ -1,6 +1,7 @@
-"""What a proxy in front says of the request as the client sent it.
+"""Restores the client's view of a request from the headers of a proxy.
 
-Only for services that no client reaches around the proxy: anybody else could claim anything. Source: RFC 7239.
+Only for services that clients can reach through the proxy alone: other clients could forge the headers.
+Source: RFC 7239.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _READ = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_PREFIX", *_HEADERS.values())
 
 
 class ProxyHeaders:
-    """Puts scheme, host, remote address and prefix as the proxy saw them in place of the proxy's own."""
+    """Replaces scheme, host, remote address and prefix with the values that the proxy forwarded."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if any(len(environ.get(name, "")) > LONGEST_LIST for name in _READ):
-            return self._app(environ, start_response)  # which refuses it
+            return self._app(environ, start_response)  # an inner layer refuses the header
         said = _forwarded(environ)
         if said.get("proto"):
             environ["wsgi.url_scheme"] = said["proto"]
@@ -43,7 +44,7 @@ class ProxyHeaders:
 
 
 def _forwarded(environ: WSGIEnvironment) -> dict[str, str]:
-    """What the proxy nearest to the client said: the first element counts."""
+    """The values of the proxy nearest to the client: the first element applies."""
     header = environ.get("HTTP_FORWARDED")
     if header is None:
         return {word: environ.get(name, "").partition(",")[0].strip() for word, name in _HEADERS.items()}

@@ -1,14 +1,14 @@
-"""An id for every request, and a line in the log; whoever else watches requests is told here too."""
+"""Gives every request an id and a line in the log, and reports it to the other watchers."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-from uuid import uuid4
 
 from stead.api.errors import ASK_THE_OPERATORS
 from stead.api.middleware.streams import is_attachable
@@ -16,7 +16,7 @@ from stead.api.problems import Problem, write
 from stead.api.request import REQUEST_ID_KEY, Request, Response
 from stead.auth.credentials import Credentials
 from stead.observe.notes import NOTES_KEY, Notes, tell
-from stead.observe.request_context import RequestContext, working_on
+from stead.observe.request_context import RequestContext, WorkingOn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LOG = logging.getLogger("placement.requestlog")
-"""Named as operators have it in ``default_log_levels``, and in what reads their logs."""
+"""The logger name that operators have in ``default_log_levels`` and in their log parsers."""
 
 HEADER = "x-openstack-request-id"
 
@@ -37,10 +37,10 @@ _SAFE_IN_QUERY = _SAFE + "?%[]"
 
 
 class RequestLog:
-    """Gives each request an id, sends it back, and tells the log and all watchers what became of the request.
+    """Gives each request an id, returns it to the client, and reports the outcome to the log and all watchers.
 
-    An id of the same form that the client sent is the *global* one: it goes to the log beside the request's own.
-    Also reads a missing Accept header as one that asks for JSON, for every layer inside.
+    If the client sends an id of the same form, it is the *global* id, and the log has it beside the request's own.
+    This layer also replaces a missing Accept header with one for JSON, for every inner layer.
     """
 
     def __init__(self, app: WSGIApplication, watchers: Sequence[Watcher] = ()) -> None:
@@ -48,13 +48,13 @@ class RequestLog:
         self._watchers = tuple(watchers)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        request_id = f"req-{uuid4()}"
+        request_id = _new_id()
         environ[REQUEST_ID_KEY] = request_id
         if environ.get("HTTP_ACCEPT", "").strip() in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
         start = self._watched(environ, _with_id(start_response, request_id))
         describe = partial(_context, environ)
-        with working_on(describe):
+        with WorkingOn(describe):
             try:
                 parts = self._app(environ, start)
             except Exception as error:
@@ -77,7 +77,7 @@ class RequestLog:
 
 
 class _Parts:
-    """A body that is made while it is sent: what is logged then belongs to the request as well."""
+    """A body that is produced while it is sent: lines logged meanwhile also name the request."""
 
     def __init__(self, parts: Iterable[bytes], describe: Callable[[], RequestContext]) -> None:
         self._parts = parts
@@ -88,17 +88,24 @@ class _Parts:
         return self
 
     def __next__(self) -> bytes:
-        with working_on(self._describe):
+        with WorkingOn(self._describe):
             return next(self._iterator)
 
     def close(self) -> None:
         """Close the body."""
-        with working_on(self._describe):
+        with WorkingOn(self._describe):
             getattr(self._parts, "close", lambda: None)()
 
 
+def _new_id() -> str:
+    """An id in the form that OpenStack's services use: a random UUID after a prefix."""
+    # Like uuid4 at a quarter of its cost: version 4, and the variant in the two highest bits of a group.
+    digits = os.urandom(16).hex()
+    return f"req-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+
 def _failed(environ: WSGIEnvironment, start_response: StartResponse, error: Exception) -> Iterable[bytes]:
-    """The answer where a layer around the API raised an *error*, as the API has it for its own."""
+    """The answer if a layer around the API raised *error*, in the same format as the API's own errors."""
     _log.error("%s failed", environ[REQUEST_ID_KEY], exc_info=error)
     notes = environ.get(NOTES_KEY)
     if notes is not None:
@@ -120,7 +127,7 @@ def _with_id(start_response: StartResponse, request_id: str) -> StartResponse:
 
 
 def _note_answer(notes: Notes, environ: WSGIEnvironment, status: str, headers: list[tuple[str, str]]) -> None:
-    sent = {name.lower(): value for name, value in reversed(headers)}  # the first line of the versions is Placement's
+    sent = {name.lower(): value for name, value in reversed(headers)}  # the first version header is Placement's
     notes.status = int(status[:3])
     length = sent.get("content-length")
     notes.bytes = None if length is None else int(length)
@@ -129,7 +136,7 @@ def _note_answer(notes: Notes, environ: WSGIEnvironment, status: str, headers: l
 
 
 class _Line:
-    """Writes the line of one request, whose target is taken down before the layers inside may change it."""
+    """Writes the log line of one request. Stores the target first, since inner layers may change it."""
 
     def __init__(self, environ: WSGIEnvironment) -> None:
         path = _in_log(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
@@ -155,7 +162,7 @@ class _Line:
 
 
 def _context(environ: WSGIEnvironment) -> RequestContext:
-    """Which request it is and who asks, as the formats of oslo.log want to know it."""
+    """The request and its caller, as the formats of oslo.log expect them."""
     caller = Credentials.of(environ)
     given = environ.get("HTTP_X_OPENSTACK_REQUEST_ID", "")
     return RequestContext(
@@ -173,5 +180,5 @@ def _context(environ: WSGIEnvironment) -> RequestContext:
 
 
 def _in_log(text: str, safe: str = _SAFE) -> str:
-    """*text* without anything that ends a line or a field of it: clients and proxies may send what they like."""
+    """*text* without characters that end a line or a field: clients and proxies may send any text."""
     return quote(text, safe=safe, encoding="latin-1", errors="replace")

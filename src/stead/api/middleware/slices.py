@@ -1,4 +1,4 @@
-"""Marks which requests are being worked on, so that long ones let short ones run first."""
+"""Marks the start and end of each request, so that long requests let short ones run first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 class Slices:
     """Tells `stead.process.slices` when a request begins and ends.
 
-    That is a layer of the application, and not a part of our server, so that it holds under every WSGI server. A body
-    that the server reads later, such as a stream of events, does not count: it waits and does not compute.
+    This is a layer of the application and not part of Stead's HTTP server, so that it works with every WSGI server. A
+    body that the server reads later, such as a stream of events, does not count: it waits and does not compute.
     """
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        with slices.request():
+        # A request becomes long only after its credential was accepted, so invented tokens gain nothing.
+        with slices.request(environ.get("HTTP_X_AUTH_TOKEN", "")):
             return self._app(environ, start_response)

@@ -1,4 +1,4 @@
-"""Streams of events: answers that go on for minutes, and must be passed on as they come."""
+"""Streams of events: answers that last for minutes, whose parts must be sent at once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def is_attachable(parts: Iterable[bytes]) -> bool:
-    """Whether this body is sent by the server later, and must reach it as it is."""
+    """Whether the server sends this body later, so that layers must not wrap it."""
     return hasattr(parts, "attach")
 
 
 def is_stream(headers: Iterable[tuple[str, str]]) -> bool:
-    """Whether these headers are those of a stream."""
+    """Whether *headers* describe a stream of events."""
     return any(name.lower() == "content-type" and value.startswith(EVENTS) for name, value in headers)
 
 
 class Closing:
-    """The parts of a body, and what is to be done when no more of it is wanted."""
+    """The parts of a body, and a function that is called once the body is closed."""
 
     def __init__(self, parts: Iterable[bytes], done: Callable[[], object]) -> None:
         self._parts = parts
@@ -39,4 +39,4 @@ class Closing:
             done()
 
     def __del__(self) -> None:
-        self.close()  # not every server closes what it stopped reading
+        self.close()  # some servers do not close a body that they stop reading

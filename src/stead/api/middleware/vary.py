@@ -1,4 +1,4 @@
-"""What an answer varies by, in one header."""
+"""The Vary header of an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def with_vary(headers: Iterable[tuple[str, str]], name: str) -> Headers:
-    """*headers* with the request header *name* among what the answer varies by."""
+    """*headers* with the request header *name* added to Vary."""
     headers = list(headers)
     varied = [value for key, value in headers if key.lower() == "vary"]
     others = [(key, value) for key, value in headers if key.lower() != "vary"]

@@ -1,1 +1,1 @@
-"""Query strings: text and microversion in, domain requests out."""
+"""Parses query strings, by microversion, into domain requests."""

@@ -36,7 +36,7 @@ REQUEST_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "can_split": (S.OWN_FEATURES, {"type": "string"}),
     "order_by": (S.OWN_FEATURES, {"type": "string"}),
 }
-"""Keys of the whole request, each with its first version and what its last value must look like."""
+"""Keys of the whole request, each with its first version and the schema of its last value."""
 
 GROUP_KEYS: dict[str, Step] = {
     "resources": V.CANDIDATES,
@@ -48,12 +48,12 @@ GROUP_KEYS: dict[str, Step] = {
 """Keys of a request group, to which its suffix is appended, each with its first version."""
 
 SUFFIX = Versioned({V.GROUPS: "[1-9][0-9]*", V.STRING_SUFFIXES: "[a-zA-Z0-9_-]{1,64}"})
-"""The form of a suffix; before there was any, only the unsuffixed group existed."""
+"""The form of a suffix. Before 1.10 only the unsuffixed group existed."""
 
 
 @cache
 def validator(agreed: Agreed) -> Validator:
-    """The keys these versions know, and no others."""
+    """Validates the keys of these versions, and refuses others."""
     of_request = {key: schema for key, (since, schema) in REQUEST_KEYS.items() if agreed.knows(since)}
     words = [word for word, since in GROUP_KEYS.items() if agreed.knows(since)]
     schema: dict[str, Any] = {"type": "object"}
@@ -72,14 +72,14 @@ def validator(agreed: Agreed) -> Validator:
 
 @cache
 def group_key(agreed: Agreed) -> re.Pattern[str]:
-    """What takes a key of a request group apart into its word and its suffix (absent if unsuffixed)."""
+    """Splits a key of a request group into its name and its suffix (absent if unsuffixed)."""
     words = "|".join(word for word, since in GROUP_KEYS.items() if agreed.knows(since))
     suffix = f"({SUFFIX.at(agreed.placement)})?" if agreed.placement >= V.GROUPS else "()"
     return re.compile(f"^({words}){suffix}$")
 
 
 def parse_candidate_request(pairs: Pairs, agreed: Agreed) -> CandidateRequest:
-    """The request that *pairs* stand for at these versions.
+    """The request that *pairs* describe at these versions.
 
     Raises:
         InvalidQuery: the first fault, in the order of the grammar.
@@ -126,7 +126,7 @@ def _limit(value: str | None) -> int | None:
 
 
 def _subtree(value: str, *, may_keep_apart: bool) -> tuple[frozenset[str], frozenset[str]]:
-    """The suffixes of one value, and those with a ``!`` in front, which has a meaning only if they *may_keep_apart*."""
+    """The suffixes of one value, and those after a ``!``, which is special only if *may_keep_apart*."""
     together = _suffixes(value, "same_subtree")
     if not may_keep_apart:
         return together, frozenset()

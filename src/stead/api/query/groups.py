@@ -1,4 +1,4 @@
-"""Request groups: made of the pairs in their order, then checked against each other.
+"""Request groups: built from the pairs in order, then checked against each other.
 
 Source: "Group values" and "Cross checks" of allocation candidates, docs/api.md.
 """
@@ -35,7 +35,7 @@ ANYTHING = Terms()
 
 @dataclass(slots=True)
 class _Draft:
-    """A group while the pairs are read."""
+    """A group under construction."""
 
     resources: dict[str, int] = field(default_factory=dict)
     traits: Terms = ANYTHING
@@ -47,10 +47,10 @@ class _Draft:
 def parse_groups(
     pairs: Pairs, version: Microversion, group_key: re.Pattern[str], *, may_name: bool = False
 ) -> tuple[RequestGroup, ...]:
-    """The groups, in the order in which *pairs* name them first.
+    """The groups, in the order in which *pairs* first name them.
 
-    A pair is parsed where it stands, so that the first faulty one decides the error; what several values of one key
-    make together is parsed at the first of them.
+    Each pair is parsed at its position, so that the first faulty pair decides the error. Repeated values of one key are
+    parsed together at the position of the first.
 
     Args:
         may_name: `in_tree` and `in_subtree` may refer to a provider by its name.
@@ -94,11 +94,11 @@ def require_sound_groups(
     same_subtree: Collection[frozenset[str]],
     isolated: frozenset[str] = frozenset(),
 ) -> None:
-    """Refuse groups that make no sense, alone or together.
+    """Refuse invalid groups and invalid combinations of groups.
 
     Args:
-        same_subtree: the suffixes in each of its values.
-        isolated: those in all values of ``isolate``.
+        same_subtree: the suffixes in each value of ``same_subtree``.
+        isolated: the suffixes in all values of ``isolate``.
 
     Raises:
         InvalidQuery: the first fault.
@@ -114,7 +114,7 @@ def require_sound_groups(
 
 
 def _require_resources_everywhere(groups: Sequence[RequestGroup]) -> None:
-    """What holds before groups without resources were allowed."""
+    """The rules before microversion 1.36, when every group needed resources."""
     lacking = [group for group in groups if not group.resources]
     traits = [f"required{group.suffix}" for group in lacking if group.traits.clauses]
     if traits:
@@ -156,10 +156,10 @@ def _require_known(groups: Sequence[RequestGroup], named: frozenset[str], parame
 
 
 def with_own_meaning(groups: Sequence[RequestGroup], can_split: frozenset[str]) -> tuple[RequestGroup, ...]:
-    """The groups as they are meant where Stead's own features are asked for.
+    """The groups with the meaning that requests for Stead's own features give them.
 
     Raises:
-        InvalidQuery: *can_split* names what the unsuffixed group does not ask for.
+        InvalidQuery: *can_split* names a class that the unsuffixed group does not request.
     """
     asked = {name for group in groups if group.suffix == UNSUFFIXED for name in group.resources}
     unknown = sorted(can_split - asked)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stead.domain.order import Order
 
 HEAVIEST = 1_000_000
-"""A weight beyond it would leave nothing of the digits of another."""
+"""Maximum weight. A larger one would leave no significant digits to the others."""
 
 _WORDS: dict[str, Order] = {"pack": PACK, "spread": SPREAD, "random": Drawn()}
 _DIRECTIONS = {"asc": -1, "desc": 1}
@@ -26,7 +26,7 @@ _WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASC
 
 
 def parse_order(value: str | None) -> Order | None:
-    """The order that the value of ``order_by`` asks for; None if there is none.
+    """The order that the value of ``order_by`` states; None without a value.
 
     Raises:
         InvalidQuery: malformed.

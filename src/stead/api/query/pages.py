@@ -1,4 +1,4 @@
-"""Parameters of pages, which all lists that come in pages share, and the link from one page to the next.
+"""Paging parameters that all paged lists share, and the link from one page to the next.
 
 Source: "Pages", docs/api.md.
 """
@@ -22,11 +22,11 @@ KEYS: dict[str, tuple[Step, dict[str, str]]] = {
     "limit": (S.OWN_FEATURES, {"type": "string", "pattern": "^[1-9][0-9]*$", "format": ONE_LINE}),
     "marker": (S.OWN_FEATURES, {"type": "string", "format": "uuid"}),
 }
-"""Each key with its first version and what its value must look like."""
+"""Each key with its first version and the schema of its value."""
 
 
 def parse_page(pairs: Pairs) -> Page:
-    """The page that *pairs*, whose values were checked, ask for.
+    """The page that *pairs* request; the caller has validated the values.
 
     Raises:
         InvalidQuery: `limit` or `marker` is repeated.
@@ -37,7 +37,7 @@ def parse_page(pairs: Pairs) -> Page:
 
 
 def links(req: Request, pairs: Pairs, last: str | None) -> list[dict[str, str]]:
-    """The links of a page: to the next one, which comes after the uuid *last*; none if there is no next."""
+    """The links of a page: one to the next page, which begins after the uuid *last*; empty on the last page."""
     if last is None:
         return []
     asked = [(key, value) for key, value in pairs if key != "marker"]

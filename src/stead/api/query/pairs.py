@@ -1,4 +1,4 @@
-"""The pairs of a query string, in their order, and what the keys and plain values must look like."""
+"""The pairs of a query string, in order, and the schemas of keys and plain values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Pairs:
         """The pairs of the request's query string.
 
         Raises:
-            InvalidQuery: something in it is not UTF-8.
+            InvalidQuery: part of the string is not UTF-8.
         """
         return cls.read(req.query_string)
 
@@ -40,7 +40,7 @@ class Pairs:
         """The pairs of a query string.
 
         Raises:
-            InvalidQuery: something in it is not UTF-8.
+            InvalidQuery: part of the string is not UTF-8.
         """
         try:
             return cls([_decode(part) for part in query.split("&") if part])
@@ -63,7 +63,7 @@ class Pairs:
         return self._values[key][-1] if key in self._values else None
 
     def require_single(self, keys: Iterable[str]) -> None:
-        """Refuse a repeated key of *keys*.
+        """Refuse repetition of any of *keys*.
 
         Raises:
             InvalidQuery: names the first key that is repeated.
@@ -73,10 +73,10 @@ class Pairs:
                 raise InvalidQuery(f"Query parameter '{key}' may be specified only once.", DUPLICATE_KEY)
 
     def require(self, validator: Validator) -> None:
-        """Refuse keys and values that *validator* does; of a repeated key it sees the last value.
+        """Refuse keys and values that *validator* rejects. Of a repeated key it checks the last value.
 
         Raises:
-            InvalidQuery: in the words of the first fault.
+            InvalidQuery: with the message of the first fault.
         """
         fault = validator.first_fault({key: values[-1] for key, values in self._values.items()})
         if fault is not None:
@@ -91,5 +91,5 @@ def _decode(part: str) -> tuple[str, str]:
 def _text(encoded: str) -> str:
     if encoded.isascii() and "%" not in encoded and "+" not in encoded:
         return encoded
-    # WSGI hands over bytes in the guise of Latin-1.
+    # WSGI passes bytes decoded as Latin-1.
     return unquote_to_bytes(encoded.replace("+", " ").encode("latin-1")).decode("utf-8")

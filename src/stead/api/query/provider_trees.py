@@ -44,12 +44,13 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "fields": (S.PROVIDER_TREES, {"type": "string"}),
     "depth": (S.PROVIDER_TREES, {"type": "string", "pattern": "^(0|[1-9][0-9]*)$", "format": ONE_LINE}),
     "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
+    "columns": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
     **pages.KEYS,
 }
-"""Each key with its first version and what its last value must look like."""
+"""Each key with its first version and the schema of its last value."""
 
 REPEATED = frozenset({"required", "member_of", "root_member_of"})
-"""The keys every value of which counts; the others must not be repeated."""
+"""Keys that may be repeated; all their values apply."""
 
 QUERY = Validator(
     {"type": "object", "additionalProperties": False, "properties": {key: schema for key, (_, schema) in KEYS.items()}},
@@ -59,17 +60,21 @@ QUERY = Validator(
 
 @dataclass(frozen=True, slots=True)
 class TreesWanted:
-    """A page of trees, and what is shown of them; ``depth`` is in levels below the root, None for all."""
+    """A page of trees, and the fields to show; ``depth`` is in levels below the root, None for all.
+
+    ``columns``: all trees as columns, instead of a page of objects.
+    """
 
     query: TreeQuery
     page: Page
     fields: frozenset[str]
     depth: int | None
     totals: bool
+    columns: bool
 
 
 def parse_tree_query(pairs: Pairs) -> TreesWanted:
-    """What *pairs* ask for.
+    """The page and the filters that *pairs* request.
 
     Raises:
         InvalidQuery: the first fault.
@@ -80,6 +85,9 @@ def parse_tree_query(pairs: Pairs) -> TreesWanted:
     required = pairs.all("required")
     traits = parse_traits(required, NEWEST) if required else Terms()
     require_no_conflict({"required": traits})
+    columns = pairs.last("columns") == "true"
+    if columns and (pairs.all("limit") or pairs.all("marker")):
+        raise InvalidQuery(f"{INVALID} 'columns=true' returns all trees. Remove 'limit' and 'marker'.", BAD_VALUE)
     query = TreeQuery(
         in_tree=pairs.last("in_tree"),
         name=None if name is None else NamePattern(name),
@@ -95,12 +103,13 @@ def parse_tree_query(pairs: Pairs) -> TreesWanted:
         _fields(pairs.last("fields")),
         None if depth is None else whole_number(depth),
         totals=pairs.last("totals") == "true",
+        columns=columns,
     )
 
 
 def _fields(value: str | None) -> frozenset[str]:
     if value is None:
-        return frozenset(FIELDS)
+        return frozenset(("uuid", *FIELDS))
     names = value.split(",")
     for name in names:
         if name not in ("uuid", *FIELDS):

@@ -37,15 +37,15 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "in_subtree": (S.OWN_FEATURES, {"type": "string"}),
     **pages.KEYS,
 }
-"""Each key with its first version and what its last value must look like."""
+"""Each key with its first version and the schema of its last value."""
 
 NAMED = {"in_tree": PROVIDER_REFERENCE}
-"""What their values must look like since providers can be referred to by name."""
+"""The schemas that apply instead when requests may refer to providers by name."""
 
 
 @cache
 def validator(agreed: Agreed) -> Validator:
-    """The keys these versions know, and no others."""
+    """Validates the keys of these versions, and refuses others."""
     known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
     if agreed.knows(S.PROVIDER_TREES):
         known |= NAMED
@@ -53,10 +53,10 @@ def validator(agreed: Agreed) -> Validator:
 
 
 def parse_provider_query(pairs: Pairs, agreed: Agreed) -> ProviderQuery:
-    """The filters that *pairs* ask for.
+    """The filters that *pairs* request.
 
     Raises:
-        InvalidQuery: the first fault: keys before values, and a trait both required and forbidden last.
+        InvalidQuery: the first fault: keys before values, and last a trait that is both required and forbidden.
     """
     pairs.require(validator(agreed))
     aggregates = parse_aggregates(pairs.all("member_of"), agreed.placement)

@@ -1,4 +1,4 @@
-"""Values that candidates and provider lists share: amounts, traits, aggregates, trees."""
+"""Parsers of values that candidates and provider lists share: amounts, traits, aggregates, trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BAD_VALUE = "placement.query.bad_value"
 
 BEYOND = 10**40
-"""Stands for every amount too long for Python to read: nothing can hold it either."""
+"""Replaces every amount that is too long for Python to parse: no provider can have either amount."""
 
 _MANY_DIGITS = re.compile(r"\s*\+?\d{1000,}\s*")
 
@@ -33,7 +33,7 @@ ANY_FORM = "in:HW_CPU_X86_VMX,CUSTOM_MAGIC"
 
 
 def parse_resources(value: str) -> dict[str, int]:
-    """``CLASS:AMOUNT[,CLASS:AMOUNT…]`` as amounts by class; of a repeated class the last counts.
+    """``CLASS:AMOUNT[,CLASS:AMOUNT…]`` as amounts by class; of a repeated class the last applies.
 
     Raises:
         InvalidQuery: malformed, or an amount below 1.
@@ -63,15 +63,15 @@ def _amount(name: str, text: str) -> int:
 
 
 def whole_number(text: str) -> int | None:
-    """*text* as Python reads integers; None if it is none."""
+    """*text* as an integer in Python's syntax; None if it is not one."""
     try:
         return int(text)
-    except ValueError:  # also if it has more digits than Python cares to read
+    except ValueError:  # also for more digits than Python parses
         return BEYOND if _MANY_DIGITS.fullmatch(text) else None
 
 
 def parse_traits(values: Sequence[str], version: Microversion) -> Terms:
-    """The values of one ``required``: names, ``!names`` (1.22), ``in:any,of`` (1.39, from when on every value counts).
+    """The values of one ``required``: names, ``!names`` (1.22), ``in:any,of`` (1.39). Since 1.39 all values apply.
 
     Raises:
         InvalidQuery: malformed, or newer than *version*.
@@ -92,7 +92,7 @@ def parse_names(value: str, version: Microversion) -> tuple[list[str], set[str]]
     """Required and forbidden names of a comma-separated list without ``in:``.
 
     Raises:
-        InvalidQuery: it has ``in:``, an empty name, or a ``!`` before *version* knew it.
+        InvalidQuery: it has ``in:``, an empty name, or a ``!`` that *version* does not support.
     """
     if value.startswith("in:"):
         raise InvalidQuery(
@@ -122,7 +122,7 @@ def _any_of(value: str) -> frozenset[str]:
 
 
 def parse_aggregates(values: Sequence[str], version: Microversion, suffix: str = "") -> Terms:
-    """The values of one ``member_of``: ``uuid``, ``in:any,of``; with ``!`` in front none of them (1.32).
+    """The values of one ``member_of``: ``uuid`` or ``in:any,of``; a ``!`` in front forbids them (1.32).
 
     Raises:
         InvalidQuery: malformed, repeated before 1.24, or forbidding before 1.32.
@@ -145,7 +145,7 @@ def parse_aggregates(values: Sequence[str], version: Microversion, suffix: str =
 
 
 def parse_root_aggregates(values: Sequence[str]) -> Terms:
-    """The values of ``root_member_of``: as those of the newest ``member_of``.
+    """The values of ``root_member_of``, in the syntax of the newest ``member_of``.
 
     Raises:
         InvalidQuery: malformed.
@@ -180,7 +180,7 @@ def _uuids(
 
 
 def parse_tree(value: str, *, may_name: bool = False) -> str:
-    """The reference to some provider of a tree, as given: a uuid, or ``name:`` and a name if that is allowed.
+    """The reference to a provider of a tree, as given: a uuid, or ``name:`` and a name if *may_name*.
 
     Raises:
         InvalidQuery: it is neither.
@@ -189,7 +189,7 @@ def parse_tree(value: str, *, may_name: bool = False) -> str:
 
 
 def parse_subtree(value: str, *, may_name: bool = False) -> str:
-    """The reference to the top of a subtree, as given: a uuid, or ``name:`` and a name if that is allowed.
+    """The reference to the top of a subtree, as given: a uuid, or ``name:`` and a name if *may_name*.
 
     Raises:
         InvalidQuery: it is neither.
@@ -224,7 +224,7 @@ def parse_root_traits(value: str | None, version: Microversion) -> Terms:
 
 
 def require_no_conflict(traits: dict[str, Terms]) -> None:
-    """Refuse clauses no trait of which is left, because all are forbidden in the same place. Keys are the parameters.
+    """Refuse clauses all of whose traits are forbidden in the same place. The keys are the parameters.
 
     Raises:
         InvalidQuery: naming parameters and traits.

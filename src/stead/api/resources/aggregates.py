@@ -1,4 +1,4 @@
-"""``/resource_providers/{uuid}/aggregates``: the aggregates one provider belongs to."""
+"""``/resource_providers/{uuid}/aggregates``: the aggregates of one provider."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewAggregates:
-    """All aggregates a provider shall belong to, spelled as they are stored; ``expected`` None: do not check."""
+    """The new aggregates of a provider, in the stored spelling; ``expected`` None: do not check the generation."""
 
     aggregates: list[str]
     expected: int | None = None
 
     @classmethod
     def guarded(cls, body: dict[str, Any]) -> NewAggregates:
-        """From an object with the generation at which the client knows the provider."""
+        """Build it from an object with the provider's generation as the client knows it."""
         return cls(body["aggregates"], int(body["resource_provider_generation"]))
 
 
@@ -43,7 +43,7 @@ class Membership:
     generation: int
 
 
-# Longer spellings of a uuid could not be stored.
+# The column cannot store longer spellings of a uuid.
 UUIDS: Schema = {"type": "array", "items": {**UUID, "maxLength": 36}, "uniqueItems": True}
 
 REPLACE = Versioned(

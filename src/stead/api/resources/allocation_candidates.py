@@ -1,4 +1,4 @@
-"""``/allocation_candidates``: where a request fits."""
+"""``/allocation_candidates``: the allocations that would satisfy a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stead.api.errors import Answer, Rows, answering
 from stead.api.gates import allowed, json_answer, since
 from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
-from stead.api.representations import answer
+from stead.api.representations import answer_in_pieces
 from stead.api.versions import V
 from stead.candidates.render import Form
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 CUT = ("stead-incomplete", "work")
-"""The header of an answer to a request that ran out of work (``[stead] max_candidate_work``)."""
+"""The header of an answer whose search reached the work limit (``[stead] max_candidate_work``)."""
 
 
 UNKNOWN_CLASSES: Rows = {
@@ -33,7 +33,7 @@ UNKNOWN_CLASSES: Rows = {
 
 @cache
 def form_of(version: Microversion) -> Form:
-    """What *version* shows of candidates and of their summaries."""
+    """The form of candidates and of their summaries at *version*."""
     return Form(
         dict_allocations=version >= V.ALLOCATIONS_BY_PROVIDER,
         mappings=version >= V.MAPPINGS,
@@ -60,6 +60,6 @@ class AllocationCandidates:
         self._limits.require_groups(wanted.groups)
         body, is_cut, number = self._service.candidates(wanted, form_of(req.version), req.phases())
         req.note(candidates=number, is_cut=is_cut)
-        answer(req, resp, body)
+        answer_in_pieces(req, resp, body)
         if is_cut:
             resp.set_header(*CUT)

@@ -1,4 +1,4 @@
-"""``/allocations``, ``/allocations/{consumer_uuid}`` and ``/resource_providers/{uuid}/allocations``: who holds what."""
+"""``/allocations``, ``/allocations/{consumer_uuid}`` and ``/resource_providers/{uuid}/allocations``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from stead.api.representations import NOW, Field, Shape, answer, answer_nothing,
 from stead.api.shapes import ALLOCATIONS, CONSUMER_CHANGES, Wanted, build_wanted, consumer, consumers
 from stead.api.versions import V, Versioned
 from stead.domain.errors import AllocationRefused, UnknownResourceClass
-from stead.store import allocations
+from stead.process.slices import sliced
+from stead.store import allocations, consumer_listing
 
 if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
     from stead.service.service import Service
-    from stead.store.allocations import HeldAllocations
+    from stead.store.consumer_listing import HeldAllocations
 
 CHANGED = race("Inventory and/or allocations changed while attempting to allocate")
 
 NO_TYPE = "unknown"
-"""How a consumer without type is shown."""
+"""How a consumer without a type is shown."""
 
 
 def show_held(held: HeldAllocations) -> dict[str, Any]:
-    """What a consumer holds, by provider."""
+    """The allocations of a consumer, by provider."""
     return {
         provider: {"generation": generation, "resources": resources}
         for provider, (generation, resources) in held.providers.items()
@@ -45,7 +46,7 @@ ALLOCATIONS_OF_CONSUMER: Shape[HeldAllocations] = {
 }
 
 ConsumerOfProvider = tuple[int, dict[str, int]]
-"""Generation of a consumer, and what it holds of one provider."""
+"""Generation of a consumer, and its allocations from one provider."""
 
 CONSUMER_OF_PROVIDER: Shape[ConsumerOfProvider] = {
     "resources": Field(V.INITIAL, lambda held: held[1]),
@@ -54,7 +55,7 @@ CONSUMER_OF_PROVIDER: Shape[ConsumerOfProvider] = {
 
 
 def build_several(body: dict[str, dict[str, Any]]) -> dict[str, Wanted]:
-    """What each consumer shall hold, by uuid."""
+    """The requested allocations of each consumer, by uuid."""
     return {uuid: build_wanted(record) for uuid, record in body.items()}
 
 
@@ -109,7 +110,7 @@ class AllocationsOfConsumer:
     @allowed("placement:allocations:list")
     def on_get(self, req: Request, resp: Response, consumer_uuid: str) -> None:
         """List the allocations of a consumer."""
-        held = self._service.read(allocations.of_consumer, consumer_uuid)
+        held = self._service.read(consumer_listing.of_consumer, consumer_uuid)
         if held is None:
             answer(req, resp, {"allocations": {}})
         else:
@@ -155,10 +156,10 @@ class AllocationsOfProvider:
     @allowed("placement:resource_providers:allocations:list")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         """List the allocations of a resource provider."""
-        held = self._service.read(allocations.of_provider, uuid)
+        held = self._service.read(consumer_listing.of_provider, uuid)
         show = maker(req, CONSUMER_OF_PROVIDER)
         body = {
             "resource_provider_generation": held.generation,
-            "allocations": {consumer: show(of) for consumer, of in held.consumers.items()},
+            "allocations": {consumer: show(of) for consumer, of in sliced(held.consumers.items())},
         }
         answer(req, resp, body, modified=NOW if held.modified is None else held.modified)

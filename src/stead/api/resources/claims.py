@@ -1,4 +1,4 @@
-"""``/claims``: find a place and claim it, in one request."""
+"""``/claims``: find allocation candidates and claim them, in one request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLAIM: Schema = strict_object(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The body: records of what each consumer wants, whether under different roots, and if nothing fits, why."""
+    """The body: the request of each consumer, whether they need different roots, and whether to explain a failure."""
 
     records: Sequence[dict[str, Any]]
     distinct_roots: bool
@@ -48,10 +48,10 @@ class Wanted:
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> Wanted:
-        """From the body of a POST.
+        """Build it from the body of a POST.
 
         Raises:
-            MalformedBody: a consumer is there twice.
+            MalformedBody: a consumer occurs twice.
         """
         records = [{**record, "consumer_uuid": uuids.normalised(record["consumer_uuid"])} for record in body["claims"]]
         if len({record["consumer_uuid"] for record in records}) < len(records):
@@ -73,7 +73,7 @@ CLAIMS = Versioned(
 
 
 def show_why(error: NothingFits) -> dict[str, Any] | None:
-    """The explanation, as GET ``/allocation_candidates/explain`` shows one; None if there is none."""
+    """The explanation, in the form of GET ``/allocation_candidates/explain``; None if there is none."""
     if not isinstance(error.explanation, tuple):
         return None
     return explanations.shown(*error.explanation)
@@ -130,7 +130,7 @@ class Claims:
 
 
 def show_granted(wish: Wish, granted: Granted) -> dict[str, Any]:
-    """What one consumer holds now."""
+    """The new allocations of one consumer."""
     return {
         "consumer_uuid": wish.consumer,
         "consumer_generation": (wish.expected or 0) + 1,

@@ -1,29 +1,34 @@
-"""``/consumers``: who holds something, in pages."""
+"""``/consumers``: consumers with allocations, in pages."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.gates import allowed, json_answer
 from stead.api.query import pages
 from stead.api.query.pairs import Pairs
+from stead.api.query.values import PROVIDER_REFERENCE
 from stead.api.representations import NOW, answer, maker, newest
 from stead.api.resources.allocations import ALLOCATIONS_OF_CONSUMER
 from stead.api.resources.usages import asked_project, project_of
 from stead.api.shapes import EXTERNAL_ID
 from stead.api.versions import S
+from stead.domain.moments import in_utc
 from stead.domain.names import NAME_LENGTH
+from stead.process.slices import sliced
 from stead.store import consumer_listing
 from stead.store.consumer_listing import Whose
 
 if TYPE_CHECKING:
     from stead.api.request import Request, Response
-    from stead.api.versions import Step
+    from stead.api.versions import Agreed, Step
     from stead.service.service import Service
+    from stead.store.consumer_listing import ProjectTotals
 
 MOST = 1000
-"""Consumers in one page."""
+"""Maximum number of consumers in one page."""
 
 KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "project_id": (S.OWN_FEATURES, EXTERNAL_ID),
@@ -38,12 +43,24 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
             "format": ONE_LINE,
         },
     ),
+    "provider": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
+    "in_tree": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
+    "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
     **pages.KEYS,
 }
-QUERY = Validator(
-    {"type": "object", "additionalProperties": False, "properties": {key: schema for key, (_, schema) in KEYS.items()}},
-    formats=STRICT_UUIDS,
-)
+"""Each key with its first version and the schema of its value."""
+
+
+@cache
+def validator(agreed: Agreed) -> Validator:
+    """Validates the keys of these versions, and refuses others."""
+    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    return Validator({"type": "object", "additionalProperties": False, "properties": known}, formats=STRICT_UUIDS)
+
+
+def show_totals(totals: ProjectTotals) -> dict[str, Any]:
+    """The allocations of all consumers of one project."""
+    return {"consumer_count": totals.consumer_count, "usages": totals.usages}
 
 
 class Consumers:
@@ -59,14 +76,24 @@ class Consumers:
     def on_get(self, req: Request, resp: Response) -> None:
         """List consumers with their allocations."""
         pairs = Pairs.of(req)
-        pairs.require(QUERY)
+        pairs.require(validator(req.agreed))
         pairs.require_single(KEYS)
-        whose = Whose(project_of(pairs), pairs.last("user_id"), pairs.last("consumer_type"))
-        found = self._service.read(consumer_listing.page_of, whose, pages.parse_page(pairs), MOST)
+        whose = Whose(
+            project_of(pairs),
+            pairs.last("user_id"),
+            pairs.last("consumer_type"),
+            pairs.last("provider"),
+            pairs.last("in_tree"),
+        )
+        page, with_totals = pages.parse_page(pairs), pairs.last("totals") == "true"
+        found = self._service.read(consumer_listing.page_of, whose, page, MOST, with_totals=with_totals)
         show = maker(req, ALLOCATIONS_OF_CONSUMER)
         last = list(found.held)[-1] if found.goes_on else None
-        body = {
-            "consumers": [{"uuid": uuid, **show(held)} for uuid, held in found.held.items()],
-            "links": pages.links(req, pairs, last),
-        }
+        shown: list[dict[str, Any]] = [{"uuid": uuid, **show(held)} for uuid, held in sliced(found.held.items())]
+        if req.agreed.knows(S.PROVIDER_TREES):
+            for consumer in shown:
+                consumer["created_at"] = in_utc(found.created[consumer["uuid"]])
+        body: dict[str, Any] = {"consumers": shown, "links": pages.links(req, pairs, last)}
+        if found.totals is not None:
+            body["project_totals"] = {project: show_totals(totals) for project, totals in found.totals.items()}
         answer(req, resp, body, modified=newest((held.modified for held in found.held.values()), NOW))

@@ -1,4 +1,4 @@
-"""``/allocation_candidates/explain``: why a request finds what it finds."""
+"""``/allocation_candidates/explain``: why a request finds its candidates, or none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ EXPLANATION = strict_object(
         "relaxations": _array(strict_object({"without": CHANGE, "with": CHANGE, **COUNT})),
     }
 )
-"""What an explanation looks like. Source: "Explaining" of allocation candidates, docs/api.md."""
+"""The schema of an explanation. Source: "Explaining" of allocation candidates, docs/api.md."""
 
 
 class Explanations:

@@ -1,4 +1,4 @@
-"""``/resource_providers/{uuid}/inventories`` and each class below it: what one provider has."""
+"""``/resource_providers/{uuid}/inventories`` and ``…/inventories/{resource_class}``: the inventories of a provider."""
 
 from __future__ import annotations
 
@@ -47,40 +47,40 @@ RESERVE_NOT_UPDATED = Answer(400, text=f"Unable to update inventory for resource
 
 @dataclass(frozen=True, slots=True)
 class NewInventory:
-    """Inventory of one more class."""
+    """A new inventory of one class."""
 
     resource_class: str
     inventory: Inventory
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> NewInventory:
-        """From the body of a POST."""
+        """Build it from the body of a POST."""
         return cls(body["resource_class"], build_inventory(body))
 
 
 @dataclass(frozen=True, slots=True)
 class AllInventories:
-    """All inventories by class name, and the generation at which the client knows the provider."""
+    """All inventories by class name, and the provider's generation as the client knows it."""
 
     inventories: dict[str, Inventory]
     expected: int
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> AllInventories:
-        """From the body of a PUT of them all."""
+        """Build it from the body of a PUT of all inventories."""
         return cls(build_inventories(body["inventories"]), int(body["resource_provider_generation"]))
 
 
 @dataclass(frozen=True, slots=True)
 class OneInventory:
-    """The inventory of one class, and the generation at which the client knows the provider."""
+    """The inventory of one class, and the provider's generation as the client knows it."""
 
     inventory: Inventory
     expected: int
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> OneInventory:
-        """From the body of a PUT of one."""
+        """Build it from the body of a PUT of one inventory."""
         return cls(build_inventory(body), int(body["resource_provider_generation"]))
 
 
@@ -96,7 +96,7 @@ REPLACE_ONE = Versioned(
     }
 )
 MAY_RESERVE_ALL = Versioned({V.INITIAL: False, V.RESERVE_ALL: True})
-"""Whether the reserved amount may be all there is."""
+"""Whether the reserved amount may equal the total."""
 
 
 def show_one(inventory: Inventory, generation: int) -> dict[str, object]:

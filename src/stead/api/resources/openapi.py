@@ -1,4 +1,4 @@
-"""``/openapi.json``: the API, described for machines."""
+"""``/openapi.json``: the OpenAPI document of the API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OpenApi:
     stead_since = S.OWN_FEATURES
 
     def __init__(self, routes: Mapping[str, object]) -> None:
-        """*routes* are all there are, by their paths."""
+        """*routes* are all routes, by their paths."""
         self._routes = routes
 
     @json_answer
@@ -32,5 +32,5 @@ class OpenApi:
 
     @cached_property
     def _document(self) -> dict[str, object]:
-        """Made at the first request: this route is one of those it describes."""
+        """Built at the first request, since the document describes this route too."""
         return document(self._routes)

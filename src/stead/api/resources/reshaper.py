@@ -1,4 +1,4 @@
-"""``/reshaper``: inventories and allocations move between providers, in one step."""
+"""``/reshaper``: moves inventories and allocations between providers in one transaction."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """New inventories by provider, new holdings by consumer."""
+    """New inventories by provider, new allocations by consumer."""
 
     inventories: dict[str, NewInventories]
     consumers: dict[str, Wanted]
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> Reshape:
-        """From the body of a POST."""
+        """Build it from the body of a POST."""
         return cls(
             {
                 provider: NewInventories(int(of["resource_provider_generation"]), build_inventories(of["inventories"]))

@@ -82,7 +82,7 @@ class OneResourceClass:
     @json_body
     @allowed("placement:resource_classes:update")
     def _rename(self, req: Request, resp: Response, name: str) -> None:
-        """Give it another name."""
+        """Rename a custom resource class."""
         new = read_body(req, NAMED)
         self._service.write(resource_classes.rename, name, new)
         answer(req, resp, maker(req, RESOURCE_CLASS)(NameRow(0, new, 0)), modified=None)

@@ -18,11 +18,13 @@ from stead.api.provider_text import ProviderForm
 from stead.api.query.pages import links, parse_page
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
-from stead.api.representations import NOW, answer, answer_nothing, locate
+from stead.api.representations import NOW, answer, answer_in_pieces, answer_nothing, locate
 from stead.api.shapes import UUID
 from stead.api.versions import S, V, Versioned
 from stead.candidates.providers import matching_providers, page_of
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
+from stead.process import slices
+from stead.process.pieces import Pieces
 from stead.store import providers
 from stead.store.providers import KEEP
 
@@ -37,7 +39,7 @@ PARENT: Schema = {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null
 
 @dataclass(frozen=True, slots=True)
 class NewProvider:
-    """A provider to be made; ``parent`` is compared as the client spelled it."""
+    """A provider to create; ``parent`` is compared in the client's spelling."""
 
     uuid: str
     name: str
@@ -45,21 +47,21 @@ class NewProvider:
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> NewProvider:
-        """From the body of a POST; a uuid is made if none is given."""
+        """Build it from the body of a POST; the server chooses a missing uuid."""
         uuid = uuids.normalised(body.get("uuid", "")) or str(uuid4())
         return cls(uuid, body["name"], body.get("parent_provider_uuid"))
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderChange:
-    """What a provider shall be called, and where it shall hang."""
+    """The new name and the new parent of a provider."""
 
     name: str
     parent: str | Keep | None
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> ProviderChange:
-        """From the body of a PUT; a parent that is not named stays."""
+        """Build it from the body of a PUT; without a stated parent, the parent stays."""
         return cls(body["name"], body.get("parent_provider_uuid", KEEP))
 
 
@@ -73,7 +75,7 @@ CREATE = Versioned(
     }
 )
 MAY_MOVE = Versioned({V.INITIAL: False, V.MOVING_PROVIDERS: True})
-"""Whether a provider that has a parent may get another one, or none."""
+"""Whether a provider that has a parent may get another one, or become a root."""
 UPDATE = Versioned(
     {
         V.INITIAL: Body(strict_object({"name": NAME}), ProviderChange.build),
@@ -110,9 +112,12 @@ class Providers:
             slots, goes_on = page_of(snapshot, slots, page)
             if page.limit is not None:
                 more = f',"links":{dumps(links(req, pairs, snapshot.uuid(slots[-1]) if goes_on else None)).decode()}'
-        shown = ",".join(ProviderForm.of(req).texts(snapshot, slots))
+        pieces = Pieces(slices.give_way)
+        pieces.add('{"resource_providers":[')
+        pieces.add_members(ProviderForm.of(req).texts(snapshot, slots))
+        pieces.add(f"]{more}}}")
         modified = snapshot.last_modified(slots) if slots else NOW
-        answer(req, resp, f'{{"resource_providers":[{shown}]{more}}}'.encode(), modified=modified)
+        answer_in_pieces(req, resp, pieces.encoded(), modified=modified)
 
     @json_body
     @allowed("placement:resource_providers:create")

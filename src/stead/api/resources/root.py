@@ -1,8 +1,11 @@
-"""``/``: which microversions this service speaks."""
+"""``/``: the versions that this service supports."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
+
+import orjson
 
 from stead.api.representations import answer
 from stead.api.versions import Microversion, SteadVersion, extent
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def document(stead: SteadVersion | None) -> dict[str, object]:
-    """The version document; Stead's own versions are in it for who asked for one."""
+    """The version document. It has Stead's own versions only if the request asks for one."""
     own = {} if stead is None else {"stead": extent(SteadVersion)}
     return {
         "versions": [
@@ -27,9 +30,14 @@ def document(stead: SteadVersion | None) -> dict[str, object]:
     }
 
 
+@cache
+def _text(stead: SteadVersion | None) -> bytes:
+    return orjson.dumps(document(stead))
+
+
 class Root:
     """The version document. It needs no token."""
 
     def on_get(self, req: Request, resp: Response) -> None:
         """Show the API versions."""
-        answer(req, resp, document(req.stead))
+        answer(req, resp, _text(req.stead))

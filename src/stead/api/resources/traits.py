@@ -36,14 +36,14 @@ LIST_QUERY = Validator(
 
 @dataclass(frozen=True, slots=True)
 class NewTraits:
-    """All traits a provider shall have, and the generation at which the client knows it."""
+    """The new traits of a provider, and its generation as the client knows it."""
 
     names: list[str]
     expected: int
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> NewTraits:
-        """From the body of a PUT."""
+        """Build it from the body of a PUT."""
         return cls(list(dict.fromkeys(body["traits"])), int(body["resource_provider_generation"]))
 
 
@@ -59,10 +59,10 @@ REPLACE = Versioned(
 
 
 def name_filter(value: str | None) -> Callable[[str], bool]:
-    """Which names ``in:A,B`` or ``startswith:P`` let through; an unknown operator lets all through.
+    """A predicate for the names that ``in:A,B`` or ``startswith:P`` select; an unknown operator selects all.
 
     Raises:
-        InvalidQuery: there is no operator.
+        InvalidQuery: *value* has no operator.
     """
     operator, colon, operand = (value or "").partition(":")
     if value is not None and not colon:
@@ -78,10 +78,10 @@ def name_filter(value: str | None) -> Callable[[str], bool]:
 
 
 def association_filter(value: str | None, snapshot: Snapshot) -> Callable[[str], bool]:
-    """Which names are associated with a provider, or are not.
+    """A predicate for names that are associated with a provider, or that are not.
 
     Raises:
-        InvalidQuery: *value* is neither.
+        InvalidQuery: *value* is neither true nor false.
     """
     if value is None:
         return lambda _name: True
@@ -94,7 +94,7 @@ def association_filter(value: str | None, snapshot: Snapshot) -> Callable[[str],
 def answer_provider_traits(
     req: Request, resp: Response, names: Iterable[str], known: Mapping[str, NameRow], generation: int
 ) -> None:
-    """Answer with the traits of a provider and its generation; *known* are all traits by name."""
+    """Answer with the traits of a provider and its generation; *known* are all existing traits by name."""
     shown = list(names)
     body = {"traits": shown, "resource_provider_generation": generation}
     answer(req, resp, body, modified=newest(known[name].modified for name in shown if name in known))

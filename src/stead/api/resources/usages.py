@@ -1,4 +1,4 @@
-"""``/usages`` and ``/resource_providers/{uuid}/usages``: how much is taken."""
+"""``/usages`` and ``/resource_providers/{uuid}/usages``: allocated amounts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stead.store.usages import TypeUsage
 
 ALL = "all"
-"""The keyword that asks for the sum over all types."""
+"""The keyword that requests the sum over all types."""
 
 KEYS: dict[str, tuple[Microversion, dict[str, Any]]] = {
     "project_id": (V.USAGES, EXTERNAL_ID),
@@ -43,18 +43,18 @@ KEYS: dict[str, tuple[Microversion, dict[str, Any]]] = {
 
 @cache
 def validator(version: Microversion) -> Validator:
-    """The keys *version* knows, and no others."""
+    """Validates the keys of *version*, and refuses others."""
     known = {key: schema for key, (since, schema) in KEYS.items() if since <= version}
     return Validator({"type": "object", "required": ["project_id"], "additionalProperties": False, "properties": known})
 
 
 def project_of(pairs: Pairs) -> str | None:
-    """The project that a query names. The policy and the query both use it: one value decides and is answered."""
+    """The project that a query names. The policy check and the query both use it, so that they cannot differ."""
     return pairs.last("project_id")
 
 
 def asked_project(req: Request) -> dict[str, str | None]:
-    """The target of the policy: the project that the query names, whatever else is wrong with the query."""
+    """The target of the policy: the project that the query names, even if other parts of the query are invalid."""
     try:
         return {"project_id": project_of(Pairs.of(req))}
     except InvalidQuery:
@@ -62,7 +62,7 @@ def asked_project(req: Request) -> dict[str, str | None]:
 
 
 def show_type(usage: TypeUsage) -> dict[str, int]:
-    """What the consumers of one type hold, and how many they are."""
+    """The usage of the consumers of one type, and their number."""
     return {"consumer_count": usage.consumer_count, **usage.resources}
 
 

@@ -1,22 +1,25 @@
-"""Explain: why a request finds what it finds, told by the same phases that find it.
+"""Explain: why a request has the candidates it has, or none. It runs the phases of a query and counts.
 
 Source: "Explaining" of allocation candidates, docs/api.md.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from stead.candidates.engine import Enumeration, found_within
 from stead.candidates.explain.funnel import Choice, Step, funnels, root_steps
 from stead.candidates.explain.relaxations import relaxations
 from stead.candidates.explain.verdicts import Verdicts, verdicts
-from stead.candidates.match import eligible_anchors, match
+from stead.candidates.match import MatchedGroup, eligible_anchors, match
 from stead.candidates.resolve import in_ids, resolve_aggregates, resolve_traits
-from stead.candidates.work import Work, keep_on
+from stead.candidates.work import Work, WorkSpent, keep_on, masked
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 
 if TYPE_CHECKING:
@@ -27,14 +30,14 @@ if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest
 
 MOST_COUNTED = 100
-"""Candidates of one request; of more it is only told that there are more."""
+"""Limit of the candidates counted for one request; beyond it, the answer only says that there are more."""
 
 MOST_TRIED = 64
-"""Relaxations of one request."""
+"""Limit of the relaxations tried for one request."""
 
 
 class Count(NamedTuple):
-    """A number of candidates; with ``more`` there are more."""
+    """A number of candidates; ``more``: there are more than this."""
 
     number: int
     more: bool
@@ -42,9 +45,9 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything that is told of a request; ``is_complete`` if there was work enough for it.
+    """The explanation of a request; ``is_complete`` unless the work was used up.
 
-    ``relaxations`` are those that find something, each with how much.
+    ``relaxations`` has those that have candidates, each with their number.
     """
 
     candidates: Count
@@ -64,36 +67,47 @@ def explain(
     until: float = inf,
     give_way: Callable[[], object] = keep_on,
 ) -> Explanation:
-    """Explain what *request* finds, whatever its limit.
+    """Explain the candidates of *request*, without its limit.
 
     Args:
-        most_work: in units of `stead.candidates.work`, for each of: counting, the trees, and the relaxations.
-        until: when it gives up, by the monotonic clock.
+        most_work: units of `stead.candidates.work`, a third for each part: counting, groups and trees, relaxations.
+        until: time of the monotonic clock at which it gives up.
         give_way: lets other requests run.
 
     Raises:
-        WorkSpent: there was no time for it.
+        WorkSpent: the time ended.
         UnknownResourceClass, UnknownTraits: as finding candidates does.
     """
     request = replace(request, limit=None)
-    counting, judging, relaxing = (Work(most_work, until=until, give_way=give_way) for _ in range(3))
+    share = None if most_work is None else most_work // 3
+    counting, judging, relaxing = (Work(share, until=until, give_way=give_way) for _ in range(3))
     count = _count(snapshot, request, counting)
-    groups, found = [], list[Choice]()
-    for group in request.groups:
-        judging.require_time()
-        found += funnels(snapshot, group)
-        groups.append(match(snapshot, in_ids(snapshot, group)))
-    choices = tuple(found)
+    groups, choices = list[MatchedGroup](), list[Choice]()
+    try:
+        for group in request.groups:
+            judging.require_time()
+            of_group = funnels(snapshot, group)
+            choices += of_group
+            groups.append(match(snapshot, in_ids(snapshot, group)))
+            judging.spend(sum(len(choice.steps) for choice in of_group) * masked(snapshot.size))
+    except WorkSpent:
+        if time.monotonic() > until:
+            raise
     traits = resolve_traits(snapshot, request.root_traits)
     eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
-    trees = verdicts(snapshot, request, groups, eligible, judging)
-    helpful = () if count.number else tuple(_helpful(snapshot, request, choices, relaxing))
+    if judging.is_cut:
+        roots = int(np.count_nonzero(eligible))
+        trees = Verdicts(roots, (), roots)
+    else:
+        trees = verdicts(snapshot, request, groups, eligible, judging)
+    helpful = () if count.number else tuple(_helpful(snapshot, request, tuple(choices), relaxing))
+    # Each part has a budget of its own, so an expensive count does not leave the cheaper parts empty.
     return Explanation(
         count,
         not (counting.is_cut or judging.is_cut or relaxing.is_cut),
         int(snapshot.roots.sum()),
         tuple(root_steps(snapshot, request.root_traits, request.root_aggregates)),
-        choices,
+        tuple(choices),
         trees,
         helpful,
     )
@@ -114,7 +128,7 @@ def _helpful(
             return
         try:
             count = _count(snapshot, relaxation.request, work)
-        except (UnknownResourceClass, UnknownTraits):  # a name that an empty group had hidden
+        except (UnknownResourceClass, UnknownTraits):  # in the original request, a group without providers hides it
             continue
         if count.number:
             yield relaxation, count

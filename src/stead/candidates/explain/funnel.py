@@ -1,6 +1,6 @@
-"""The funnel of one group: what each of its constraints leaves of all providers, and who fails one of them alone.
+"""The funnel of one group: the providers that each constraint leaves, and those that fail exactly one constraint.
 
-`match` applies the same masks all at once; here they are applied one after the other, and counted.
+`match` applies the same masks at once. Here they are applied one after the other, and counted.
 
 Source: "Explaining" of allocation candidates, docs/api.md.
 """
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
     Holding = Callable[[Terms], Mask]
-    """Which slots meet terms, whatever they name."""
+    """Mask of the slots that meet terms; unknown names are no error."""
 
 INVENTORY, UNITS, ROOM, PART, SUM = "inventory", "units", "room", "part", "sum"
-"""What is asked of a provider for an amount; the last of all that one provider gives."""
+"""The checks of an amount. The last one is on the sum of all amounts that one provider gives."""
 
 _AMOUNTS, _EXAMPLES = 3, 3
-"""So many shortfalls are told of a constraint, and so many providers named."""
+"""Limits of the shortfalls, and of the providers named, for each constraint."""
 
 
 class Constraint(NamedTuple):
-    """One thing that is asked for, in the words of the query; ``check`` tells apart what an amount asks."""
+    """One constraint in the words of the query; ``check`` distinguishes the checks of an amount."""
 
     parameter: str
     value: str
@@ -48,7 +48,7 @@ class Constraint(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is left after a constraint, and how many it removed."""
+    """The number of providers that a constraint leaves, and the number that it removes."""
 
     constraint: Constraint
     left: int
@@ -59,8 +59,8 @@ class Step(NamedTuple):
 class Miss:
     """Providers that fail this constraint alone.
 
-    ``lacking``: amounts that are missing, each with the number of providers that lack so much, the least first.
-    ``examples``: some of them, who lack least first.
+    ``lacking`` has missing amounts, each with the number of providers that lack it, the least first. ``examples`` has
+    some of the providers, those that lack least first.
     """
 
     constraint: Constraint
@@ -81,9 +81,9 @@ class Choice:
 
 
 class Tested(NamedTuple):
-    """A constraint with who passes it: in their own tree, and of the sharing providers for the trees of others.
+    """A constraint with masks of the providers that pass it: ``own`` for their own tree, ``shared`` for other trees.
 
-    ``lacking`` is by slot how much is missing there.
+    ``lacking`` is by slot the amount that is missing.
     """
 
     constraint: Constraint
@@ -93,51 +93,62 @@ class Tested(NamedTuple):
 
 
 def funnels(snapshot: Snapshot, group: RequestGroup) -> list[Choice]:
-    """A funnel for each choice of *group*. A name that does not exist is one that nobody has."""
+    """A funnel for each choice of *group*. No provider has an unknown name.
+
+    The first constraint of each funnel is not a term of the group: its providers must be enabled.
+    """
+    states = list(_enabled(snapshot))
     if group.suffix == UNSUFFIXED:
         return [
-            _funnel(snapshot, group, name, [*_amounts(snapshot, group, name), *_unsuffixed(snapshot, group)])
+            _funnel(snapshot, group, name, [*states, *_amounts(snapshot, group, name), *_unsuffixed(snapshot, group)])
             for name in group.resources
         ]
     classes = [test for name in group.resources for test in _amounts(snapshot, group, name)]
-    return [_funnel(snapshot, group, None, [*classes, *_suffixed(snapshot, group)])]
+    return [_funnel(snapshot, group, None, [*states, *classes, *_suffixed(snapshot, group)])]
+
+
+def _enabled(snapshot: Snapshot) -> Iterator[Tested]:
+    out_of_service = snapshot.service_states.out_of_service
+    if out_of_service is not None:
+        yield Tested(Constraint("disabled", "false"), ~out_of_service, ~out_of_service)
 
 
 def root_steps(snapshot: Snapshot, traits: Terms, aggregates: Terms) -> list[Step]:
-    """What each term that is asked of roots leaves of them."""
+    """The roots that each term on roots leaves."""
     tests = [*_each(traits, "root_required", _of_traits(snapshot))]
     tests += _each(aggregates, "root_member_of", _of_aggregates(snapshot))
-    kept, steps = snapshot.roots, []
+    remaining, steps = snapshot.roots, []
     for constraint, passing in tests:
-        passed = kept & passing
-        steps.append(Step(constraint, _count(passed), _count(kept) - _count(passed)))
-        kept = passed
+        passed = remaining & passing
+        steps.append(Step(constraint, _count(passed), _count(remaining) - _count(passed)))
+        remaining = passed
     return steps
 
 
 def _funnel(snapshot: Snapshot, group: RequestGroup, name: str | None, tests: Sequence[Tested]) -> Choice:
     own = snapshot.live
     shared = snapshot.live & snapshot.sharing.mask
-    left = in_play = _count(own)
+    number = in_play = _count(own)
     steps = []
     for test in tests:
         own, shared = own & test.own, shared & test.shared
-        now = _count(own | shared)
-        steps.append(Step(test.constraint, now, left - now))
-        left = now
+        remaining = _count(own | shared)
+        steps.append(Step(test.constraint, remaining, number - remaining))
+        number = remaining
     return Choice(group.suffix, name, in_play, tuple(steps), tuple(_misses(snapshot, tests)))
 
 
 def _misses(snapshot: Snapshot, tests: Sequence[Tested]) -> Iterator[Miss]:
     having = [test.own for test in tests if test.constraint.check == INVENTORY]
     others = [test for test in tests if test.constraint.check != INVENTORY]
-    kept = reduce(and_, having, snapshot.live)
+    # Providers without inventory of the class are not near misses: they could never serve it.
+    possible = reduce(and_, having, snapshot.live)
     failures = np.zeros(snapshot.size, np.int32)
     which = np.full(snapshot.size, -1, np.int32)
     for number, test in enumerate(others):
         failures += ~test.own
         which[~test.own] = number
-    which[~kept | (failures != 1)] = -1
+    which[~possible | (failures != 1)] = -1
     missing = Counter(which[which >= 0].tolist())
     for number, providers in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
         slots = np.flatnonzero(which == number)
@@ -152,25 +163,25 @@ def _amounts(snapshot: Snapshot, group: RequestGroup, name: str) -> Iterator[Tes
     amount = group.resources[name]
     row = snapshot.class_names.by_name.get(name)
     columns = None if row is None else snapshot.inventory.get(row.id)
-    nobody = np.zeros(snapshot.size, np.bool_)
+    nowhere = np.zeros(snapshot.size, np.bool_)
     words = f"resources{group.suffix}", f"{name}:{amount}"
-    having = nobody if columns is None else columns.kind.whole > 0
+    having = nowhere if columns is None else columns.kind.whole > 0
     yield Tested(Constraint(*words, INVENTORY), having, having)
     if name in group.can_split:
-        part = nobody if row is None else snapshot.shares(row.id, amount).any
-        yield Tested(Constraint(*words, PART), part, nobody if row is None else snapshot.serving(row.id, amount))
+        part = nowhere if row is None else snapshot.shares(row.id, amount).any
+        yield Tested(Constraint(*words, PART), part, nowhere if row is None else snapshot.serving(row.id, amount))
         return
     if columns is None:
-        yield Tested(Constraint(*words, UNITS), nobody, nobody)
-        yield Tested(Constraint(*words, ROOM), nobody, nobody)
+        yield Tested(Constraint(*words, UNITS), nowhere, nowhere)
+        yield Tested(Constraint(*words, ROOM), nowhere, nowhere)
         return
     units = columns.admitting(amount)
     yield Tested(Constraint(*words, UNITS), units, units)
-    if amount > MAX_INT:  # nothing can hold so much
-        yield Tested(Constraint(*words, ROOM), nobody, nobody)
+    if amount > MAX_INT:  # beyond the integers of the columns
+        yield Tested(Constraint(*words, ROOM), nowhere, nowhere)
         return
-    left = columns.room.whole
-    yield Tested(Constraint(*words, ROOM), left >= amount, left >= amount, amount - left)
+    room = columns.room.whole
+    yield Tested(Constraint(*words, ROOM), room >= amount, room >= amount, amount - room)
 
 
 def _suffixed(snapshot: Snapshot, group: RequestGroup) -> Iterator[Tested]:
@@ -209,7 +220,7 @@ def _places(snapshot: Snapshot, group: RequestGroup) -> Iterator[tuple[Constrain
 
 
 def spelled(clause: frozenset[str]) -> str:
-    """A clause as one value of a query."""
+    """A clause as a value of a query."""
     names = sorted(clause)
     return names[0] if len(names) == 1 else f"in:{','.join(names)}"
 

@@ -1,4 +1,4 @@
-"""Relaxations: a request changed in one place, so that something fits.
+"""Relaxations: copies of a request with one change, which may have candidates.
 
 Source: "Explaining" of allocation candidates, docs/api.md.
 """
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One change: ``without`` one constraint, or ``instead`` another one, or one added. ``request`` is what becomes."""
+    """One change of a request, and the changed ``request``.
+
+    It removes the constraint ``without``, adds the constraint ``instead``, or replaces the first by the second.
+    """
 
     request: CandidateRequest
     without: Constraint | None
@@ -29,7 +32,7 @@ class Relaxation:
 
 
 def relaxations(request: CandidateRequest, choices: Sequence[Choice]) -> Iterator[Relaxation]:
-    """All changes that are worth a try; *choices* tell how much the nearest providers lack."""
+    """All changes that may help. *choices* say how much the nearest providers lack."""
     for constraint, terms in _fewer(request.root_traits, "root_required"):
         yield Relaxation(replace(request, root_traits=terms), constraint)
     for constraint, terms in _fewer(request.root_aggregates, "root_member_of"):
@@ -79,18 +82,18 @@ def _of_group(
 
 
 def _lacking(choices: Sequence[Choice]) -> dict[str, dict[str, int]]:
-    """By suffix and class, how much the nearest provider lacks that meets all else."""
-    found: dict[str, dict[str, int]] = {}
+    """By suffix and class, how much the nearest provider lacks, of those that meet all other constraints."""
+    lacking: dict[str, dict[str, int]] = {}
     for choice in choices:
         for miss in choice.misses:
             if miss.constraint.check == ROOM and miss.lacking:
-                of_group = found.setdefault(choice.suffix, {})
+                of_group = lacking.setdefault(choice.suffix, {})
                 of_group[miss.constraint.value.partition(":")[0]] = miss.lacking[0][0]
-    return found
+    return lacking
 
 
 def _fewer(terms: Terms, parameter: str) -> Iterator[tuple[Constraint, Terms]]:
-    """*terms* without each of them."""
+    """*terms* without one of them, for each of them."""
     for number, clause in enumerate(terms.clauses):
         others = terms.clauses[:number] + terms.clauses[number + 1 :]
         yield Constraint(parameter, spelled(clause)), replace(terms, clauses=others)
@@ -99,10 +102,10 @@ def _fewer(terms: Terms, parameter: str) -> Iterator[tuple[Constraint, Terms]]:
 
 
 def _is_named(group: RequestGroup) -> bool:
-    """Whether a query would still have a parameter with the suffix of a group without resources."""
+    """Whether a group without resources still has a parameter with its suffix in the query."""
     return bool(group.traits or group.aggregates or group.in_tree or group.in_subtree)
 
 
 def _names_all_without_resources(request: CandidateRequest) -> bool:
-    named = frozenset().union(*request.same_subtree, *(one.together | one.others for one in request.apart))
+    named = frozenset().union(*request.same_subtree, *(apart.together | apart.others for apart in request.apart))
     return all(group.resources or group.suffix in named for group in request.groups)

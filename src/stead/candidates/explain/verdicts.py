@@ -1,7 +1,7 @@
-"""Verdicts on trees: by which choice, or by what binds the choices together, each tree was lost.
+"""Verdicts on trees: the choice, or the constraint between choices, that excludes each tree.
 
-What binds them is taken up one after the other, and with each a tree is searched for one way, as `combine` finds them;
-trees of one kind are searched once.
+The constraints between choices are added one after the other. After each, `combine` searches for one way; trees of one
+kind are searched once.
 
 Source: "Explaining" of allocation candidates, docs/api.md.
 """
@@ -17,9 +17,9 @@ import numpy as np
 from stead.candidates.combine import ways
 from stead.candidates.divide import divided
 from stead.candidates.explain.funnel import SUM, Constraint, spelled
-from stead.candidates.kinds import Demanded
+from stead.candidates.kinds import TreeKinds
 from stead.candidates.trees import served
-from stead.candidates.work import WorkSpent
+from stead.candidates.work import WorkSpent, masked
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.combine import Demand
+    from stead.candidates.demand import Demand
     from stead.candidates.kinds import Kind
     from stead.candidates.match import MatchedGroup, Pool
     from stead.candidates.work import Work
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Lost(NamedTuple):
-    """Trees that are left, and those that were removed, by a choice (its group and class) or by a constraint."""
+    """The numbers of trees that a choice (group and class) or a constraint leaves, and that it removes."""
 
     by: Constraint | tuple[str, str | None]
     left: int
@@ -45,7 +45,7 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What became of all trees; for ``undecided`` ones there was no work left."""
+    """The verdicts on all trees; ``undecided`` is the number of trees for which the work was used up."""
 
     in_play: int
     steps: tuple[Lost, ...]
@@ -53,7 +53,7 @@ class Verdicts:
 
 
 class _Stage(NamedTuple):
-    """What is demanded when *constraint* has been taken up; clauses are those of the required traits."""
+    """The demand with a constraint and all before it; ``has_clauses``: with the required traits."""
 
     constraint: Constraint
     demand: Demand
@@ -67,21 +67,28 @@ def verdicts(
     eligible: NDArray[np.bool_],
     work: Work,
 ) -> Verdicts:
-    """What became of the trees of the roots in *eligible*."""
-    kept, steps = eligible, []
+    """The verdicts on the trees of the roots in *eligible*.
+
+    When *work* is used up, the remaining trees are undecided.
+    """
+    in_play, remaining, steps = int(np.count_nonzero(eligible)), eligible, list[Lost]()
     for group, name, pool in _choices(request, groups):
-        after = kept & served(snapshot, pool)
-        left = int(np.count_nonzero(after))
-        steps.append(Lost((group, name), left, int(np.count_nonzero(kept)) - left))
-        kept = after
-    demanded = Demanded(snapshot, groups, work, request)
-    stages = list(_stages(request, demanded))
+        try:
+            work.spend(masked(snapshot.size))
+        except WorkSpent:
+            return Verdicts(in_play, tuple(steps), int(np.count_nonzero(remaining)))
+        after = remaining & served(snapshot, pool)
+        number = int(np.count_nonzero(after))
+        steps.append(Lost((group, name), number, int(np.count_nonzero(remaining)) - number))
+        remaining = after
+    tree_kinds = TreeKinds(snapshot, groups, work, request)
+    stages = list(_stages(request, tree_kinds))
     removed: Counter[int] = Counter()
-    left = undecided = int(np.count_nonzero(kept))
+    number_of_trees = undecided = int(np.count_nonzero(remaining))
     fates: dict[Kind, int] = {}
     try:
-        anchors = np.flatnonzero(kept)
-        for kind, trees in demanded.runs(anchors, range(len(anchors))) if stages else ():
+        anchors = np.flatnonzero(remaining)
+        for kind, trees in tree_kinds.runs(anchors, range(len(anchors))) if stages else ():
             if kind not in fates:
                 fates[kind] = _fate(kind, stages, work)
             removed[fates[kind]] += len(trees)
@@ -89,9 +96,9 @@ def verdicts(
     except WorkSpent:
         pass
     for number, stage in enumerate(stages):
-        left -= removed[number]
-        steps.append(Lost(stage.constraint, left, removed[number]))
-    return Verdicts(int(np.count_nonzero(eligible)), tuple(steps), undecided if stages else 0)
+        number_of_trees -= removed[number]
+        steps.append(Lost(stage.constraint, number_of_trees, removed[number]))
+    return Verdicts(in_play, tuple(steps), undecided if stages else 0)
 
 
 def _choices(request: CandidateRequest, groups: Sequence[MatchedGroup]) -> Iterator[tuple[str, str | None, Pool]]:
@@ -102,7 +109,7 @@ def _choices(request: CandidateRequest, groups: Sequence[MatchedGroup]) -> Itera
 
 
 def _fate(kind: Kind, stages: Sequence[_Stage], work: Work) -> int:
-    """The first of *stages* in which nothing is found; their number if something always is."""
+    """The number of the first stage that has no way; the number of stages if all have one."""
     if next(iter(kind.arrangements()), None) is not None:
         return len(stages)
     for number, stage in enumerate(stages):
@@ -113,10 +120,10 @@ def _fate(kind: Kind, stages: Sequence[_Stage], work: Work) -> int:
     return len(stages)
 
 
-def _stages(request: CandidateRequest, demanded: Demanded) -> Iterator[_Stage]:
-    """What binds the choices together, each with all before it; what can not bind is left out."""
-    whole = demanded.demand
-    demand = replace(whole, isolated=frozenset(), bystanders=frozenset(), subtrees=(), is_boundless=True)
+def _stages(request: CandidateRequest, tree_kinds: TreeKinds) -> Iterator[_Stage]:
+    """The constraints between choices, each with all before it; those that cannot exclude anything are left out."""
+    whole = tree_kinds.demand
+    demand = replace(whole, isolated=frozenset(), bystanders=frozenset(), subtrees=(), ignores_capacity=True)
     unsuffixed = next((group for group in request.groups if group.suffix == UNSUFFIXED), None)
     has_clauses = False
     if unsuffixed is not None and unsuffixed.can_split:
@@ -126,7 +133,7 @@ def _stages(request: CandidateRequest, demanded: Demanded) -> Iterator[_Stage]:
         value = " and ".join(map(spelled, unsuffixed.traits.clauses))
         yield _Stage(Constraint("required", value), demand, has_clauses)
     if whole.contested:
-        demand = replace(demand, is_boundless=False)
+        demand = replace(demand, ignores_capacity=False)
         names = [name for group in request.groups for name in group.resources]
         value = ",".join(sorted({name for name in names if names.count(name) > 1}))
         yield _Stage(Constraint("resources", value, SUM), demand, has_clauses)
@@ -139,7 +146,7 @@ def _stages(request: CandidateRequest, demanded: Demanded) -> Iterator[_Stage]:
 
 
 def isolation(request: CandidateRequest) -> Constraint:
-    """What isolates groups, in the words of the query."""
+    """The isolation of groups, in the words of the query."""
     if request.isolate:
         return Constraint("group_policy", "isolate")
     return Constraint("isolate", ",".join(sorted(request.isolated)))
@@ -149,5 +156,8 @@ def subtree_values(request: CandidateRequest) -> list[str]:
     """The values of ``same_subtree``, those without ``!`` first."""
     return [
         *(",".join(sorted(together)) for together in request.same_subtree),
-        *(",".join([*sorted(one.together), *(f"!{other}" for other in sorted(one.others))]) for one in request.apart),
+        *(
+            ",".join([*sorted(apart.together), *(f"!{other}" for other in sorted(apart.others))])
+            for apart in request.apart
+        ),
     ]

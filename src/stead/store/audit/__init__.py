@@ -1,5 +1,5 @@
-"""The audit: whether the books of a database are right, Stead's own or those of another Placement service.
+"""The audit: checks the allocations and inventories of a database, Stead's own or another Placement service's.
 
-`findings` has the words for what is wrong, `checks` and `trees` find it in one snapshot, `repairs` mends what can be
-mended safely.
+`findings` describes the faults, `checks` and `trees` find them in one snapshot, and `repairs` repairs those that can be
+repaired safely.
 """

@@ -1,7 +1,7 @@
-"""The checks: what is wrong with the books, in one snapshot, by statements that return nothing but what is wrong.
+"""The checks: each finds one kind of fault, in one snapshot, with statements that return only faulty rows.
 
-Source: the rules of the tables, "The database", and of the clock and the kept sums, "The write and refresh protocol",
-docs/protocol.md.
+Source: the rules of the tables, "The database", and of the clock and the maintained sums, "The write and refresh
+protocol", docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _number = sa.func.count().label("number")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question to the database; each row of the answer is a finding.
+    """One query; each row of its result is a finding.
 
-    The subject and the detail are filled with the row's columns; those named ``key…`` are the finding's key.
+    The subject and the detail are formatted with the row's columns; the columns named ``key…`` are the finding's key.
     """
 
     fault: Fault
@@ -55,12 +55,12 @@ class Check:
     subject: str
     detail: str
     needs: sa.Table = resource_providers
-    """Not asked where the database lacks this table."""
+    """Skipped if the database lacks this table."""
     is_wrong: Callable[[sa.Row[Any]], bool] | None = None
-    """What SQL can only narrow down is decided by this."""
+    """Decides about rows that SQL can only narrow down."""
 
     def findings(self, connection: Connection) -> Iterator[Finding]:
-        """What is wrong."""
+        """The faults that the query finds."""
         for row in connection.execute(self.query):
             if self.is_wrong is None or self.is_wrong(row):
                 values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
@@ -74,13 +74,13 @@ class Check:
 
 
 def audit(connection: Connection, watch: Callable[[int, int], None]) -> list[Finding]:
-    """Everything that is wrong with the books, in the snapshot of *connection*.
+    """All faults in the snapshot of *connection*.
 
     Args:
-        watch: told after each check how many of how many are done.
+        watch: called after each check with the number of completed checks and the number of all checks.
 
     Raises:
-        NoBooks: the tables of a Placement service are not there.
+        NoBooks: the database lacks the tables of a Placement service.
     """
     present = set(sa.inspect(connection).get_table_names())
     if resource_providers.name not in present:
@@ -111,11 +111,11 @@ _sums = (
 )
 
 _NEARLY = 0.9999
-"""Some databases keep the ratio in single precision, so theirs is not the rule's product; this is below both."""
+"""Some databases store the ratio in single precision, so that the product differs; this factor is below both."""
 
 
 def _taken(provider_id: sa.Column[int], class_id: sa.Column[int]) -> sa.ColumnElement[int]:
-    """What is taken of a place, looked up in the index of allocations: all databases do that alike."""
+    """The usage of a place, read through the index of allocations, which all databases use here."""
     taken = sa.select(sa.func.coalesce(sa.func.sum(_a.used), 0))
     return taken.where(_a.resource_provider_id == provider_id, _a.resource_class_id == class_id).scalar_subquery()
 
@@ -148,7 +148,7 @@ def _exceeds(row: sa.Row[Any]) -> bool:
 
 
 def _without(fault: Fault, of: sa.Column[Any], known: sa.Column[Any], subject: str, detail: str) -> Check:
-    """Rows whose column *of* names nothing, by what it names, each with the number of them."""
+    """Groups rows whose column *of* refers to a missing row, by the missing value, each with the number of rows."""
     query = (
         sa.select(of.label("key"), _number)
         .select_from(of.table.outerjoin(known.table, known == of))
@@ -234,7 +234,7 @@ def _wrong_sums() -> Check:
         )
         .select_from(stead_usage)
         .outerjoin(resource_providers, _p.id == kept.provider_id)
-        # One that is ahead of its provider would stand one day, and so would one of an id that is given again.
+        # A sum ahead of its provider's generation, or of a reused id, would become valid later.
         .where(
             _p.id.is_(None)
             | (kept.generation > _p.generation)
@@ -247,7 +247,7 @@ def _wrong_sums() -> Check:
 
 
 def _missing_sums() -> Check:
-    """A class that has no sum beside those that stand counts as nothing."""
+    """A class without a sum counts as unused if the provider has other valid sums."""
     kept, beside = stead_usage.alias("kept"), stead_usage.alias("beside")
     stands = sa.exists().where(beside.c.provider_id == _p.id, beside.c.generation == _p.generation)
     mine = sa.and_(kept.c.provider_id == _p.id, kept.c.class_id == _sums.c.class_id, kept.c.generation == _p.generation)
@@ -264,7 +264,7 @@ def _missing_sums() -> Check:
 
 
 def _slots(connection: Connection) -> Iterator[Finding]:
-    """Slots of the clock that are not as they must be."""
+    """Slots of the clock that break a rule."""
     clock = stead_clock.c
     rows = {row.slot: row for row in connection.execute(sa.select(clock.slot, clock.tick, clock.floor))}
     for slot in sorted({*range(SLOTS), *rows}):

@@ -1,4 +1,4 @@
-"""What an audit can find: the faults by name, and one finding of them."""
+"""The faults that an audit can find, by name, and one finding of a fault."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class NoBooks(SteadError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A fault in words: what it means, and what helps."""
+    """The description of a fault: what it means, and what to do."""
 
     meaning: str
     help: str
     is_mended: bool = False
-    """A repair mends it safely; else *help* is for the operator."""
+    """A repair can fix it safely; otherwise *help* tells the operator what to do."""
 
 
 _DROPPED = "A repair removes the row, which means nothing."
@@ -33,7 +33,7 @@ _RELEASE = "Find out from its owner what it holds, then release or claim again o
 
 
 class Fault(Enum):
-    """A kind of fault; the value's name is that of the JSON."""
+    """A kind of fault; the member's name determines its name in JSON."""
 
     OVERCOMMITTED = About(
         "more is taken than the capacity",
@@ -105,11 +105,11 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place where the books are wrong."""
+    """One occurrence of a fault."""
 
     fault: Fault
     subject: str
-    """Which row, in an operator's words."""
+    """The affected row, in the operator's terms."""
     detail: str
     key: int | str | tuple[int, int]
-    """By which a repair finds the row: an id, a uuid, or a pair of ids, as the fault's check selects it."""
+    """The key by which a repair finds the row: an id, a uuid, or a pair of ids, as the fault's check selects it."""

@@ -1,7 +1,7 @@
-"""The repairs: what can be mended safely, in short writes that look again, under locks, before they change anything.
+"""The repairs: fix what can be fixed safely, in short writes that check again under locks before they change anything.
 
-A finding is as old as the snapshot it was found in, so it only says where to look. What is not wrong any more is left
-alone. Running services see a mend as they see any write.
+A finding is as old as the snapshot of its audit, so it only says where to check. Rows that are correct by now are left
+alone. Running services see a repair like any write.
 
 Source: "The write and refresh protocol" (rules 3 to 6, 12 and 16), docs/protocol.md.
 """
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 
 
 def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, int], None]) -> None:
-    """Mend those of *findings* that can be mended safely, in many short writes; another audit says what is left.
+    """Repair those of *findings* that can be repaired safely, in many short writes. Audit again for the rest.
 
     Args:
-        watch: told after each write how many of how many findings were looked after.
+        watch: called after each write with the number of handled findings and the number of all findings.
 
     Raises:
-        Unavailable: the database does not answer; what was mended before stays so.
+        Unavailable: the database does not answer; completed repairs stay.
     """
     keys: dict[Fault, list[Finding]] = defaultdict(list)
     for finding in findings:
         if finding.fault.value.is_mended:
             keys[finding.fault].append(finding)
     total, done = sum(map(len, keys.values())), 0
-    for fault, mend in _MENDS.items():  # the clock first: without it nothing else is committed
+    for fault, mend in _MENDS.items():  # the clock first: without it no other write can be committed
         for some in in_portions(keys[fault]):
             store.write(_mended_alone, mend, [finding.key for finding in some])
             done += len(some)
@@ -72,8 +72,8 @@ def _mended_alone(tx: Transaction, mend: Callable[[Transaction, Sequence[Any]], 
 def _slots(tx: Transaction, _found: Sequence[int]) -> None:
     """Restore the rows of slots, and begin a new epoch.
 
-    Which ticks a lost row had is unknown. Without a new epoch, a token or a service with a higher tick would take later
-    writes for writes that it has seen.
+    The ticks of a lost row are unknown. Without a new epoch, a token or a service with a higher tick would take later
+    writes for writes that it has already seen.
     """
     clock = stead_clock.c
     epoch.renew(tx)
@@ -100,9 +100,9 @@ def _newest_change(tx: Transaction, slot: int) -> int:
 
 
 def _changes(tx: Transaction, ids: Sequence[int]) -> None:
-    """Note changes again: touching writes their rows with this transaction's slot and tick.
+    """Note changes again: touching rewrites their rows with this transaction's slot and tick.
 
-    In both tables, if they are providers: it costs no more than that they are read again.
+    Rows go to both tables if they are for providers: the only cost is another read of the providers.
     """
     for changes, touch in ((stead_provider_change, tx.touch), (stead_usage_change, tx.touch_usage)):
         column = changes.c.provider_id
@@ -116,7 +116,7 @@ def _kept_sums(tx: Transaction, provider_ids: Sequence[int]) -> None:
 
 
 def _roots(tx: Transaction, ids: Sequence[int]) -> None:
-    """Set the roots that parents lead to; while the whole way up is locked nobody can change where it leads."""
+    """Set the roots that the parents lead to. With all ancestors locked, no other writer can change the path."""
     ways = _ways_up(tx, ids)
     around = {row.root for row in providers.rows_by_id(tx.connection, ids).values()} - {None}
     locked = providers.lock(tx, {*ways, *around})
@@ -135,7 +135,7 @@ def _roots(tx: Transaction, ids: Sequence[int]) -> None:
 
 
 def _ways_up(tx: Transaction, ids: Sequence[int]) -> set[int]:
-    """Ids of some providers and all above them, one statement for each storey."""
+    """Ids of some providers and all their ancestors, with one statement for each level."""
     seen: set[int] = set()
     ahead = set(ids)
     while ahead:
@@ -146,7 +146,7 @@ def _ways_up(tx: Transaction, ids: Sequence[int]) -> set[int]:
 
 
 def _consumers(tx: Transaction, uuids: Sequence[str]) -> None:
-    """Remove consumers that hold nothing. One that claims meanwhile waits for the lock, and then makes itself anew."""
+    """Delete consumers without allocations. A concurrent claim waits for the lock, then creates its consumer again."""
     present = consumers.lock(tx, uuids)
     held = sa.select(consumer_table.c.uuid).join(
         allocation_table, allocation_table.c.consumer_id == consumer_table.c.uuid
@@ -164,7 +164,7 @@ def _aggregates(tx: Transaction, pairs: Sequence[tuple[int, int]]) -> None:
 
 
 def _associations(tx: Transaction, pairs: Sequence[tuple[int, int]], member: sa.Column[int], known: sa.Table) -> None:
-    """Remove pairs of which one does not exist; nothing but their provider's lock keeps them from being made anew."""
+    """Delete pairs that refer to a missing row. Only the provider's lock prevents their concurrent creation."""
     provider = member.table.c.resource_provider_id
     provider_ids = {provider_id for provider_id, _ in pairs}
     there = providers.lock(tx, provider_ids)
@@ -178,7 +178,7 @@ def _associations(tx: Transaction, pairs: Sequence[tuple[int, int]], member: sa.
 
 
 def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
-    # Before Stead's tables exist there is no clock to tick, and no process that reads it. This is the last one made.
+    # Before Stead's tables exist, there is no clock to tick, and no process reads it. This table is created last.
     if sa.inspect(tx.connection).has_table(stead_counter.name):
         tx.touch(provider_ids)
 

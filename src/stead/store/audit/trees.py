@@ -1,4 +1,4 @@
-"""The forest: parents that do not exist, cycles, and roots that are not where the parents lead."""
+"""The provider forest: checks for missing parents, cycles, and roots that differ from where the parents lead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _columns = resource_providers.c
 
 
 def misplaced(connection: Connection) -> Iterator[Finding]:
-    """What is wrong with the places of providers; where the parents lead nowhere, a root is neither right nor wrong."""
+    """Faults of parents and roots. If the parents of a provider lead to no root, its stored root is not checked."""
     rows = connection.execute(
         sa.select(_columns.id, _columns.uuid, _columns.parent_provider_id, _columns.root_provider_id)
     ).all()
@@ -40,7 +40,7 @@ def misplaced(connection: Connection) -> Iterator[Finding]:
 
 
 def roots_of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
-    """Where the parents of each provider lead: to a root, or to None from a cycle or to a parent that is not known."""
+    """The root that each provider's parents lead to; None if they lead to a cycle or a missing parent."""
     roots: dict[int, int | None] = {}
     for start in parents:
         path: dict[int, None] = {}
@@ -54,13 +54,13 @@ def roots_of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
                 roots[at] = None
             else:
                 at = above
-        found = roots.get(at)  # None too where the path met itself
+        found = roots.get(at)  # also None if the path is a cycle
         roots.update(dict.fromkeys(path, found))
     return roots
 
 
 def cycles(parents: Mapping[int, int | None], roots: Mapping[int, int | None]) -> set[int]:
-    """Those that are their own ancestors; what merely hangs below them is not among them."""
+    """Providers that are their own ancestors; their other descendants are not included."""
     lost = {id_: parent for id_, parent in parents.items() if roots[id_] is None and parent in parents}
     below = dict.fromkeys(lost, 0)
     for parent in lost.values():
@@ -73,5 +73,5 @@ def cycles(parents: Mapping[int, int | None], roots: Mapping[int, int | None]) -
             below[parent] -= 1
             if not below[parent]:
                 leaves.append(parent)
-    # What hangs under an unknown parent has no cycle: from its top, which is not in `lost`, it falls away as above.
+    # Providers below a missing parent are on no cycle: the loop above removes them from the bottom up.
     return set(lost)

@@ -1,1 +1,1 @@
-"""What changed: for the catalogs of all processes, and for clients that watch."""
+"""Changes: for the catalogs of all processes, and for clients that watch."""

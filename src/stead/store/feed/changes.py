@@ -1,64 +1,84 @@
-"""What happened since a token: which providers and consumers changed, read from one snapshot of the database.
+"""The providers and consumers that changed since a token, read from one snapshot of the database.
 
-Providers are found by the change rows, as a refresh finds them; consumers, and providers that are gone, by the change
-log, which has their uuids. The log is kept up to a number of writes, and the floors say from which tick on.
+Changed providers are found by the change rows, as a refresh finds them. Changed consumers and deleted providers are
+found by the change log, which has their uuids. The log has a limited number of writes; the floors store its start.
 
 Source: "GET /changes", docs/api.md; "The write and refresh protocol" (rules 6, 9 and 17), docs/protocol.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from stead.domain.errors import InvalidQuery, StartOver
 from stead.store.feed.tokens import NotAToken, Token
-from stead.store.protocol.clock import EVERYTHING, Clock, LogKind, changed_between, read_clock
+from stead.store.protocol.clock import EVERYTHING, Clock, LogKind, Part, changed_between, read_clock
 from stead.store.sql.statements import BulkQuery, in_portions, value
-from stead.store.tables import consumers, resource_providers, stead_change_floor, stead_change_log
+from stead.store.tables import (
+    consumers,
+    resource_providers,
+    stead_change_floor,
+    stead_change_log,
+    stead_part_change,
+    stead_usage_change,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
 MOST = 100_000
-"""Rows of the change log that are read; after more, a client is better off reading everything."""
+"""Maximum number of rows to read from the change log; with more, a client should reload everything."""
 
 Generations = dict[str, int | None]
-"""By uuid, ascending; None for what does not exist."""
+"""Generations by uuid, ascending; None for what does not exist."""
+
+
+class Detail(NamedTuple):
+    """The name of a provider at the later moment, None if it no longer exists; and which parts of it may have changed.
+
+    ``parts`` are names of :data:`PARTS`, in their order. It is empty if the change rows do not tell: the provider was
+    only read under a lock, or a release or service wrote it that notes no parts.
+    """
+
+    name: str | None
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What changed between two moments, and the token of the later one."""
+    """The changes between two moments, and the token of the later one."""
 
     token: str
     providers: Generations
     consumers: Generations
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    """By uuid of each of ``providers``."""
 
     def __bool__(self) -> bool:
         return bool(self.providers or self.consumers)
 
 
 def happened_since(connection: Connection, since: str | None) -> Happened:
-    """What changed after the moment of the token *since*; nothing, if it is None.
+    """The changes after the moment of the token *since*; none if it is None.
 
     Raises:
-        InvalidQuery: it is no token.
-        StartOver: it can not be told.
+        InvalidQuery: it is not a token.
+        StartOver: the change log no longer covers its moment.
     """
     return _happened(connection, since, read_clock(connection))
 
 
 def happened_since_each(connection: Connection, tokens: Iterable[str]) -> dict[str, Happened | StartOver]:
-    """By token, what changed after its moment, or that it cannot be told; all until the same moment.
+    """By token, the changes after its moment, or that the log no longer covers it; all up to the same moment.
 
     Raises:
-        InvalidQuery: one is no token.
+        InvalidQuery: one of them is not a token.
     """
     now = read_clock(connection)
     happened: dict[str, Happened | StartOver] = {}
@@ -87,23 +107,21 @@ def _happened(connection: Connection, since: str | None, now: Clock) -> Happened
     if EVERYTHING in changed.whole or logged is None:
         raise StartOver
     ids = {id_ for id_ in changed.whole | changed.usage if id_ > 0}
-    return Happened(
-        there.text(),
-        _providers(connection, ids, logged[LogKind.GONE_PROVIDER]),
-        _consumers(connection, list(logged[LogKind.CONSUMER])),
-    )
+    parts = _parts_between(connection, then.ticks, now.ticks)
+    generations, details = _providers(connection, ids, logged[LogKind.GONE_PROVIDER], parts)
+    return Happened(there.text(), generations, _consumers(connection, list(logged[LogKind.CONSUMER])), details)
 
 
 Logged = dict[LogKind, set[str]]
-"""By kind of change, the uuids of what changed so."""
+"""The uuids of changed objects, by kind of change."""
 
 
 def logged_between(connection: Connection, then: Sequence[int], now: Sequence[int]) -> Logged | None:
-    """What the change log has newer than the ticks *then*, in the snapshot that showed the ticks *now*.
+    """The entries of the change log newer than the ticks *then*, in the snapshot that showed the ticks *now*.
 
     Returns:
-        All of it. None if the log cannot tell all of it: a part was pruned, a write was too large to be listed, or
-        there are more than :data:`MOST` rows.
+        All of them, or None if the log is incomplete: a part was pruned, a write was too large to be listed, or there
+        are more than :data:`MOST` rows.
     """
     floors = dict(_FLOORS.rows(connection))
     if not all(slot in floors and floors[slot] <= tick for slot, tick in enumerate(then)):
@@ -115,7 +133,7 @@ def logged_between(connection: Connection, then: Sequence[int], now: Sequence[in
     values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
     values |= {f"tick{place}": tick for place, (_, tick) in enumerate(moved)}
     rows = _logged_after(len(moved), MOST + 1).rows(connection, **values)
-    if len(rows) > MOST:  # the limit of the query: there may be more, whatever uuids these rows name
+    if len(rows) > MOST:  # the query's limit was reached, so rows may be missing
         return None
     for uuid, kind in rows:
         logged[LogKind(kind)].add(uuid)
@@ -127,7 +145,7 @@ _FLOORS = BulkQuery(sa.select(stead_change_floor.c.slot, stead_change_floor.c.fl
 
 @cache
 def _logged_after(number: int, limit: int) -> BulkQuery:
-    """At most *limit* rows of the change log newer than the ticks of so many slots."""
+    """Up to *limit* rows of the change log newer than the ticks of *number* slots."""
     log = stead_change_log.c
     newer = sa.or_(
         *(sa.and_(log.slot == value(f"slot{place}"), log.tick > value(f"tick{place}")) for place in range(number))
@@ -135,16 +153,72 @@ def _logged_after(number: int, limit: int) -> BulkQuery:
     return BulkQuery(sa.select(log.uuid, log.kind).where(newer).limit(limit))
 
 
-def _providers(connection: Connection, ids: Collection[int], gone: Iterable[str]) -> Generations:
-    found: Generations = dict.fromkeys(gone)
+USAGES, DELETED = "usages", "deleted"
+
+PARTS = {
+    Part.CREATED: "created",
+    Part.NAME: "name",
+    Part.TREE: "tree",
+    Part.INVENTORIES: "inventories",
+    Part.TRAITS: "traits",
+    Part.AGGREGATES: "aggregates",
+    Part.DISABLED: "disabled",
+}
+"""The names of the parts of a provider for clients, beside :data:`USAGES` and :data:`DELETED`."""
+
+_USAGES = max(Part) + 1
+
+
+def _parts_between(connection: Connection, then: Sequence[int], now: Sequence[int]) -> dict[int, set[int]]:
+    """By provider id, the parts that changed after the ticks *then*, in the snapshot that showed the ticks *now*."""
+    moved = [(slot, tick) for slot, (tick, tick_now) in enumerate(zip(then, now, strict=True)) if tick_now > tick]
+    values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
+    values |= {f"tick{place}": tick for place, (_, tick) in enumerate(moved)}
+    parts: dict[int, set[int]] = {}
+    for id_, part in _noted_after(len(moved)).rows(connection, **values) if moved else ():
+        parts.setdefault(id_, set()).add(part)
+    return parts
+
+
+@cache
+def _noted_after(number: int) -> BulkQuery:
+    """Provider ids and parts whose change rows are newer than the ticks of *number* slots."""
+    part, usage = stead_part_change.c, stead_usage_change.c
+
+    def newer(slot: sa.Column[int], tick: sa.Column[int]) -> sa.ColumnElement[bool]:
+        pairs = ((value(f"slot{place}"), value(f"tick{place}")) for place in range(number))
+        return sa.or_(*(sa.and_(slot == its_slot, tick > its_tick) for its_slot, its_tick in pairs))
+
+    usages = sa.literal_column(str(_USAGES), sa.Integer).label("part")
+    return BulkQuery(
+        sa.union_all(
+            sa.select(part.provider_id, part.part).where(newer(part.slot, part.tick)),
+            sa.select(usage.provider_id, usages).where(newer(usage.slot, usage.tick)),
+        )
+    )
+
+
+def _providers(
+    connection: Connection, ids: Collection[int], gone: Iterable[str], parts: Mapping[int, Collection[int]]
+) -> tuple[Generations, dict[str, Detail]]:
+    """The providers with these *ids*, and those *gone*, which may exist again under other ids."""
+    generations: Generations = dict.fromkeys(gone)
+    details = dict.fromkeys(generations, Detail(None, (DELETED,)))
     column = resource_providers.c
+    query = sa.select(column.uuid, column.generation, column.name, column.id)
     for some in in_portions(sorted(ids)):
-        rows = connection.execute(sa.select(column.uuid, column.generation).where(column.id.in_(some)))
-        found.update((uuid, generation) for uuid, generation in rows)
-    for uuids in in_portions([uuid for uuid, generation in found.items() if generation is None]):
-        again = connection.execute(sa.select(column.uuid, column.generation).where(column.uuid.in_(uuids)))
-        found.update((uuid, generation) for uuid, generation in again if uuid in found)
-    return dict(sorted(found.items()))
+        for uuid, generation, name, id_ in connection.execute(query.where(column.id.in_(some))):
+            generations[uuid], details[uuid] = generation, Detail(name, _named(parts.get(id_, ())))
+    for uuids in in_portions([uuid for uuid, generation in generations.items() if generation is None]):
+        for uuid, generation, name, id_ in connection.execute(query.where(column.uuid.in_(uuids))):
+            if uuid in generations:
+                generations[uuid], details[uuid] = generation, Detail(name, _named(parts.get(id_, ())))
+    return dict(sorted(generations.items())), details
+
+
+def _named(parts: Collection[int]) -> tuple[str, ...]:
+    names = [name for part, name in PARTS.items() if part in parts]
+    return (*names, USAGES) if _USAGES in parts else tuple(names)
 
 
 def _consumers(connection: Connection, uuids: Sequence[str]) -> Generations:

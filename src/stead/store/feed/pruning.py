@@ -1,6 +1,6 @@
-"""Pruning: the change log is kept for so many writes, and change rows of providers that are gone for some minutes.
+"""Pruning: removes old entries of the change log, and change rows of providers that were deleted some minutes ago.
 
-Every process does it, now and then and a little at a time; what another has done already is done.
+Every process prunes at intervals, in small portions, and skips what another process has already removed.
 
 Source: "The write and refresh protocol" (rules 12 and 17), docs/protocol.md.
 """
@@ -19,6 +19,7 @@ from stead.store.tables import (
     stead_change_floor,
     stead_change_log,
     stead_clock,
+    stead_part_change,
     stead_provider_change,
     stead_usage_change,
 )
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
     from stead.store.protocol.transaction import Store, Transaction
 
 PAUSE_SECONDS = 60.0
-"""Between two looks at the log."""
+"""Interval between checks of the log."""
 
 PORTION = 1000
-"""Ticks of one slot, or rows, that one transaction removes: others who write wait for it."""
+"""Ticks of one slot, or rows, that one transaction removes; other writers wait for it."""
 
 KEPT_SECONDS = 600.0
-"""How long a change row stays after its provider went. A process that has not looked for so long loads everything."""
+"""How long a change row stays after its provider was deleted. A process that polls less often reloads everything."""
 
 SELDOM_SECONDS = 3600.0
-"""Between two looks for such rows, which reads all change rows."""
+"""Interval between searches for such rows; a search reads all change rows."""
 
 _log, _floor, _clock = stead_change_log.c, stead_change_floor.c, stead_clock.c
 
@@ -49,10 +50,10 @@ class Pruning:
     """Prunes one database."""
 
     def __init__(self, store: Store, kept: int) -> None:
-        """Nothing is read yet.
+        """Read nothing yet.
 
         Args:
-            kept: writes of which the change log is kept, of all slots together.
+            kept: number of writes that the change log keeps, of all slots together.
         """
         self._store = store
         self._kept = kept
@@ -60,7 +61,7 @@ class Pruning:
         self._looked = -SELDOM_SECONDS
 
     def step(self) -> float:
-        """Remove what need not be kept; returns the seconds until the next step.
+        """Remove what is old enough; returns the seconds until the next step.
 
         Raises:
             Unavailable: the database does not answer.
@@ -78,9 +79,9 @@ class Pruning:
         return PAUSE_SECONDS
 
     def prune_log(self, ticks: Sequence[int]) -> None:
-        """Let the log have no more than was asked for; *ticks* are those of the slots, now or before.
+        """Limit the log to the configured number of writes; *ticks* are the present or earlier ticks of the slots.
 
-        The floors are raised first. Who reads the rows reads the floors in the same snapshot.
+        The floors are raised first. Readers read rows and floors in the same snapshot, so they notice missing rows.
         """
         floors = self._store.read(_floors)
         if lost := set(range(SLOTS)) - floors.keys():
@@ -98,8 +99,8 @@ class Pruning:
                 oldest = last + 1
 
     def prune_change_rows(self, old: Sequence[int]) -> None:
-        """Remove change rows of providers that are gone, of ticks no newer than the *old* ones of their slots."""
-        for table in (stead_provider_change, stead_usage_change):
+        """Delete change rows of deleted providers, with ticks no newer than the *old* ticks of their slots."""
+        for table in (stead_provider_change, stead_usage_change, stead_part_change):
             rows = self._store.read(_orphaned, table)
             while stale := [row for row in rows if row[2] <= old[row[1]]][:PORTION]:
                 self._store.write(_remove_orphaned, table, stale)
@@ -119,7 +120,7 @@ def _raise_floors(tx: Transaction, floors: Mapping[int, int]) -> None:
 
 
 def _restore_floors(tx: Transaction, slots: Collection[int]) -> dict[int, int]:
-    """Insert the floors of slots that have none; returns them. What was removed is not known: all older tokens end."""
+    """Insert missing floors of slots and return them. Pruned rows are unknown, so all older tokens become invalid."""
     ticks = read_clock(tx.connection).ticks
     floors = {slot: ticks[slot] for slot in sorted(slots)}
     rows = [{"slot": slot, "floor": floor} for slot, floor in floors.items()]
@@ -128,19 +129,19 @@ def _restore_floors(tx: Transaction, slots: Collection[int]) -> dict[int, int]:
 
 
 def _oldest_logged(connection: Connection) -> dict[int, int]:
-    """The oldest tick that the log has of each slot, for those of which it has any."""
+    """The oldest tick in the log of each slot that has any."""
     oldest = sa.select(sa.func.min(_log.tick)).where(_log.slot == _clock.slot).scalar_subquery()  # by the index
     rows = connection.execute(sa.select(_clock.slot, oldest.label("oldest")))
     return {row.slot: row.oldest for row in rows if row.oldest is not None}
 
 
 def _remove_logged(tx: Transaction, slot: int, last: int) -> None:
-    """Remove what the log has of a slot up to a tick."""
+    """Delete the log of a slot up to and including the tick *last*."""
     tx.connection.execute(sa.delete(stead_change_log).where(_log.slot == slot, _log.tick <= last))
 
 
 def _orphaned(connection: Connection, table: sa.Table) -> list[tuple[int, int, int]]:
-    """Provider id, slot and tick of change rows whose provider is gone."""
+    """Provider id, slot and tick of change rows whose provider was deleted."""
     change = table.c
     joined = table.outerjoin(resource_providers, resource_providers.c.id == change.provider_id)
     gone = sa.and_(change.provider_id > 0, resource_providers.c.id.is_(None))
@@ -149,7 +150,7 @@ def _orphaned(connection: Connection, table: sa.Table) -> list[tuple[int, int, i
 
 
 def _remove_orphaned(tx: Transaction, table: sa.Table, rows: Sequence[tuple[int, int, int]]) -> None:
-    """Remove change rows, and let nobody who has not seen them think that he missed nothing."""
+    """Delete change rows. First raise the clock's floors, so that processes that have not read the rows reload."""
     newest: dict[int, int] = {}
     for _, slot, tick in rows:
         newest[slot] = max(newest.get(slot, 0), tick)
@@ -159,6 +160,6 @@ def _remove_orphaned(tx: Transaction, table: sa.Table, rows: Sequence[tuple[int,
             raised = sa.update(stead_clock).where(_clock.slot == slot, _clock.floor == floors[slot])
             tx.require_count(tx.connection.execute(raised.values(floor=tick)), 1)
     change = table.c
-    for id_, slot, tick in sorted(rows):
+    for id_, slot, tick in sorted(set(rows)):  # a provider has a row for each part
         same = sa.and_(change.provider_id == id_, change.slot == slot, change.tick == tick)
         tx.connection.execute(sa.delete(table).where(same))

@@ -1,8 +1,9 @@
-"""Reconciling: while another service writes to the same database, what it did is found by comparing, and noted for it.
+"""Reconciling: detects what another service writes to the same database, by comparison, and notes it as a change.
 
-It ticks no clock, and of what it lets go of it raises no generation. So all providers are read, in portions, with their
-allocations added up, and what is known is held against that. What differs is looked at once more, since a write of ours
-may have come between, and then touched under its lock, with its kept sums dropped: every process loads it anew.
+The other service does not tick the clock, and raises no generation when it releases allocations. So this process reads
+all providers in portions, adds up their allocations, and compares them with its catalog. Differences are compared
+again, since they may result from a concurrent write of Stead. What still differs is touched under its lock, and its
+maintained sums are deleted, so that every process reloads it.
 
 Source: "The write and refresh protocol", docs/protocol.md (rules 15 and 16).
 """
@@ -29,35 +30,35 @@ if TYPE_CHECKING:
     from stead.store.protocol.transaction import Store, Transaction
 
 PORTION = 1000
-"""Providers that are compared together; requests that wait for a refresh may have to wait for one comparison."""
+"""Providers that are compared together. Requests that wait for a refresh may have to wait for one comparison."""
 
 BREATH_SECONDS = 0.01
-"""Between two portions: the requests come first."""
+"""Pause between two portions, so that requests can run."""
 
 _log = logging.getLogger(__name__)
 
 
 class Known(Protocol):
-    """What this process knows, at the moment of the call or later."""
+    """The catalog of this process, at the moment of the call or later."""
 
     def ids_between(self, after: int, last: int) -> Collection[int]:
-        """Ids of the known providers, from the one next to *after* to *last*."""
+        """Ids of the known providers greater than *after*, up to and including *last*."""
         ...
 
     def uuids(self, ids: Iterable[int]) -> Mapping[int, str]:
-        """The uuids of those of these providers that are known, by id."""
+        """The uuids of the known ones of these providers, by id."""
         ...
 
     def differing(self, state: Changes) -> Differences:
-        """Of what *state* tells all of, that which is known otherwise."""
+        """The objects in *state* that differ from the catalog. *state* is complete for the objects that it has."""
         ...
 
 
 class Reconciling:
-    """Passes over all providers, portion by portion, again and again."""
+    """Repeated passes over all providers, portion by portion."""
 
     def __init__(self, store: Store, known: Known, interval: float) -> None:
-        """Nothing is read yet.
+        """Read nothing yet.
 
         Args:
             interval: seconds between two passes.
@@ -71,7 +72,7 @@ class Reconciling:
         """Compare the next portion; returns the seconds until the next step.
 
         Raises:
-            Unavailable: the database does not answer. The next step goes on with the same portion.
+            Unavailable: the database does not answer. The next step retries the same portion.
         """
         if self._last == 0:
             self._reconcile_names()
@@ -105,7 +106,7 @@ def _next_ids(connection: Connection, after: int) -> Sequence[int]:
 
 
 def _touch(tx: Transaction, provider_ids: Collection[int], uuids: Mapping[int, str]) -> None:
-    """Note that these providers changed; *uuids* are known of those that may be gone."""
+    """Note that these providers changed; *uuids* has those that may have been deleted."""
     tx.lock(resource_providers, provider_ids)
     there = providers.rows_by_id(tx.connection, provider_ids)
     for id_ in uuids.keys() - there.keys():

@@ -1,4 +1,4 @@
-"""What changed since some moment, read from one snapshot of the database: what a catalog can be fed from.
+"""Reads the changes since some moment from one snapshot of the database; the source of a catalog's refreshes.
 
 Source: "The write and refresh protocol", docs/protocol.md (rules 9 and 11 to 13).
 """
@@ -13,9 +13,18 @@ import sqlalchemy as sa
 
 from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
 from stead.domain.errors import Unavailable
-from stead.store import usages
+from stead.domain.provider import Disabled
+from stead.store import service_states, usages
 from stead.store.among import trees_in_portions, with_ids
-from stead.store.protocol.clock import EVERYTHING, Changed, Clock, LostTick, changed_between, read_clock
+from stead.store.protocol.clock import (
+    EVERYTHING,
+    Changed,
+    Clock,
+    LostTick,
+    changed_since,
+    moved_slots,
+    read_clock,
+)
 from stead.store.protocol.kept_connection import KeptConnection
 from stead.store.protocol.transaction import meaning
 from stead.store.sql.statements import IDS, BulkQuery
@@ -26,63 +35,65 @@ from stead.store.tables import (
     resource_provider_aggregates,
     resource_provider_traits,
     resource_providers,
+    stead_disabled_provider,
     traits,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
     from sqlalchemy.engine import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
     from stead.domain.changes import Moment
     from stead.store.among import Among, By
+    from stead.store.protocol.own_writes import OwnWrites, Standing
     from stead.store.protocol.transaction import Store
     from stead.store.sql.dialects import Dialect
 
 
 PORTION = 4096
-"""Providers that are loaded together, when everything is: so many and the rest of the last tree."""
+"""Providers per portion of a complete load: this number plus the rest of the last tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """The clock, and the count of commits as it stood before the clock was read."""
+    """The clock, and the count of commits before the clock was read."""
 
     clock: Clock
     commits: tuple[int, Hashable] | None
-    """Which watching connection counted them, and how many; two connections count differently."""
+    """The connection that counted the commits, and the count; counts of two connections are not comparable."""
 
 
 def clock_of(moment: Moment | None) -> Clock | None:
-    """The clock as of a moment of a `ChangeSource`."""
+    """The clock of a moment of a `ChangeSource`."""
     return moment.clock if isinstance(moment, _Moment) else None
 
 
 def digest_of(moment: Moment | None) -> str:
-    """A text that tells this moment of a `ChangeSource` from every other; the same in all processes."""
+    """A text that differs between any two moments of a `ChangeSource`; equal in all processes."""
     clock = clock_of(moment)
     return "" if clock is None else clock.digest()
 
 
 class ChangeSource:
-    """Reads differences; one reader at a time."""
+    """Reads differences. Only one thread at a time may read."""
 
     def __init__(self, store: Store) -> None:
-        """Nothing is connected yet."""
+        """Connect to nothing yet."""
         self._store = store
         self._reader = KeptConnection(store)
         self._watch: PoolProxiedConnection | None = None
         self._watches = 0
-        self._server: Hashable = None  # that of the last refresh, and how many connections had broken before
+        self._server: Hashable = None  # the server at the last refresh, and how many connections had broken before
 
     def changes(self, since: Moment | None) -> Iterator[Changes]:
-        """What changed after *since*: nothing, one difference, or, if it can not be told or is None, everything.
+        """The changes after *since*: none, one difference, or everything if *since* is None or too old.
 
         Everything comes in portions of whole trees, all of one snapshot.
 
         Raises:
-            Unavailable: the database does not answer. The same *since* may be tried again.
+            Unavailable: the database does not answer. The caller may retry with the same *since*.
         """
         earlier = since if isinstance(since, _Moment) else None
         try:
@@ -97,7 +108,7 @@ class ChangeSource:
                         self._watch_anew()
                     earlier, self._server = None, server
                 reading = _Reading(connection, self._store.dialect)
-                yield from reading.changes(earlier.clock if earlier else None, commits)
+                yield from reading.changes(earlier.clock if earlier else None, commits, self._store.own_writes)
         except sa.exc.DBAPIError as error:
             self._stop_watching()
             raise meaning(error, self._store.dialect) from error
@@ -130,41 +141,53 @@ class ChangeSource:
 
 
 class _Reading:
-    """One snapshot of the database, being read."""
+    """One snapshot of the database during reading."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._connection = connection
         self._dialect = dialect
-        self._members = cache(_members)  # a cloud has few kinds of hosts, so few sets
+        self._members = cache(_members)  # a cloud has few kinds of hosts, and so few different sets
 
-    def changes(self, earlier: Clock | None, commits: tuple[int, Hashable] | None) -> Iterator[Changes]:
-        now = read_clock(self._connection)  # first: it dates all that follows
+    def changes(
+        self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
+    ) -> Iterator[Changes]:
+        now = read_clock(self._connection)  # the first statement takes the snapshot, so the clock dates it
         moment = _Moment(now, commits)
         if earlier is not None and now.can_follow(earlier):
-            changed = changed_between(self._connection, earlier, now)
+            own = own_writes.take(earlier, now)
+            foreign = [slot for slot in moved_slots(earlier, now) if slot not in own.slots]
+            others = changed_since(self._connection, earlier, foreign)
+            changed, standings = own.beside(others, is_all=not foreign)
             if EVERYTHING not in changed.whole:
-                yield self._difference(moment, changed)
+                yield self._difference(moment, changed, standings)
                 return
+        own_writes.forget()  # notes from before a restore would have the numbers of later ticks
         yield from self._everything(moment)
 
-    def _difference(self, moment: Moment, changed: Changed) -> Changes:
+    def _difference(self, moment: Moment, changed: Changed, standings: Mapping[int, Standing]) -> Changes:
+        left = {(id_, class_id): used for id_, own in standings.items() for class_id, used in own.used.items() if used}
+        standing = {id_: StandingRow(id_, own.generation, own.modified) for id_, own in standings.items()}
+        if not changed.whole and len(changed.usage) == len(standings):
+            return Changes(moment, claimed=list(standing.values()), used=left)
         ids = sorted(id_ for id_ in changed.whole if id_ > 0)
-        whole, claimed = with_ids(ids), with_ids(changed.usage)
+        whole, claimed = with_ids(ids), with_ids(changed.usage - standings.keys())
         state = _statements(self._dialect, whole.by)
         aggregates_of = self._grouped(state.aggregates, whole)
         taken = claimed.rows(self._connection, state.standings)
         kept = [(id_, class_id, used) for id_, _, _, class_id, used in taken]
+        standing |= {row[0]: StandingRow(*row[:3]) for row in taken}
         return Changes(
             moment,
             provider_ids=ids,
             providers=whole.rows(self._connection, state.providers),
-            claimed=list({row[0]: StandingRow(*row[:3]) for row in taken}.values()),
+            claimed=list(standing.values()),
             inventories=whole.rows(self._connection, state.inventories),
-            used=usages.current(self._connection, whole) | usages.completed(self._connection, kept),
+            used=usages.current(self._connection, whole) | usages.completed(self._connection, kept) | left,
+            disabled=_disabled(whole.rows(self._connection, state.disabled)),
             traits_of=self._grouped(state.traits, whole),
             aggregates_of=aggregates_of,
             aggregate_uuids=self._uuids({id_ for some in aggregates_of.values() for id_ in some}),
-            # Names that changed are told apart by the parity of their negative ids, see clock.
+            # The parity of the negative ids distinguishes traits from classes, see clock.
             traits=self._names(traits) if any(id_ < 0 and id_ % 2 == 0 for id_ in changed.whole) else None,
             resource_classes=self._names(resource_classes)
             if any(id_ < 0 and id_ % 2 for id_ in changed.whole)
@@ -190,12 +213,13 @@ class _Reading:
                 providers=providers,
                 inventories=some.rows(connection, state.inventories),
                 used=usages.current(connection, some),
+                disabled=_disabled(some.rows(connection, state.disabled)),
                 traits_of=self._grouped(state.traits, some),
                 aggregates_of=self._grouped(state.aggregates, some),
             )
 
     def _grouped(self, query: BulkQuery, among: Among) -> dict[int, tuple[int, ...]]:
-        """By provider its members, ascending. They come as one text; equal texts are read once."""
+        """The members of each provider, ascending. They are read as one text; equal texts are parsed once."""
         return {id_: self._members(text) for id_, text in among.rows(self._connection, query)}
 
     def _uuids(self, ids: Collection[int]) -> dict[int, str]:
@@ -206,15 +230,19 @@ class _Reading:
 
 
 def state_of(connection: Connection, dialect: Dialect, provider_ids: Collection[int]) -> Changes:
-    """All there is to know of some providers, as of no moment in particular, with their allocations added up."""
-    found = _Reading(connection, dialect)._difference(None, Changed(frozenset(provider_ids), frozenset()))  # noqa: SLF001 - of this module
+    """The complete present state of some providers, without a moment, with their allocations added up."""
+    found = _Reading(connection, dialect)._difference(None, Changed(frozenset(provider_ids), frozenset()), {})  # noqa: SLF001 - of this module
     return replace(found, used=usages.added_up(connection, provider_ids))
 
 
 def names_of(connection: Connection, dialect: Dialect) -> Changes:
-    """All traits and resource classes, as of no moment in particular."""
+    """All traits and resource classes, without a moment."""
     reading = _Reading(connection, dialect)
     return Changes(None, traits=reading._names(traits), resource_classes=reading._names(resource_classes))  # noqa: SLF001 - of this module
+
+
+def _disabled(rows: Iterable[tuple[int, str, int, int | None]]) -> dict[int, Disabled]:
+    return {id_: Disabled(reason, since, until) for id_, reason, since, until in rows}
 
 
 def _members(text: str) -> tuple[int, ...]:
@@ -236,9 +264,9 @@ def _all_names(table: sa.Table, dialect: Dialect) -> BulkQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """What reads the state of some providers, as rows of ``domain.changes``; members as one text each.
+    """The queries for the state of some providers, as rows of ``domain.changes``; members as one text each.
 
-    The rows of ``standings`` are those of a `StandingRow` with a class and its sum, as `usages.with_standing` says.
+    The rows of ``standings`` are those of a `StandingRow` with a class and its sum, see `usages.with_standing`.
     """
 
     providers: BulkQuery
@@ -246,6 +274,7 @@ class _Statements:
     inventories: BulkQuery
     traits: BulkQuery
     aggregates: BulkQuery
+    disabled: BulkQuery
 
 
 @cache
@@ -259,9 +288,12 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
         held.resource_provider_id, held.resource_class_id, *numbers, _modified(inventories, dialect)
     )
 
+    state = stead_disabled_provider.c
+    of_state = sa.select(state.provider_id, state.reason, state.disabled_at, state.enable_at)
+
     def grouped(member: sa.Column[int]) -> BulkQuery:
         of_member = member.table.c.resource_provider_id
-        # Not ",": SQLAlchemy 2.0.31 makes a parameter of that, also where constants are to be written into the text.
+        # Not ",": SQLAlchemy 2.0.31 makes it a parameter even if constants must be literals.
         comma: sa.ColumnClause[str] = sa.literal_column("','")
         joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), comma)  # type: ignore[arg-type]  # it may be
         return BulkQuery(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
@@ -272,10 +304,11 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
         BulkQuery(by.narrowed(of_inventory, held.resource_provider_id), InventoryRow._make),
         grouped(resource_provider_traits.c.trait_id),
         grouped(resource_provider_aggregates.c.aggregate_id),
+        BulkQuery(of_state.select_from(service_states.PRESENT).where(condition)),
     )
 
 
 def _modified(table: sa.Table, dialect: Dialect) -> sa.ColumnElement[int]:
-    """When a row was last written, in seconds since 1970; 0 where an old row does not say."""
+    """When a row was last written, in seconds since 1970; 0 if an old row has no timestamp."""
     written = sa.func.coalesce(table.c.updated_at, table.c.created_at)
     return sa.func.coalesce(dialect.seconds(written), 0)

@@ -1,7 +1,7 @@
-"""Tokens: a moment of the commit clock as text, for clients who want to be told what changed since.
+"""Tokens: a moment of the commit clock as text, for clients that request changes since that moment.
 
-A token has of every slot the tick and a part of the stamp, so that a clock that was set back is recognised as such. It
-means the same to every process, and outlives all of them.
+A token has the tick and a part of the stamp of every slot, so that it detects a clock that was set back. It is valid in
+every process, and survives restarts.
 
 Source: "GET /changes", docs/api.md.
 """
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 _FORM = b"\x01"
 _EPOCH_BYTES, _STAMP_BYTES = 8, 2
 _LONGEST = 2048
-_MOST_BYTES = 10  # of a tick: 64 bits, seven in each
+_MOST_BYTES = 10  # of a tick: 64 bits, 7 per byte
 
 
 class NotAToken(ValueError):
-    """The text is none that this service ever gave."""
+    """The text is not a token of this service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is kept of a clock: a digest of the epoch, and of each slot the tick and a part of the stamp."""
+    """The stored part of a clock: a digest of the epoch, and for each slot the tick and a part of the stamp."""
 
     epoch: bytes
     ticks: tuple[int, ...]
@@ -46,14 +46,14 @@ class Token:
         return cls(epoch, clock.ticks, tuple([stamp & 0xFFFF for stamp in clock.stamps]))
 
     def is_before(self, now: Token) -> bool:
-        """Whether the clock that shows *now* went on from here, as far as that can be told: it was not set back."""
+        """Whether the clock of *now* can have advanced from this token: it was not set back."""
         return self.epoch == now.epoch and all(
             tick < tick_now or (tick == tick_now and stamp == stamp_now)
             for tick, tick_now, stamp, stamp_now in zip(self.ticks, now.ticks, self.stamps, now.stamps, strict=True)
         )
 
     def text(self) -> str:
-        """As clients keep it: letters, digits, hyphens and underscores."""
+        """The text for clients: letters, digits, hyphens and underscores."""
         parts = [_FORM, self.epoch]
         for tick, stamp in zip(self.ticks, self.stamps, strict=True):
             parts += [_number(tick), stamp.to_bytes(_STAMP_BYTES) if tick else b""]
@@ -61,7 +61,7 @@ class Token:
 
     @classmethod
     def read(cls, text: str) -> Token:
-        """The token that *text* is.
+        """Parse a token.
 
         Raises:
             NotAToken
@@ -86,7 +86,7 @@ class Token:
 
 
 def _number(value: int) -> bytes:
-    """Seven bits in each byte, the low ones first; all bytes but the last are marked."""
+    """7 bits per byte, the low ones first; all bytes but the last have the high bit set."""
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)

@@ -1,7 +1,7 @@
-"""Watching: waiting until something changes. One thread per process polls the database for all who wait.
+"""Watching: waiting for changes. One thread per process polls the database for all watchers.
 
-Nothing tells one process what another has committed, so the database is polled. A poll that finds nothing reads the
-clock alone, however many wait.
+Processes do not notify each other of commits, so the database is polled. A poll without changes reads only the clock,
+for any number of watchers.
 
 Source: "GET /changes", docs/api.md.
 """
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
     from stead.store.protocol.transaction import Store
 
 POLL_SECONDS = 0.1
-"""Between two polls."""
+"""Interval between polls."""
 
 HEARTBEAT_SECONDS = 15.0
-"""After so long without a change a stream sends a sign of life, by which a client that went away is noticed."""
+"""After this time without a change, a stream sends a heartbeat, which also detects clients that have disconnected."""
 
 LONGEST_SECONDS = 300.0
-"""A stream ends after so long; its client connects again."""
+"""Maximum duration of a stream; its client connects again."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing more is told. ``error`` says why, unless time is over, the process ends, or the watcher was closed."""
+    """The end of the news. ``error`` is the reason; None if time is over, the process ends, or the watcher closed."""
 
     error: Exception | None = None
 
 
 News = Happened | End
-"""What a watcher is told: changes; none, as a heartbeat; or the end, after which it is told nothing."""
+"""News for a watcher: changes; no changes, as a heartbeat; or the end, which is the last news."""
 
 
 @dataclass(eq=False)
 class Watcher:
-    """Waits for what happens after ``last``. Its times are of ``time.monotonic``."""
+    """Waits for changes after ``last``. Its times are of ``time.monotonic``."""
 
     last: Happened
     tell: Callable[[News], None]
@@ -62,15 +62,15 @@ class Watcher:
     is_open: bool = True
 
     def hear(self, news: News) -> None:
-        """Tell it, in the context in which it began to wait, so that what it logs names its request."""
+        """Deliver *news* in the context in which the watcher began to wait, so that log lines name its request."""
         self.context.run(self.tell, news)
 
 
 class Watchers:
-    """All that wait in this process, *most* of them at a time, and *most_threads* of those that hold a thread."""
+    """All watchers of this process: up to *most*, of which up to *most_threads* hold a thread."""
 
     def __init__(self, store: Store, most: int, most_threads: int = 4) -> None:
-        """Nothing waits yet."""
+        """Start without watchers."""
         self._store = store
         self._most = most
         self._most_threads = most_threads
@@ -81,12 +81,17 @@ class Watchers:
         self._closed = False
 
     @property
+    def most(self) -> int:
+        """Maximum number of watchers."""
+        return self._most
+
+    @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of watchers."""
         return len(self._waiting)
 
     def look(self, since: str | None) -> Happened:
-        """What happened since a token; nothing since None.
+        """The changes since a token; none if *since* is None.
 
         Raises:
             InvalidQuery, StartOver, Unavailable
@@ -94,18 +99,18 @@ class Watchers:
         return self._store.read(happened_since, since)
 
     def may_wait(self) -> bool:
-        """Whether anything can wait now: not if the operator forbids it, nor when the process ends."""
+        """Whether a request can wait now: not if the operator forbids it, or the process ends."""
         return self._most > 0 and not (self._closed or STOPPING.is_set())
 
     def watch(self, last: Happened, tell: Callable[[News], None], *, heartbeat: float, seconds: float) -> Watcher:
-        """Have *tell* called, in the poller's thread, with what happens after *last*; to be closed.
+        """Call *tell*, in the poller's thread, with what happens after *last*. The caller must close the watcher.
 
         Args:
-            heartbeat: seconds after which it is called without a change.
-            seconds: after which it is told the end.
+            heartbeat: seconds after which *tell* is called without a change.
+            seconds: seconds after which *tell* gets the end.
 
         Raises:
-            Unavailable: too many wait.
+            Unavailable: too many requests wait.
         """
         watcher = Watcher(last, tell, heartbeat, time.monotonic() + seconds)
         with self._lock:
@@ -118,16 +123,16 @@ class Watchers:
         return watcher
 
     def leave(self, watcher: Watcher) -> None:
-        """Tell *watcher* nothing more; may be called twice."""
+        """Deliver no more news to *watcher*; may be called twice."""
         with self._lock:
             watcher.is_open = False
             self._waiting.discard(watcher)
 
     def hold_thread(self) -> None:
-        """Count a thread that waits, until :meth:`free_thread`.
+        """Count a waiting thread, until :meth:`free_thread`.
 
         Raises:
-            Unavailable: too many do.
+            Unavailable: too many threads wait.
         """
         with self._lock:
             if self._threads >= self._most_threads:
@@ -138,22 +143,22 @@ class Watchers:
             self._threads += 1
 
     def free_thread(self) -> None:
-        """The thread waits no more."""
+        """The thread no longer waits."""
         with self._lock:
             self._threads -= 1
 
     def wait(self, last: Happened, seconds: float) -> Happened:
-        """What happens after *last*, in this thread; nothing, if nothing does for so many *seconds*.
+        """Wait in this thread for changes after *last*; returns no changes if there are none within *seconds*.
 
         Raises:
             StartOver
-            Unavailable: the database does not answer, or too many wait.
+            Unavailable: the database does not answer, or too many requests wait.
         """
         with Follower(self, last, heartbeat=seconds, seconds=seconds + POLL_SECONDS) as follower:
             return next(follower, last)
 
     def close(self) -> None:
-        """End all that wait."""
+        """End all watchers."""
         self._closed = True
         self._end_all(End())
 
@@ -172,7 +177,7 @@ class Watchers:
                 found = self._store.read(happened_since_each, {watcher.last.token for watcher in waiting})
             except Unavailable as error:
                 self._end_all(End(error))
-            except Exception as error:  # a bug, or a broken table: whoever waits is told, and the poller lives on
+            except Exception as error:  # a bug or a broken table: end the watchers, but keep the poller alive
                 _log.exception("polling for changes failed")
                 self._end_all(End(error))
             else:
@@ -199,7 +204,7 @@ class Watchers:
             self._end(watcher, end)
 
     def _end(self, watcher: Watcher, end: End) -> None:
-        """Tell *watcher* the end, unless it was closed or told before."""
+        """Deliver the end to *watcher*, unless it was closed or has ended already."""
         with self._lock:
             if not watcher.is_open:
                 return
@@ -211,21 +216,23 @@ class Watchers:
         if watcher.is_open or isinstance(news, End):
             try:
                 watcher.hear(news)
-            except Exception:  # one watcher must not end the others
+            except Exception:  # a failure of one watcher must not affect the others
                 _log.exception("a watcher failed")
 
 
 class Follower:
-    """What happens, one piece of news after the other, for a thread that waits; empty ones are heartbeats."""
+    """The news in order, for a thread that waits; empty news are heartbeats."""
 
     def __init__(self, watchers: Watchers, last: Happened, *, heartbeat: float, seconds: float) -> None:
-        """It waits from now on; to be closed.
+        """Start to wait; the caller must close it.
 
         Raises:
-            Unavailable: too many wait.
+            Unavailable: too many requests wait.
         """
         self._watchers = watchers
         self._news: SimpleQueue[News] = SimpleQueue()
+        self._watcher: Watcher | None = None
+        self._is_open = False  # until it holds a thread: Python calls __del__ also if this method fails
         watchers.hold_thread()
         self._is_open = True
         try:
@@ -244,11 +251,11 @@ class Follower:
         return self
 
     def __next__(self) -> Happened:
-        """The next.
+        """The next news.
 
         Raises:
-            StartOver, Unavailable: it cannot be told.
-            StopIteration: it is the end for other reasons.
+            StartOver, Unavailable: the changes cannot be determined.
+            StopIteration: the news ended for another reason.
         """
         if not self._is_open:
             raise StopIteration
@@ -261,14 +268,13 @@ class Follower:
         raise StopIteration
 
     def close(self) -> None:
-        """Wait no more; may be called twice."""
+        """Stop waiting; may be called twice."""
         if self._is_open:
             self._is_open = False
             self._watchers.free_thread()
-            watcher = getattr(self, "_watcher", None)
-            if watcher is not None:
-                self._watchers.leave(watcher)
+            if self._watcher is not None:
+                self._watchers.leave(self._watcher)
                 self._news.put(End())
 
     def __del__(self) -> None:
-        self.close()  # not every server closes what it stopped reading
+        self.close()  # some servers do not close a body that they stop reading

@@ -1,1 +1,1 @@
-"""How a write and a read happen: transactions that tick a clock, and what becomes of a commit."""
+"""Writes and reads: transactions that tick a clock, and the outcome of commits."""

@@ -1,7 +1,7 @@
-"""The commit clock: every write says in its own transaction what it touched, every reader can tell what it missed.
+"""The commit clock: every write notes in its own transaction what it touched, so that readers find what they missed.
 
-A write adds one to the tick of one slot, its own, and notes slot and tick beside each thing it touched. A reader that
-knows the ticks of some moment finds everything newer by them. Writers with different slots do not queue for each other.
+A write adds one to the tick of one slot, its own, and notes slot and tick beside each object that it touched. A reader
+that knows the ticks of some moment finds everything newer. Writers with different slots do not wait for each other.
 
 Source: "The write and refresh protocol", docs/protocol.md (rules 1, 5, 6, 8, 9 and 12).
 """
@@ -26,56 +26,71 @@ from stead.store.tables import (
     stead_change_log,
     stead_clock,
     stead_epoch,
+    stead_part_change,
     stead_provider_change,
     stead_usage_change,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from sqlalchemy.engine import Connection
 
 SLOTS = 64
 
 EVERYTHING = 0
-"""The id of a change row that stands for everything; names have negative ids, providers their own."""
+"""The id of a change row that stands for everything. Names have negative ids, providers their own."""
 
 TOO_MANY = 20_000
-"""A write that touches more than this says "everything" instead."""
+"""A write that touches more objects notes "everything" instead."""
 
 
 class LogKind(IntEnum):
-    """What a row of the change log is about."""
+    """The kind of object that a row of the change log names."""
 
     EVERYTHING = 0
-    """So much that it was not listed; its uuid is empty."""
+    """The write was too large to be listed; the uuid is empty."""
     CONSUMER = 1
     GONE_PROVIDER = 2
 
 
+class Part(IntEnum):
+    """A part of a provider that a write changed, for clients that watch."""
+
+    CREATED = 1
+    NAME = 2
+    TREE = 3
+    """Its parent, or the place of a provider above it."""
+    INVENTORIES = 4
+    TRAITS = 5
+    AGGREGATES = 6
+    DISABLED = 7
+    """Its service state, also by that of a provider above it."""
+
+
 class LostTick(Exception):
-    """The slot's row is gone, or was not ours to tick; the attempt ends."""
+    """The slot's row does not exist, or this transaction may not tick it; the attempt fails."""
 
 
 def trait_change(trait_id: int) -> int:
-    """The change row that stands for one trait's name."""
+    """The id of the change row for the name of a trait."""
     return -2 * trait_id - 2
 
 
 def class_change(class_id: int) -> int:
-    """The change row that stands for one resource class's name."""
+    """The id of the change row for the name of a resource class."""
     return -2 * class_id - 1
 
 
 class OwnSlots:
-    """Deals the slots out to the threads of this process, so that they seldom share one."""
+    """Assigns slots to the threads of this process, so that threads seldom share one."""
 
     def __init__(self) -> None:
         self._next = itertools.count(secrets.randbelow(SLOTS))
         self._mine = threading.local()
 
     def mine(self) -> int:
-        """The calling thread's slot, always the same."""
+        """The calling thread's slot, which never changes."""
         slot: int | None = getattr(self._mine, "slot", None)
         if slot is None:
             slot = self._mine.slot = next(self._next) % SLOTS
@@ -84,7 +99,7 @@ class OwnSlots:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What one transaction wrote in the clock; the stamp is its own, so nobody else ever writes the same."""
+    """What one transaction wrote in the clock. The stamp is unique to the transaction."""
 
     slot: int
     tick: int
@@ -97,25 +112,32 @@ def tick(
     touched: Collection[int],
     touched_usage: Collection[int],
     logged: Mapping[str, LogKind] = MappingProxyType({}),
+    parts: Collection[tuple[int, Part]] = (),
 ) -> Ticked:
-    """Note what this transaction touched; the last thing before its COMMIT.
+    """Note what this transaction touched. Must be the last statement before its COMMIT.
 
     Args:
-        touched: change rows that stand for whole providers and for names.
-        touched_usage: ids of providers of which only what is used changed.
-        logged: what the change log shall have, by uuid.
+        touched: ids of change rows, for whole providers and for names.
+        touched_usage: ids of providers of which only the usage changed.
+        logged: entries for the change log, by uuid.
+        parts: what of some of the touched providers changed, by provider id.
 
     Raises:
-        LostTick: there is no such slot. The transaction must be rolled back.
+        LostTick: the slot does not exist. The caller must roll the transaction back.
     """
     if len(touched) + len(touched_usage) > TOO_MANY:
-        touched, touched_usage = (EVERYTHING,), ()
-    stamp = secrets.randbits(62)
+        touched, touched_usage, parts = (EVERYTHING,), (), ()
+    stamp = secrets.randbits(62)  # random, so that a tick that repeats after a restore has another stamp
     now = _COUNT_UP.run(connection, slot=slot, stamp=stamp)
     if now is None:
         raise LostTick(slot)
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
         note.run(connection, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
+    _NOTE_PARTS.run(
+        connection,
+        [{"provider_id": id_, "part": int(part), "slot": slot, "tick": now} for id_, part in sorted(parts)],
+    )
+    # One row stands for everything: the clock slot is locked while the log is written.
     if len(logged) > TOO_MANY:
         logged = {"": LogKind.EVERYTHING}
     _LOG.run(
@@ -139,34 +161,36 @@ _kept = sa.func.substr(_before, sa.literal_column("1"), sa.literal_column(str(KE
 
 _COUNT_UP = Update(
     sa.update(stead_clock).where(stead_clock.c.slot == value("slot")),
-    [  # the old values are read first
+    [  # the statement reads the old values first
         (stead_clock.c.earlier, _kept),
         (stead_clock.c.tick, stead_clock.c.tick + sa.literal_column("1")),
         (stead_clock.c.stamp, value("stamp")),
     ],
     returned=stead_clock.c.tick,
 )
-"""Ticks a slot; returns its new tick."""
+"""Ticks a slot and returns its new tick."""
 
 _NOTE, _NOTE_USAGE = (
     Insert(table, "provider_id", "slot", "tick", changing=("slot", "tick"))
     for table in (stead_provider_change, stead_usage_change)
 )
 
-# A tick comes again where the clock was restored and the log was not.
+# After a restore of the clock but not of the log, a tick can repeat.
+_NOTE_PARTS = Insert(stead_part_change, "provider_id", "part", "slot", "tick", changing=("slot", "tick"))
+
 _LOG = Insert(stead_change_log, "slot", "tick", "uuid", "kind", changing=("kind",))
 
 
 def earlier_stamps(connection: Connection, slot: int) -> dict[int, int]:
-    """The stamps of the last ticks of a slot before its present one, by tick: some sixteen of them."""
+    """The stamps of about the last 16 ticks of a slot before its present one, by tick."""
     text = connection.execute(sa.select(stead_clock.c.earlier).where(stead_clock.c.slot == slot)).scalar_one()
-    pairs = (pair.split(":") for pair in text.split(",")[:-1])  # what stands after the last comma was cut off
+    pairs = (pair.split(":") for pair in text.split(",")[:-1])  # the text after the last comma may be cut off
     return {int(then): int(stamp) for then, stamp in pairs}
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clock as one snapshot of the database showed it, per slot."""
+    """The clock, per slot, as of one snapshot of the database."""
 
     epoch: str
     ticks: tuple[int, ...]
@@ -174,14 +198,14 @@ class Clock:
     floors: tuple[int, ...]
 
     def digest(self) -> str:
-        """A text that tells this moment from every other: stamps differ where a restored database ticks again."""
+        """A text that identifies this moment: the stamps differ if a restored database repeats ticks."""
         return hashlib.sha256(repr((self.epoch, self.ticks, self.stamps)).encode()).hexdigest()
 
     def can_follow(self, earlier: Clock) -> bool:
-        """Whether what happened since *earlier* can be told by the change rows.
+        """Whether the change rows have everything that happened since *earlier*.
 
-        Not if a tick fell or has another stamp (the database was restored, or lost a commit), if change rows that
-        old are no longer kept, or if the epoch changed.
+        False if a tick fell or has another stamp (the database was restored, or lost a commit), if change rows of that
+        age were removed, or if the epoch changed.
         """
         return self.epoch == earlier.epoch and all(
             floor <= then and (now > then or (now == then and stamp == old_stamp))
@@ -202,7 +226,7 @@ _CLOCK = BulkQuery(
 
 
 def read_clock(connection: Connection) -> Clock:
-    """The clock; as the first statement of a snapshot transaction, it dates all that is read after it."""
+    """Read the clock. As the first statement of a snapshot transaction, it dates everything read after it."""
     rows = _CLOCK.rows(connection)
     if len(rows) != SLOTS:
         raise LostTick(len(rows))
@@ -212,33 +236,44 @@ def read_clock(connection: Connection) -> Clock:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What changed between two moments; no provider is in both."""
+    """The changes between two moments; no provider is in both sets."""
 
     whole: frozenset[int]
-    """Providers any part of which may have changed, by id; EVERYTHING; and the negative ids of names."""
+    """Ids of providers of which any part may have changed; EVERYTHING; and the negative ids of names."""
     usage: frozenset[int]
-    """Ids of providers of which only these may have changed: what is used, the generation and ``updated_at``."""
+    """Ids of providers of which only the usage, the generation and ``updated_at`` may have changed."""
+
+
+NOTHING = Changed(frozenset(), frozenset())
+
+
+def moved_slots(earlier: Clock, now: Clock) -> list[int]:
+    """The slots that ticked between two moments."""
+    ticks = enumerate(zip(earlier.ticks, now.ticks, strict=True))
+    return [slot for slot, (then, tick_now) in ticks if tick_now > then]
 
 
 def changed_between(connection: Connection, earlier: Clock, now: Clock) -> Changed:
-    """What the change rows newer than *earlier* say, in the snapshot that showed *now*."""
-    moved = [
-        (slot, then)
-        for slot, (then, tick_now) in enumerate(zip(earlier.ticks, now.ticks, strict=True))
-        if tick_now > then
-    ]
+    """The contents of the change rows newer than *earlier*, in the snapshot that showed *now*."""
+    return changed_since(connection, earlier, moved_slots(earlier, now))
+
+
+def changed_since(connection: Connection, earlier: Clock, slots: Iterable[int]) -> Changed:
+    """The contents of the change rows of some slots that are newer than *earlier*."""
+    moved = [(slot, earlier.ticks[slot]) for slot in slots]
     if not moved:
-        return Changed(frozenset(), frozenset())
+        return NOTHING
     values = {f"slot{place}": slot for place, (slot, _) in enumerate(moved)}
     values |= {f"tick{place}": then for place, (_, then) in enumerate(moved)}
     rows = _noted_after(len(moved)).rows(connection, **values)
     whole = frozenset(id_ for id_, is_whole in rows if is_whole)
+    # A provider in both tables is read whole, which includes its usage.
     return Changed(whole, frozenset(id_ for id_, is_whole in rows if not is_whole) - whole)
 
 
 @cache
 def _noted_after(number: int) -> BulkQuery:
-    """The change rows newer than the ticks of so many slots, and whether they are about whole providers."""
+    """The change rows newer than the ticks of *number* slots, and whether they concern whole providers."""
 
     def newer(table: sa.Table) -> sa.ColumnElement[bool]:
         return sa.or_(

@@ -1,8 +1,8 @@
-"""What connections tell about the server behind them: whether it is still the one that was read before.
+"""Determines from connections whether the server behind an address is still the same.
 
-An address may lead to another server, by a failover or a restore, whose clock may look as if it had only gone on. Which
-server it is, is read once for each connection, since it can not change within one; and a connection that broke is a
-hint that something did, wherever it broke.
+After a failover or a restore, an address may lead to another server, whose clock may look as if it had only advanced.
+The server is identified once for each connection, since it cannot change within one. A broken connection is a hint that
+the server may have changed, whichever connection broke.
 
 Source: "The write and refresh protocol", docs/protocol.md (rule 12).
 """
@@ -24,7 +24,7 @@ _IDENTITY = "stead identity"
 
 
 class PoolState(NamedTuple):
-    """Connections of a pool: handed out, waiting to be, and how many may be open at most."""
+    """Connections of a pool: in use, requests waiting for one, and the maximum number of open ones."""
 
     in_use: int
     idle: int
@@ -32,19 +32,19 @@ class PoolState(NamedTuple):
 
     @classmethod
     def of(cls, engine: Engine) -> PoolState:
-        """That of *engine*, whose connections are pooled."""
+        """The state of the pool of *engine*."""
         pool = engine.pool
         assert isinstance(pool, sa.QueuePool)
         return cls(pool.checkedout(), pool.checkedin(), pool.size() + pool._max_overflow)  # noqa: SLF001  # no other way
 
 
 class Connections:
-    """Watches the connections of a store."""
+    """Monitors the connections of a store."""
 
     def __init__(self, dialect: Dialect, refresher: Engine, others: Iterable[Engine]) -> None:
-        """From now on."""
+        """Start to monitor."""
         self.broken = 0
-        """How many broke so far."""
+        """Number of connections that have broken so far."""
         self._dialect = dialect
         self._pooled = tuple(others)
         sa.event.listen(refresher, "connect", self._identify)
@@ -53,7 +53,7 @@ class Connections:
 
     @staticmethod
     def server_of(connection: Connection) -> Hashable:
-        """Which server a connection of the refresher reached: equal for equal ones."""
+        """An identifier of the server that a connection of the refresher reached."""
         found: Hashable = connection.info[_IDENTITY]
         return found
 
@@ -61,7 +61,7 @@ class Connections:
         record.info[_IDENTITY] = self._dialect.identity(connection)
 
     def _count(self, *_: object) -> None:
-        """One that broke is seldom alone: none of the others is tried, so that one request finds out, not each."""
+        """Discard the whole pool when a connection breaks: others are usually broken too, and one error is enough."""
         self.broken += 1
         for engine in self._pooled:
             engine.dispose()

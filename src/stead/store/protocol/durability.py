@@ -1,4 +1,4 @@
-"""What a server must be to keep the promises: writable, and durable when it says that it committed.
+"""Checks of a server: it must accept writes, and acknowledged commits must be durable.
 
 Source: "The write and refresh protocol", docs/protocol.md (rule 14).
 """
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class NotWritable(SteadError):
-    """The database takes no writes, so the service could not claim anything."""
+    """The database rejects writes, so that the service could not claim anything."""
 
     reason: str
 
@@ -30,7 +30,7 @@ class NotWritable(SteadError):
 
 @dataclass(eq=False)
 class NotDurable(SteadError):
-    """The database may lose what it acknowledged, and the operator demands that it does not."""
+    """The database may lose acknowledged commits, and the settings require durable commits."""
 
     weaknesses: tuple[Weakness, ...]
 
@@ -40,14 +40,14 @@ class NotDurable(SteadError):
 
 
 def check(writer: Engine, *, required: bool) -> None:
-    """Look at the server's settings; say in the log which of them break a promise, and which promise.
+    """Check the server's settings, and log those that endanger commits, with the consequence.
 
     Args:
         required: refuse a server with such settings.
 
     Raises:
         NotWritable: it is a replica, or read-only.
-        NotDurable: it has such settings, and they are refused.
+        NotDurable: it has such settings, and *required* is set.
         Unavailable: it does not answer.
     """
     dialect = dialect_of(writer.url)

@@ -1,4 +1,4 @@
-"""A new epoch: after a restore, whatever a process knows is forgotten, and whatever was worked out from it.
+"""A new epoch: after a restore, every process discards its catalog, and all derived sums are deleted.
 
 Source: "The write and refresh protocol", docs/protocol.md (rules 12, 15 and 16).
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def renew(tx: Transaction) -> str:
-    """Begin a new epoch, and empty the kept sums; returns its name.
+    """Begin a new epoch, and delete the maintained sums; returns the epoch's name.
 
-    Every process loads everything anew at its next look. It needs no tick: the epoch is read with the clock.
+    Every process reloads everything at its next poll. No tick is needed: the epoch is read together with the clock.
     """
     epoch = str(uuid4())
     tx.connection.execute(sa.delete(stead_epoch))

@@ -1,12 +1,12 @@
-"""Writes of one process that wait for each other share one transaction, and so one COMMIT.
+"""Group commit: writes of one process that wait for each other share one transaction, and so one COMMIT.
 
-For a database with one writer at a time, to whom a commit costs what the disk takes to be sure of it. Whoever comes
-while nobody writes leads: he runs his own write, then those that came meanwhile, in the order in which they came, each
-in a savepoint of its own; then he commits, and only then anybody is told anything. The first of those who came too late
-leads next. So they wait in a fair queue, where the database itself would let them try their luck.
+For a database with a single writer, in which each commit waits for the disk. A write that arrives while no other runs
+becomes the leader. The leader runs its own write, then the writes that arrived meanwhile, in order, each in a
+savepoint. Then it commits, and only after that the members get their outcomes. The first write that arrived too late
+leads the next group. This queue is fair, while the database's own lock is not.
 
-A write that is alone pays nothing for it: the first of a group has no savepoint, since nothing is before it that a
-rollback of the whole could take along.
+A write without concurrency has no extra cost: the first of a group needs no savepoint, since no earlier write could be
+lost by rolling back the whole transaction.
 
 Source: "The write and refresh protocol", docs/protocol.md (rule 2).
 """
@@ -35,15 +35,15 @@ R = TypeVar("R")
 MOST_MEMBERS = 64
 
 LONGEST_SECONDS = 0.05
-"""Nobody joins a group any more when those after the first have taken so long: all wait for the last of them."""
+"""A group accepts no more members after its further members took this long: all wait for the last of them."""
 
 
 @dataclass(eq=False, slots=True)
 class _Member(Generic[R]):
-    """A write that waits: to be told its outcome, or to lead."""
+    """A write that waits for its outcome, or for the lead."""
 
     work: Callable[[Connection], R]
-    context: Context = field(default_factory=copy_context)  # of the thread it comes from, whichever runs it
+    context: Context = field(default_factory=copy_context)  # of the thread that submitted it; another may run it
     called: threading.Event = field(default_factory=threading.Event)
     leads: bool = False
     result: R = field(init=False)
@@ -53,10 +53,10 @@ class _Member(Generic[R]):
         self.result = self.context.run(self.work, connection)
 
     def run_apart(self, connection: Connection) -> None:
-        """The same, without harm to what the transaction holds already.
+        """Run in a savepoint, so that an error does not affect the earlier writes of the transaction.
 
         Raises:
-            Exception: that of the write, if because of it the database rolled everything back.
+            Exception: that of the write, if the database rolled back the whole transaction because of it.
         """
         savepoint = connection.begin_nested()
         try:
@@ -65,13 +65,13 @@ class _Member(Generic[R]):
             self.error = error
             try:
                 savepoint.rollback()
-            except sa.exc.DBAPIError:  # there is no such savepoint any more
+            except sa.exc.DBAPIError:  # the savepoint no longer exists
                 raise error from None
         else:
             savepoint.commit()
 
     def outcome(self) -> R:
-        """What the write returned, or what it raised; to be asked once."""
+        """Return the result of the write or raise its error. Call it only once."""
         try:
             if self.error is not None:
                 raise self.error
@@ -81,27 +81,27 @@ class _Member(Generic[R]):
 
 
 class Grouping:
-    """The queue of one process's writers."""
+    """The queue of the writers of one process."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Connection]], *, patience: float) -> None:
-        """Nothing is connected yet.
+        """Connect to nothing yet.
 
         Args:
-            begin: begins a transaction that excludes all other writers; commits it, or rolls it back for an error.
-            patience: seconds to wait for one's turn.
+            begin: begins a transaction that excludes all other writers; commits it, or rolls it back after an error.
+            patience: maximum wait for the write's turn, in seconds.
         """
         self._begin = begin
         self._patience = patience
         self._lock = threading.Lock()
         self._waiting: deque[_Member[Any]] = deque()
-        self._is_led = False  # if it is not, nobody waits
+        self._is_led = False  # False: the queue is empty
 
     def run(self, work: Callable[[Connection], R]) -> R:
-        """What *work* returns, called perhaps by another thread, once all that it wrote is committed.
+        """The result of *work*, once its writes are committed. Another thread may run it.
 
-        A *work* that raises an error leaves nothing behind, and what others wrote in the same transaction stands. Its
-        error is raised after the COMMIT too, for it may rest on what they wrote: a claim is not refused for want of
-        what another takes that comes to nothing. An error of the transaction itself is raised to all of its members.
+        If *work* raises an error, its writes are undone, and the other writes of the transaction stay. The error is
+        raised only after the COMMIT, since it may depend on the other writes: a claim must not be refused because of
+        another claim that is never committed. All members of a transaction receive an error of the transaction itself.
 
         Raises:
             Unavailable: its turn did not come in time.
@@ -116,19 +116,19 @@ class Grouping:
         return member.outcome()
 
     def _is_called_to_lead(self, member: _Member[Any]) -> bool:
-        """Wait until *member* has its outcome, or is to lead."""
+        """Wait until *member* has its outcome, or must lead."""
         try:
             if not member.called.wait(self._patience):
                 if self._withdraw(member):
                     raise Unavailable("The database was too busy to take the write in time.")
-                member.called.wait()  # it is being run
-        except BaseException:  # an interrupt, perhaps: the others must not wait for a leader who does not come
+                member.called.wait()  # another thread is running it
+        except BaseException:  # such as an interrupt: the others must not wait for a leader that never runs
             self._withdraw(member)
             raise
         return member.leads
 
     def _withdraw(self, member: _Member[Any]) -> bool:
-        """Take *member* out of the queue; whether it was still in it."""
+        """Remove *member* from the queue; returns whether it was still in it."""
         with self._lock:
             if member not in self._waiting:
                 return False
@@ -138,7 +138,7 @@ class Grouping:
             return True
 
     def _lead(self) -> None:
-        """Run those who wait, the caller first; commit; tell them."""
+        """Run the waiting writes, the caller's first; commit; deliver the outcomes."""
         group: list[_Member[Any]] = []
         try:
             with self._begin() as connection:
@@ -148,7 +148,7 @@ class Grouping:
                 while len(group) < MOST_MEMBERS and time.monotonic() < until and (member := self._join(group)):
                     member.run_apart(connection)
         except BaseException as error:
-            if not group:  # it did not even begin; those who came meanwhile have waited for the same
+            if not group:  # the transaction did not begin: the waiting writes fail for the same reason
                 while self._join(group):
                     pass
             for member in group:
@@ -162,7 +162,7 @@ class Grouping:
                 member.called.set()
 
     def _join(self, group: list[_Member[Any]]) -> _Member[Any] | None:
-        """The first in the queue, who is of *group* now; None if nobody waits."""
+        """Move the first member of the queue to *group* and return it; None if the queue is empty."""
         with self._lock:
             if not self._waiting:
                 return None
@@ -170,7 +170,7 @@ class Grouping:
             return group[-1]
 
     def _call_next(self) -> None:
-        """Let the first in the queue lead, if there is one."""
+        """Make the first member of the queue the leader, if there is one."""
         self._is_led = bool(self._waiting)
         if self._waiting:
             self._waiting[0].leads = True

@@ -1,4 +1,4 @@
-"""One connection, kept for snapshots: to borrow one from the pool each time would cost more than its statements."""
+"""One connection, kept for snapshots: borrowing one from the pool each time would cost more than its statements."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class KeptConnection:
-    """Opened when it is first needed, and anew after any error and when it has got old; one user at a time."""
+    """Opened at first use, and again after an error or when it is too old. One user at a time."""
 
     def __init__(self, store: Store) -> None:
-        """Nothing is connected yet."""
+        """Connect to nothing yet."""
         self._store = store
         self._connection: Connection | None = None
         self._old_at = 0.0
@@ -28,7 +28,7 @@ class KeptConnection:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """The connection, in a transaction that has read nothing yet; SQLAlchemy knows nothing of the transaction.
+        """The connection, in a transaction that has read nothing yet. SQLAlchemy does not know of the transaction.
 
         Raises:
             sqlalchemy.exc.DBAPIError: the database failed.
@@ -39,6 +39,7 @@ class KeptConnection:
             yield connection
             self._end(connection)
         except BaseException:
+            # Also if the caller failed: its transaction is open, and the next snapshot must not continue it.
             self.close()
             raise
 
@@ -46,13 +47,14 @@ class KeptConnection:
         if self._connection is not None and self._is_doubtful(self._connection):
             self.close()
         if self._connection is None:
+            broken = self._store.connections.broken  # before it connects: one that breaks meanwhile makes this doubtful
             self._connection = self._store.refresher.connect()
             self._old_at = time.monotonic() + self._store.connection_seconds
-            self._broken = self._store.connections.broken
+            self._broken = broken
         return self._connection
 
     def _is_doubtful(self, connection: Connection) -> bool:
-        """Whether it is old, another one broke, or its address leads elsewhere."""
+        """Whether it is too old, another connection broke, or its address leads to another server."""
         return (
             time.monotonic() > self._old_at
             or self._store.connections.broken != self._broken
@@ -74,6 +76,7 @@ class KeptConnection:
 
     def close(self) -> None:
         """Close the connection, if there is one; the next snapshot opens another."""
+        # Forgotten first: if closing fails, the next snapshot must not use it.
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

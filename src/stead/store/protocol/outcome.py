@@ -1,10 +1,11 @@
-"""What became of a commit that the database did not answer: found out before a client is told, or the write repeated.
+"""The outcome of a commit that the database did not acknowledge: determined before the client gets an answer.
 
-A connection that breaks during COMMIT leaves both open. The transaction, if it lives on at the server, holds the row of
-the slot that it ticked. So a void tick of that slot waits for its end, and where nobody waits for locks of another (the
-nodes of a Galera cluster) is certified against it; after it, nothing can become of the transaction any more. The ticks
-that the slot had before say whether the one with its stamp was among them. The void tick is committed before anybody is
-told: what it saw is then as durable as it is itself, even if the first commit was still on its way to the disk.
+If a connection breaks during COMMIT, the transaction may or may not be committed. If it is still alive at the server,
+it holds the lock on the row of its slot. So this module ticks that slot with a void tick, which waits for the end of
+the transaction. On a Galera cluster, where nodes do not wait for each other's locks, the void tick is certified against
+it. Afterwards the transaction can no longer commit. The earlier ticks of the slot show whether its stamp is among them.
+The void tick is committed before the answer: what it read is then as durable as the void tick itself, even if the
+first commit was still on its way to the disk.
 
 Source: "The write and refresh protocol", docs/protocol.md (rule 8).
 """
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class OutcomeUnknown(Exception):
-    """A commit ended without an answer; ``ticked`` is what its transaction wrote in the clock, None for nothing."""
+    """A commit had no answer; ``ticked`` is what its transaction wrote in the clock, None for nothing."""
 
     def __init__(self, ticked: Ticked | None) -> None:
         super().__init__(ticked)
@@ -43,13 +44,13 @@ def commit(transaction: Transaction, dialect: Dialect, ticked: Ticked | None) ->
     """Commit a transaction that wrote *ticked* in the clock.
 
     Raises:
-        DBAPIError: it did not happen.
-        OutcomeUnknown: it may have happened.
+        DBAPIError: it was not committed.
+        OutcomeUnknown: it may have been committed.
     """
     try:
         transaction.commit()
     except sa.exc.DBAPIError as error:
-        transaction.rollback()  # else SQLAlchemy takes it for ended, and the next user of the connection finds it open
+        transaction.rollback()  # otherwise SQLAlchemy leaves it open for the next user of the connection
         if dialect.is_undone(error):
             raise
         _log.warning("the database failed during a commit: %s", error.orig)
@@ -57,14 +58,14 @@ def commit(transaction: Transaction, dialect: Dialect, ticked: Ticked | None) ->
 
 
 def has_happened(writer: Engine, ticked: Ticked | None, until: float) -> bool:
-    """Whether a commit in doubt happened. If not, it never will.
+    """Whether an unacknowledged commit happened. If not, it never will.
 
     Args:
-        ticked: what it wrote in the clock. None: it touched nothing, and may as well be repeated.
-        until: for how long to ask a database that does not answer, by the monotonic clock; it is asked at least once.
+        ticked: what it wrote in the clock. None: it touched nothing, so that the caller may repeat it.
+        until: deadline on the monotonic clock for a database that does not answer; there is at least one attempt.
 
     Raises:
-        Unavailable: it can not be told, or not in time.
+        Unavailable: the outcome cannot be determined, or not in time.
     """
     if ticked is None:
         return False
@@ -80,10 +81,10 @@ def has_happened(writer: Engine, ticked: Ticked | None, until: float) -> bool:
 
 def _settled(writer: Engine, ticked: Ticked) -> bool:
     with writer.begin() as connection:
-        void = tick(connection, ticked.slot, (), ())
+        void = tick(connection, ticked.slot, (), ())  # waits for the lost transaction, so it comes before the read
         earlier = earlier_stamps(connection, ticked.slot)
     if void.tick <= ticked.tick:
-        return False  # it was rolled back, or the database was set back behind it
+        return False  # it was rolled back, or the database was restored to an earlier state
     if ticked.tick not in earlier:
         _log.warning("the outcome of a commit was overwritten by %d later ones", void.tick - ticked.tick - 1)
         raise Unavailable(_UNKNOWN)

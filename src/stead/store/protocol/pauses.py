@@ -1,4 +1,4 @@
-"""Pauses between attempts: each about twice as long as the one before, and random, so that losers of a race spread."""
+"""Pauses between attempts: each about twice as long as the last, and random, so that competing writers spread out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ class Pauses:
     """The pauses of one caller, in seconds."""
 
     def __init__(self, *, first: float, longest: float) -> None:
-        """No attempt has failed yet."""
+        """Start before the first failure."""
         self._next, self._longest = first, longest
 
     def end_before(self, deadline: float) -> bool:
-        """Whether the next pause is over in time, by the monotonic clock."""
+        """Whether the next pause ends before *deadline* (monotonic clock)."""
         return time.monotonic() + self._next <= deadline
 
     def pause(self) -> None:
-        """Wait; the next pause is longer."""
+        """Wait. The next pause is longer."""
+        # At least half of it: a pause near zero would lose the same race again.
         time.sleep(self._next * random.uniform(0.5, 1.0))
         self._next = min(self._next * 2, self._longest)

@@ -1,4 +1,4 @@
-"""Transactions: begin, retry, tick, commit. What is written in them is the nouns' business.
+"""Transactions: begin, retry, tick, commit. Other modules of the store write the rows.
 
 Source: "The write and refresh protocol", docs/protocol.md (rules 2 and 6 to 8).
 """
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
-from stead.store.protocol.clock import LogKind, LostTick, OwnSlots, Ticked, tick
+from stead.store.protocol.clock import LogKind, LostTick, OwnSlots, Part, tick
 from stead.store.protocol.connections import Connections, PoolState
 from stead.store.protocol.grouping import Grouping
 from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
+from stead.store.protocol.own_writes import OwnWrites, Written
 from stead.store.protocol.pauses import Pauses
 from stead.store.protocol.writability import Writability, write_and_remove
 from stead.store.sql.dialects import Database, Dialect, dialect_of
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+    from stead.store.protocol.clock import Ticked
+    from stead.store.protocol.own_writes import Standing
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,77 +44,95 @@ _log = logging.getLogger(__name__)
 
 
 class RaceLost(Exception):
-    """What the attempt rested on changed under it; a new attempt may well succeed."""
+    """The data that the attempt depended on changed; another attempt may succeed."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """One attempt at a write: a connection, one time for all its rows, and what it touched so far."""
+    """One attempt at a write: a connection, one timestamp for all its rows, and what it has touched."""
 
     connection: Connection
     dialect: Dialect
     now: datetime
-    """When the attempt began, naive UTC; the books' timestamps."""
+    """When the attempt began, naive UTC; used for all timestamps of its rows."""
     touched: set[int] = field(default_factory=set)
     touched_usage: set[int] = field(default_factory=set)
     logged: dict[str, LogKind] = field(default_factory=dict)
+    parts: set[tuple[int, Part]] = field(default_factory=set)
+    raised: set[int] = field(default_factory=set)
+    """Providers whose generation and ``updated_at`` changed."""
+    standings: dict[int, Standing] = field(default_factory=dict)
+    """Touched providers as this transaction leaves them, for this process's next refresh. No decision depends on it."""
 
     def touch(self, changes: Iterable[int]) -> None:
-        """Say that these providers or names changed, or that the decision rests on their not changing.
+        """Note that these providers or names changed, or that the decision depends on them.
 
-        What it rests on is to be read afterwards, see `_hold`.
+        Read what the decision depends on after this call, see `_hold`.
         """
-        new = set(changes) - self.touched
+        new = set(changes) - self.touched  # a row that is held already needs no second statement
         self._hold(stead_provider_change, new)
         self.touched |= new
 
     def touch_usage(self, provider_ids: Iterable[int]) -> None:
-        """Say that of these providers what is used changed, with the generation and ``updated_at``, or was rested on.
+        """Note that the usage of these providers (with generation and ``updated_at``) changed, or that it matters here.
 
-        It does not stand for `touch`: who changes more says both.
+        It does not replace `touch`: a caller that changes more calls both.
         """
         new = set(provider_ids) - self.touched_usage
         self._hold(stead_usage_change, new)
         self.touched_usage |= new
 
+    def tell(self, part: Part, provider_ids: Iterable[int]) -> None:
+        """Note for clients that watch what of these providers changed, all of which are touched.
+
+        No decision depends on it.
+        """
+        self.parts.update((id_, part) for id_ in provider_ids)
+
+    def written(self, ticked: Ticked) -> Written:
+        """What this transaction wrote, with its tick."""
+        return Written(ticked, frozenset(self.touched), frozenset(self.touched_usage), self.standings)
+
     def log_consumers(self, uuids: Iterable[str]) -> None:
-        """Say that these consumers changed, came or went: nothing rests on that, but who watches is told."""
+        """Note that these consumers changed, were created or deleted. Only watchers use this."""
         self.logged.update(dict.fromkeys(uuids, LogKind.CONSUMER))
 
     def log_gone_provider(self, uuid: str) -> None:
-        """Say that this provider went: its change row has an id that nobody can name any more."""
+        """Note that this provider was deleted: the id in its change row can no longer be resolved."""
         self.logged[uuid] = LogKind.GONE_PROVIDER
 
     def _hold(self, table: sa.Table, changes: Iterable[int]) -> None:
-        """On a Galera cluster, lock the change rows that `tick` will write, and make those that are missing.
+        """On a Galera cluster, lock the change rows that `tick` will write, and create missing ones.
 
-        A write of another node waits for none of our locks. Either it comes while ours is on its way, and certification
-        compares what both wrote; or it comes between our statements, and ends us if we hold a lock on a row that it
-        writes. Writes that collide in nothing but a change row would pass each other if that was written last.
+        Writes of other nodes do not wait for this node's locks. A write that arrives during this one's commit is found
+        by certification, which compares the rows of both. A write that arrives between two statements aborts this
+        transaction if this one holds a lock on a row of it. So the locks must be taken early: otherwise two writes that
+        collide only in a change row, which is written last, would not notice each other.
         """
         if self.dialect.certifies(self.connection):
+            # In id order, like all locks, so that two writes cannot deadlock.
             rows = [{"provider_id": change, "slot": 0, "tick": 0} for change in sorted(changes)]
             if rows:
                 self.connection.execute(self.dialect.insert_missing(table, "provider_id"), rows)
 
     def alone(self) -> None:
-        """Lock out upgrades and repairs until the end: no process adds Stead's own tables meanwhile.
+        """Lock out upgrades and repairs until the end, so that no process adds Stead's own tables meanwhile.
 
-        To be called first: what is read before the lock may be old.
+        Call it first: data that was read before the lock may be out of date.
 
         Raises:
-            Unavailable: another process kept the lock too long.
+            Unavailable: another process held the lock too long.
         """
         self.dialect.alone(self.connection)
 
     def lock(self, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
-        """Lock rows by primary key, in id order, until the end; those that are gone are passed over.
+        """Lock rows by primary key, in id order, until the end; missing rows are skipped.
 
-        What they hold is read afterwards, by statements of its own: a lock may have waited, and what was read before
-        it, or by it, may be old.
+        Read the rows afterwards, with separate statements: the lock may have waited, so that data read before it, or by
+        it, may be out of date.
         """
         if not self.dialect.locks_rows:
-            return
+            return  # SQLite: a writer holds the whole database from its first statement
         _locking(table, shared=shared).rows(self.connection, sorted(ids))
 
     def bump_generations(
@@ -120,46 +142,50 @@ class Transaction:
 
         Args:
             generations: provider id → the generation that was read under the lock.
-            by: provider id → by how much; one if not given.
-            writes_sums: the caller writes the maintained sums with the new generations; else those that stand at the
-                old ones are carried along.
+            by: provider id → increment; 1 if not given.
+            writes_sums: the caller writes the maintained sums with the new generations. Otherwise valid sums are
+                updated to the new generations.
 
         Raises:
-            RaceLost: one of them is not at that generation any more.
+            RaceLost: one of them is no longer at that generation.
         """
         raised = {id_: generation + (by[id_] if by else 1) for id_, generation in generations.items()}
         by_rise: dict[int, dict[int, int]] = defaultdict(dict)
         for id_, generation in generations.items():
             by_rise[raised[id_] - generation][id_] = generation
-        for rise, some in sorted(by_rise.items()):
-            self.swap(_RAISE, some, rise=rise, updated_at=self.now)
+        for rise, expected in sorted(by_rise.items()):
+            self.swap(_RAISE, expected, rise=rise, updated_at=self.now)
             if not writes_sums:
-                _CARRY.run(self.connection, some, rise=rise)
+                # A sum is valid only at its provider's generation, so an unchanged sum must follow it.
+                _CARRY.run(self.connection, expected, rise=rise)
+        self.raised |= raised.keys()
+        for id_ in raised.keys() & self.standings.keys():
+            del self.standings[id_]
         return raised
 
     def swap(self, swap: Swap, generations: Mapping[int, int], **values: Any) -> None:
         """Run a compare-and-swap of rows by their ids, every one of which must be at its generation.
 
         Raises:
-            RaceLost: one is not.
+            RaceLost: a row is at another generation.
         """
         self.require_count(swap.run(self.connection, generations, **values), len(generations))
 
     def change(self, statement: sa.Update | sa.Delete, rows: Sequence[dict[str, Any]]) -> None:
-        """Run a compare-and-swap for each of *rows*, every one of which must hit exactly one row.
+        """Run a compare-and-swap for each of *rows*, each of which must match exactly one row.
 
         Raises:
-            RaceLost: one did not.
+            RaceLost: one did not match.
         """
         if rows:
             self.require_count(self.connection.execute(statement, list(rows)), len(rows))
 
     @staticmethod
     def require_count(changed: sa.CursorResult[Any] | int, expected: int) -> None:
-        """Refuse to go on unless a statement changed as many rows as were read before.
+        """Check that a statement changed the expected number of rows.
 
         Raises:
-            RaceLost: it did not.
+            RaceLost: it changed another number.
         """
         count = changed if isinstance(changed, int) else changed.rowcount
         if count != expected:
@@ -182,7 +208,7 @@ _CARRY = Swap(sa.update(stead_usage).values(generation=stead_usage.c.generation 
 
 
 class Store:
-    """The truth: one database, and the two ways to speak with it."""
+    """The database, with separate connections for writing and reading."""
 
     def __init__(
         self,
@@ -192,12 +218,12 @@ class Store:
         claim_timeout: float = 10.0,
         on_retry: Callable[[str], None] | None = None,
     ) -> None:
-        """Nothing is connected yet.
+        """Connect to nothing yet.
 
         Args:
-            on_retry: is told why an attempt is made anew: ``race``, ``duplicate``, ``deadlock``, ``busy`` or
+            on_retry: called with the reason of each retry: ``race``, ``duplicate``, ``deadlock``, ``busy`` or
                 ``commit_unanswered``.
-            write_timeout: seconds for which a write that loses races is tried again.
+            write_timeout: seconds for which a write that loses races is retried.
             claim_timeout: the same for writes of allocations, see `write_within_claim_timeout`.
         """
         url = sa.make_url(database.url)
@@ -205,27 +231,29 @@ class Store:
         self.writer = self.dialect.writer(database, url)
         self.reader = self.dialect.reader(database, url)
         self.refresher = self.dialect.reader(replace(database, pooled=False), url)
-        """As the reader, for whoever keeps a connection to himself: it is not of the pool."""
+        """Like the reader, for callers that keep their own connection: it is not pooled."""
         self.connection_seconds = database.connection_recycle_time
-        """How old a connection may get that is not of the pool."""
+        """Maximum age of a connection that is not pooled."""
         self.connections = Connections(self.dialect, self.refresher, (self.reader, self.writer))
         self._write_timeout = write_timeout
         self._claim_timeout = claim_timeout
         self._on_retry = on_retry
         self._grouping = None if self.dialect.locks_rows else Grouping(self._begun_in_time, patience=write_timeout)
         self.writability = Writability()
-        """Whether the database takes writes."""
+        """Whether the database accepts writes."""
         self._slots = OwnSlots()
-        self._ticked: dict[Connection, Ticked] = {}
-        """By open transaction the last tick in it, which stands or falls with all of it."""
+        self.own_writes = OwnWrites()
+        """What was committed since the last refresh."""
+        self._written: dict[Connection, list[Written]] = defaultdict(list)
+        """The writes of each open transaction; they are committed or rolled back with the transaction."""
 
     @property
     def claim_timeout(self) -> float:
-        """Seconds for which a write of allocations is tried again."""
+        """Seconds for which a write of allocations is retried."""
         return self._claim_timeout
 
     def pools(self) -> dict[str, PoolState]:
-        """How the connection pools are, by what their connections are for."""
+        """The states of the connection pools, by purpose."""
         return {"reader": PoolState.of(self.reader), "writer": PoolState.of(self.writer)}
 
     def close(self) -> None:
@@ -234,30 +262,30 @@ class Store:
         self.reader.dispose()
 
     def write(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run *body* in one transaction and commit what it did, together with a tick for what it touched.
+        """Run *body* in one transaction and commit it, together with a tick for what it touched.
 
-        Any error rolls the whole attempt back. Lost races are tried again from the start, with growing random pauses.
-        So is an attempt of which the commit may have failed, unless it is found to have happened; a *body* that touches
-        nothing leaves nothing to find, and must be one that may run twice.
+        Any error rolls the whole attempt back. Lost races are retried from the start, with growing random pauses. So is
+        an attempt whose commit may have failed, unless it turns out to be committed. That cannot be determined for a
+        *body* that touches nothing, so such a body must be safe to run twice.
 
         Raises:
-            ConcurrentUpdate: races were lost until the time was over.
-            Unavailable: the database does not answer, or not in time; or it went away during the commit, and could not
-                tell in time what became of it.
+            ConcurrentUpdate: the write lost every race until the timeout.
+            Unavailable: the database does not answer, or not in time. If the connection broke during the commit, the
+                outcome may be unknown.
         """
         return self._write(self._write_timeout, body, *args, **kwargs)
 
     def write_within_claim_timeout(
         self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """`write`, tried again for as long as the operator allows for writes of allocations."""
+        """`write`, retried until the operator's timeout for writes of allocations."""
         return self._write(self._claim_timeout, body, *args, **kwargs)
 
     def require_writable(self) -> None:
-        """Find out whether the database takes writes, by a write if nothing else tells.
+        """Find out whether the database accepts writes, by a test write if there was no recent write.
 
         Raises:
-            Unavailable: it takes none.
+            Unavailable: it rejects writes.
         """
         self.writability.require(lambda: self.write(lambda tx: write_and_remove(tx.connection)))
 
@@ -267,7 +295,7 @@ class Store:
         try:
             result = self._tried_again(seconds, body, *args, **kwargs)
         except Unavailable as error:
-            if isinstance(error.__cause__, sa.exc.DBAPIError):  # and not only too busy
+            if isinstance(error.__cause__, sa.exc.DBAPIError):  # a failure, as opposed to a timeout
                 self.writability.failed(error)
             raise
         self.writability.succeeded()
@@ -285,12 +313,14 @@ class Store:
                 others_won = not isinstance(lost.__cause__, OutcomeUnknown)
                 reason, cause = f"lost a race for {lost}", "race" if others_won else "commit_unanswered"
             except sa.exc.DBAPIError as error:
+                # The attempt is rolled back by now, so the next one reads everything again.
                 if not self.dialect.is_retryable(error):
                     raise meaning(error, self.dialect) from error
                 others_won = self.dialect.is_lost_race(error)
                 reason, cause = type(error.orig).__name__, _cause(error, others_won=others_won)
             except (sa.exc.TimeoutError, LostTick) as error:
                 raise Unavailable("The database is not able to take the write now.") from error
+            # Checked before the pause: a client waits for no pause after which the write would not be tried again.
             if not pauses.end_before(deadline):
                 raise (ConcurrentUpdate if others_won else Unavailable)(
                     "The database was too busy to take the write in time."
@@ -304,10 +334,13 @@ class Store:
         self, deadline: float, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         def work(connection: Connection) -> R:
-            tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None))
+            # Whole seconds: some databases round fractions up, into the future.
+            tx = Transaction(connection, self.dialect, datetime.now(UTC).replace(tzinfo=None, microsecond=0))
             result = body(tx, *args, **kwargs)
+            # The tick is the last statement before COMMIT: other writers of the same clock slot wait for its row.
             if tx.touched or tx.touched_usage or tx.logged:
-                self._ticked[connection] = tick(connection, self._slots.mine(), tx.touched, tx.touched_usage, tx.logged)
+                ticked = tick(connection, self._slots.mine(), tx.touched, tx.touched_usage, tx.logged, tx.parts)
+                self._written[connection].append(tx.written(ticked))
             return result
 
         if self._grouping is not None:
@@ -320,25 +353,28 @@ class Store:
 
     @contextmanager
     def _begun(self, deadline: float) -> Iterator[Connection]:
-        """A transaction that is committed in the end; if the COMMIT is not answered, that it happened is found out.
+        """A transaction that is committed at the end. If the COMMIT has no answer, its outcome is determined.
 
         Raises:
-            RaceLost: it did not.
-            Unavailable: that could not be found out, not until the *deadline* at least.
+            RaceLost: it was not committed.
+            Unavailable: the outcome could not be determined before the *deadline*.
         """
         try:
             with self.writer.connect() as connection, connection.begin() as transaction:
                 try:
                     yield connection
                 finally:
-                    ticked = self._ticked.pop(connection, None)
-                commit(transaction, self.dialect, ticked)
+                    # Also after an error: the pooled connection's next transaction must not find this tick.
+                    written = self._written.pop(connection, [])
+                commit(transaction, self.dialect, written[-1].ticked if written else None)
+            self.own_writes.note(written)
         except OutcomeUnknown as unknown:
+            # Outside the block above: its connection is broken and has left the pool; the question needs another one.
             if not has_happened(self.writer, unknown.ticked, deadline):
                 raise RaceLost("a commit that the database did not answer") from unknown
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run *body* on one fresh snapshot of the database, which it must not change.
+        """Run *body* on one fresh snapshot of the database. *body* must not change the database.
 
         Raises:
             Unavailable: the database does not answer.
@@ -359,9 +395,9 @@ def _cause(error: sa.exc.DBAPIError, *, others_won: bool) -> str:
 
 
 def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
-    """What a database error means to the caller: a fault of the database is Unavailable, one of ours stays as it is.
+    """Translate a database error for the caller: failures of the database become Unavailable, bugs stay as they are.
 
-    Which of them it is the dialect knows by its number: the drivers' classes mix them.
+    The dialect distinguishes them by the error number, since the drivers' exception classes mix them.
     """
     if dialect.refuses_value(error):
         return BadRequest("The database cannot store one of the values.")

@@ -1,6 +1,6 @@
-"""Whether the database takes writes: what the last write met, or a small write that leaves nothing behind.
+"""Whether the database accepts writes: the result of the last write, or of a small test write that leaves no rows.
 
-A full disk and a server that became read-only answer every read, so only a write tells.
+A full disk or a read-only server still answers every read, so only a write can tell.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 TRUSTED_SECONDS = 60.0
-"""A write that succeeded so long ago still tells that writes are possible."""
+"""Time for which a successful write proves that writes are possible."""
 
 PAUSE_SECONDS = 5.0
-"""From a write that was refused to a probe, and between two probes."""
+"""Time from a refused write to the next test write, and between test writes."""
 
 _ROWS = 200
-"""Rows of a probe: about 16 KiB, which a full disk has no room for once the free space of the pages is used up."""
+"""Rows of a test write: about 16 KiB, which does not fit on a full disk once the free space in pages is used up."""
 
 
 class Writability:
-    """What a process knows of one database."""
+    """The write status of one database, as far as this process knows it."""
 
     def __init__(self) -> None:
-        """Nothing was written yet."""
+        """Start without any write."""
         self._lock = threading.Lock()
         self._succeeded = float("-inf")
         self._probed = float("-inf")
@@ -50,17 +50,17 @@ class Writability:
 
     @property
     def is_known(self) -> bool:
-        """Whether a write succeeded lately, and none failed since."""
+        """Whether a write succeeded recently, and none has failed since."""
         return self._problem is None and time.monotonic() - self._succeeded < TRUSTED_SECONDS
 
     def require(self, probe: Callable[[], None]) -> None:
-        """Find out by a write, unless one succeeded lately or a probe failed a few seconds ago.
+        """Test by a write, unless a write succeeded recently or a test failed a few seconds ago.
 
         Args:
             probe: commits `write_and_remove`.
 
         Raises:
-            Unavailable: the database takes no writes.
+            Unavailable: the database rejects writes.
         """
         with self._lock:
             if self.is_known:
@@ -69,11 +69,12 @@ class Writability:
             if problem is not None and time.monotonic() - self._probed < PAUSE_SECONDS:
                 raise Unavailable(problem)
             self._probed = time.monotonic()
+        # Without the lock: a database that hangs must not make other requests wait for this one.
         probe()
 
 
 def write_and_remove(connection: Connection) -> None:
-    """Write some rows of the change log and delete them, in one transaction, so that no other one ever reads them."""
+    """Insert some rows into the change log and delete them in the same transaction, so that no reader sees them."""
     log = stead_change_log.c
     uuids = [str(uuid4()) for _ in range(_ROWS)]
     connection.execute(

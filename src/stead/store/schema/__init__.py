@@ -1,1 +1,1 @@
-"""The tables a database has, the revisions that bring them about, and what an upgrade would meet."""
+"""The tables of a database, the revisions that create them, and the effects of an upgrade."""

@@ -1,6 +1,6 @@
-"""What becomes of a database that another service made: what an upgrade would do to it, and what stands against that.
+"""Adopting the database of another service: what an upgrade would change, and what prevents it.
 
-Everything is found out by reading. Source: "The database", docs/protocol.md.
+All checks only read. Source: "The database", docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MIGRATE = "run: placement-manage db online_data_migrations"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a look at a database found.
+    """The result of examining a database.
 
-    ``objections`` stand against upgrading it or working with it, ``warnings`` do not; each is a sentence that says what
-    helps.
+    ``objections`` prevent an upgrade or the start of the service, ``warnings`` do not. Each is a sentence that says
+    what to do.
     """
 
     standings: tuple[schema.Standing, ...]
@@ -37,7 +37,7 @@ class Findings:
 
     @property
     def pending(self) -> tuple[schema.Step, ...]:
-        """What an upgrade would run, in order: nothing where it would be refused."""
+        """The steps that an upgrade would run, in order; none if it would be refused."""
         if schema.upgrade_refusal_of(self.standings):
             return ()
         return tuple(step for standing in self.standings for step in standing.pending)
@@ -49,7 +49,7 @@ class Findings:
 
 
 def examine(engine: Engine) -> Findings:
-    """Look at the database behind *engine*, one of the writer; if the account may not read it all, only say that."""
+    """Examine the database of *engine*, a writer's. If the account may not read all tables, report only that."""
     with engine.connect() as connection:
         if closed := dialect_of(engine.url).unwritable(connection):
             sentence = f"this account may not read and write {', '.join(closed)}"
@@ -75,7 +75,7 @@ def _objections(connection: Connection, found: tuple[schema.Standing, ...]) -> I
 
 
 def data_objections(engine: Engine) -> list[str]:
-    """What in the rows stands against an upgrade, as the revisions themselves would say it."""
+    """The rows that prevent an upgrade, in the words of the revisions that would refuse them."""
     with engine.connect() as connection:
         return list(_data(connection))
 
@@ -95,7 +95,7 @@ def _has(connection: Connection, table: sa.Table) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What a revision makes of one table: names of its columns, and of its indexes and unique constraints."""
+    """The result of a revision for one table: names of its columns, and of its indexes and unique constraints."""
 
     columns: frozenset[str]
     keys: frozenset[str]
@@ -109,7 +109,7 @@ class _Made:
 
 @cache
 def _made_by(history: str, revision: str) -> dict[str, _Made]:
-    """The tables of a history as they are at *revision*: of the migrations themselves, run in memory."""
+    """The tables of a history at *revision*, determined by running its migrations in memory."""
     [wanted] = (each for each in schema.HISTORIES if each.name == history)
     engine = in_memory()
     try:
@@ -122,7 +122,7 @@ def _made_by(history: str, revision: str) -> dict[str, _Made]:
 
 
 def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]:
-    """What the tables lack of what the revision at which they stand has made, and the service needs."""
+    """Missing tables and columns that the database's present revision should have created."""
     if standing.revision is None or not standing.is_known:
         return
     inspector = sa.inspect(connection)
@@ -138,7 +138,7 @@ def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]
 
 
 def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator[str]:
-    """Indexes that are missing, each as a sentence; an upgrade that was interrupted may have dropped them already."""
+    """Missing indexes, each as a sentence; an interrupted upgrade may have dropped them already."""
     if standing.revision is None or not standing.is_known:
         return
     inspector = sa.inspect(connection)

@@ -1,7 +1,7 @@
-"""Online data migrations: what an old database needs before its next revisions, made while services run on it.
+"""Online data migrations: prepare an old database for its next revisions while services run on it.
 
-Each call does one batch in one transaction, so that nobody waits long. They run on a database at any revision, with
-Stead's own tables or without.
+Each call does one batch in one transaction, so that other writers wait only briefly. They run on a database at any
+revision, with or without Stead's own tables.
 
 Source: "The database" and "The write and refresh protocol" (rules 3 to 6), docs/protocol.md.
 """
@@ -41,9 +41,9 @@ def set_root_provider_ids(store: Store, most: int) -> int:
 
 
 def create_incomplete_consumers(store: Store, most: int, *, project: str, user: str) -> int:
-    """Make up to *most* consumers that hold allocations and do not exist; returns how many.
+    """Create up to *most* missing consumers of allocations; returns how many.
 
-    They get generation 0, no type, and *project* and *user*, which exist afterwards even if nothing was to be done.
+    They get generation 0, no type, and *project* and *user*, which are created even if no consumer is missing.
 
     Raises:
         Unavailable
@@ -59,7 +59,7 @@ def has_providers_without_root(connection: Connection) -> bool:
 
 
 def count_incomplete_consumers(connection: Connection) -> int:
-    """How many consumers hold allocations and do not exist."""
+    """Number of consumers that have allocations but no row."""
     count = sa.select(sa.func.count(_allocations.consumer_id.distinct()))
     return connection.execute(count.select_from(_HELD_BY).where(_WITHOUT_CONSUMER)).scalar_one()
 
@@ -87,7 +87,7 @@ def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int)
         .limit(most)
     ).all()
     held = _providers_held_by(tx.connection, uuids)
-    # While these are locked nobody releases the allocations, which would leave a consumer without allocations.
+    # While these are locked, no other writer can release the allocations and leave a consumer without allocations.
     tx.lock(resource_providers, held)
     for some in in_portions(uuids):
         rows = {"project_id": project_id, "user_id": user_id, "generation": 0, "created_at": tx.now}
@@ -101,7 +101,7 @@ def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int)
 
 
 def _providers_held_by(connection: Connection, uuids: Collection[str]) -> set[int]:
-    """Ids of the providers from which these consumers hold something."""
+    """Ids of the providers from which these consumers have allocations."""
     query = sa.select(_allocations.resource_provider_id).distinct()
     return {
         id_
@@ -111,7 +111,7 @@ def _providers_held_by(connection: Connection, uuids: Collection[str]) -> set[in
 
 
 def _still_holding(connection: Connection, uuids: Collection[str]) -> int:
-    """How many of these consumers hold something."""
+    """Number of these consumers that have allocations."""
     query = sa.select(sa.func.count(_allocations.consumer_id.distinct()))
     return sum(
         connection.execute(query.where(_allocations.consumer_id.in_(some))).scalar_one()
@@ -120,6 +120,6 @@ def _still_holding(connection: Connection, uuids: Collection[str]) -> int:
 
 
 def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
-    # Before Stead's tables exist there is no clock to tick, and no process that reads it. This is the last one made.
+    # Before Stead's tables exist, there is no clock to tick, and no process reads it. This table is created last.
     if sa.inspect(tx.connection).has_table(stead_counter.name):
         tx.touch(provider_ids)

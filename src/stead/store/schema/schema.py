@@ -1,7 +1,7 @@
-"""The schema: its two histories of migrations, whether a database stands at their heads, and how it gets there.
+"""The schema: its two histories of migrations, whether a database is at their heads, and upgrades.
 
-One history is that of the deployment's own tables, with the revision ids and the version table it has always had; the
-other is that of the ``stead_`` tables, with a version table of its own, so that Stead can be added and taken away.
+One history has the deployment's own tables, with OpenStack's revision ids and version table. The other history has the
+``stead_`` tables, with its own version table, so that Stead can be added and removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One line of migrations: the folder with its revisions, and the table that says where a database stands."""
+    """One history of migrations: the folder with its revisions, and the version table of a database."""
 
     name: str
     version_table: str
@@ -45,14 +45,14 @@ HISTORIES = (PLACEMENT, STEAD)
 OWN_PREFIX = "stead_"
 
 BEGIN_ANEW = "Stop every Stead on the database, then run: stead db downgrade --to upstream && stead db upgrade"
-"""What brings Stead's own tables right, whatever is wrong with them: one alone can not be made anew beside the others,
-which speak of what was in it.
+"""Repairs Stead's own tables after any damage. A single table cannot be recreated while the others refer to its lost
+contents.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A revision, and in a line what it does."""
+    """A revision, with its description in one line."""
 
     revision: str
     meaning: str
@@ -60,10 +60,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a database stands in one history; ``revision`` None: the history never began there.
+    """The position of a database in one history; ``revision`` None: no revision has run.
 
-    ``pending`` are the steps to this release's head, in order. A database that a newer release has upgraded stands at a
-    revision that is not known here; it is ``usable`` all the same if that release says so (see :data:`stead_schema`).
+    ``pending`` are the steps to this release's head, in order. If a newer release has upgraded the database, its
+    revision is unknown here; it is ``usable`` if that release declares so (see :data:`stead_schema`).
     """
 
     history: str
@@ -73,11 +73,11 @@ class Standing:
     is_known: bool = True
     usable: bool = True
     is_told: bool = True
-    """Whether the database says where it stands; else there are tables, and nothing says at which revision."""
+    """Whether the database states its revision; otherwise there are tables but no version table."""
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether no step is pending."""
         return self.usable and self.is_told and not self.pending
 
 
@@ -98,7 +98,7 @@ class SchemaOutdated(SteadError):
 
 @dataclass(eq=False)
 class SchemaTooNew(SteadError):
-    """A newer release changed the tables so that this one can not work with them."""
+    """A newer release changed the tables so that this one cannot use them."""
 
     standings: tuple[Standing, ...]
 
@@ -112,7 +112,7 @@ class SchemaTooNew(SteadError):
 
 @dataclass(eq=False)
 class TablesMissing(SteadError):
-    """The database says that it stands at the head of a history, and lacks tables that were made before."""
+    """The database is at the head of a history, but lacks tables that earlier revisions created."""
 
     tables: tuple[str, ...]
 
@@ -125,7 +125,7 @@ class TablesMissing(SteadError):
 
 @dataclass(eq=False)
 class Unversioned(SteadError):
-    """There are tables of a Placement service, and nothing says at which revision they are."""
+    """The tables of a Placement service exist, but their revision is unknown."""
 
     def __str__(self) -> str:
         return (
@@ -136,7 +136,7 @@ class Unversioned(SteadError):
 
 @dataclass(eq=False)
 class SeveralRevisions(SteadError):
-    """A version table names more than one revision, and nobody knows which of them is meant."""
+    """A version table names more than one revision, so that the actual one is unknown."""
 
     history: History
     revisions: tuple[str, ...]
@@ -152,7 +152,7 @@ class SeveralRevisions(SteadError):
 
 
 def standings(engine: Engine) -> tuple[Standing, ...]:
-    """Where the database stands in each history.
+    """The position of the database in each history.
 
     Raises:
         SeveralRevisions
@@ -183,42 +183,42 @@ def _standing(connection: Connection, history: History) -> Standing:
 
 
 def _is_untold(connection: Connection) -> bool:
-    """Whether the deployment's tables are there, and no version table.
+    """Whether the deployment's tables exist without a version table.
 
-    One that is empty was made by an upgrade that was interrupted before its first revision was done.
+    An empty version table comes from an upgrade that was interrupted during its first revision.
     """
     inspector = sa.inspect(connection)
     return inspector.has_table(resource_providers.name) and not inspector.has_table(PLACEMENT.version_table)
 
 
 def _oldest_release(connection: Connection) -> str | None:
-    """The head of the oldest release that may work with Stead's tables as they are; None if nobody says."""
+    """The head of the oldest release that may use Stead's tables in their present form; None if unknown."""
     if not sa.inspect(connection).has_table(stead_schema.name):
         return None
     return connection.scalars(sa.select(stead_schema.c.oldest)).first()
 
 
 def refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
-    """Why the service can not start on a database that stands so; None if it can."""
+    """Why the service cannot start on a database in this position; None if it can."""
     if refusal := upgrade_refusal_of(found):
         return refusal
     return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
 
 
 def upgrade_refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
-    """Why a database that stands so can not be upgraded; None if it can."""
+    """Why a database in this position cannot be upgraded; None if it can."""
     if not all(standing.usable for standing in found):
         return SchemaTooNew(found)
     return None if all(standing.is_told for standing in found) else Unversioned()
 
 
 def require_current(engine: Engine) -> None:
-    """Refuse a database that is not as this release needs it.
+    """Refuse a database that does not have this release's tables.
 
     Raises:
-        SchemaOutdated: it does not stand at the head of both histories; the message has the command that helps.
-        SchemaTooNew: it is beyond them, and its tables are not such that this release can work with them.
-        TablesMissing: it lacks some all the same.
+        SchemaOutdated: it is not at the head of both histories; the message has the command to run.
+        SchemaTooNew: it is beyond them, and this release cannot use its tables.
+        TablesMissing: it lacks tables despite its revision.
     """
     with engine.connect() as connection:
         _require_current(connection)
@@ -232,7 +232,7 @@ def _require_current(connection: Connection) -> None:
 
 
 def _require_tables(connection: Connection, found: tuple[Standing, ...]) -> None:
-    """Refuse a database that lacks tables of a history at whose head it stands."""
+    """Refuse a database that is at the head of a history but lacks tables of it."""
     inspector = sa.inspect(connection)
     current = {standing.history for standing in found if standing.is_current}
     expected = [name for name in metadata.tables if _history_of(name).name in current]
@@ -245,14 +245,14 @@ def _history_of(table: str) -> History:
 
 
 def prepare(engine: Engine, *, may_upgrade: bool) -> None:
-    """Make sure that the database is ready for the service.
+    """Check that the database is ready for the service.
 
     Args:
-        may_upgrade: bring it to its heads first.
+        may_upgrade: upgrade it to its heads first.
 
     Raises:
-        SchemaOutdated, SchemaTooNew, TablesMissing: it is not as this release needs it.
-        Unversioned, SeveralRevisions: it does not say where it stands.
+        SchemaOutdated, SchemaTooNew, TablesMissing: it does not have this release's tables.
+        Unversioned, SeveralRevisions: its revision is unknown.
         Unavailable: it does not answer.
     """
     if may_upgrade:
@@ -262,17 +262,17 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
 
 
 def upgrade(engine: Engine) -> list[str]:
-    """Bring the database to the head of both histories; returns the revisions that were run, in order.
+    """Upgrade the database to the head of both histories; returns the revisions that were run, in order.
 
-    Processes that start together may all call it: one does the work, the others wait and find nothing to do. One that
-    was interrupted is continued, whatever of it the database kept.
+    Several processes may call this at the same time: one upgrades, the others wait and find nothing to do. It continues
+    an interrupted upgrade, whatever part of that the database kept.
 
     Raises:
-        RuntimeError: the database holds what a revision refuses.
-        Unavailable: another process upgrades it, and did not end in time.
-        SchemaTooNew: it is of a release that is not known yet.
-        TablesMissing: it lacks some that revisions have made before.
-        Unversioned, SeveralRevisions: it does not say where it stands.
+        RuntimeError: the database has rows that a revision refuses.
+        Unavailable: another process upgrades it, and did not finish in time.
+        SchemaTooNew: a newer release has upgraded it.
+        TablesMissing: it lacks tables that earlier revisions created.
+        Unversioned, SeveralRevisions: its revision is unknown.
     """
     done: list[str] = []
     with _alone(engine) as connection:
@@ -290,7 +290,7 @@ def _alone(engine: Engine) -> Iterator[Connection]:
     """A transaction that locks out every other process that changes the tables.
 
     Raises:
-        Unavailable: another process kept the lock too long, or the database does not answer.
+        Unavailable: another process held the lock too long, or the database does not answer.
     """
     with telling_why(engine.url), engine.begin() as connection:
         dialect_of(engine.url).alone(connection)
@@ -303,10 +303,10 @@ def bring(connection: Connection, history: History, revision: str = "head") -> N
 
 
 def upgrade_statements(engine: Engine) -> str:
-    """The statements that :func:`upgrade` would run now, for somebody who may: SQL, each ended by a semicolon.
+    """The statements that :func:`upgrade` would run now, for an account with more rights: SQL, ended by semicolons.
 
-    The database is read and not changed. What the revisions would refuse is not looked at:
-    `stead.store.schema.adoption` does.
+    The database is read and not changed. Rows that the revisions would refuse are not checked here;
+    `stead.store.schema.adoption` checks them.
 
     Raises:
         SchemaTooNew, Unversioned, SeveralRevisions, TablesMissing
@@ -317,7 +317,7 @@ def upgrade_statements(engine: Engine) -> str:
         for history, standing in zip(HISTORIES, found, strict=True):
             if standing.pending:
                 if standing.revision is None and sa.inspect(connection).has_table(history.version_table):
-                    written.write(_drop_statement(history.version_table, engine))  # empty; what follows makes it
+                    written.write(_drop_statement(history.version_table, engine))  # empty; a later statement creates it
                 offline: dict[str, Any] = {
                     "as_sql": True,
                     "output_buffer": written,
@@ -340,14 +340,14 @@ def _require_upgradable(connection: Connection) -> tuple[Standing, ...]:
 
 
 def own_tables(database: Engine | Connection) -> list[str]:
-    """The tables that are Stead's own, whichever release made them."""
+    """Stead's own tables, whichever release created them."""
     return [name for name in sa.inspect(database).get_table_names() if name.startswith(OWN_PREFIX)]
 
 
 def remove(engine: Engine) -> list[str]:
-    """Drop Stead's own tables, whichever release made them; returns their names.
+    """Drop Stead's own tables, whichever release created them; returns their names.
 
-    The deployment's tables stay as they are. No Stead may run on the database.
+    The deployment's tables do not change. No Stead may run on the database.
     """
     with _alone(engine) as connection:
         names = own_tables(connection)
@@ -370,17 +370,17 @@ def _drop_statement(name: str, engine: Engine) -> str:
 
 
 def stamp(engine: Engine, revision: str) -> None:
-    """Note that the deployment's tables are at *revision* (or ``head``), whatever they are; nothing else changes.
+    """Record *revision* (or ``head``) as that of the deployment's tables, without checking them; nothing else changes.
 
     Raises:
-        alembic.util.CommandError: there is no such revision. To Alembic an empty one would be none at all, and what is
-            noted would be forgotten.
+        alembic.util.CommandError: the revision does not exist. An empty one counts as none in Alembic, and would delete
+            the recorded revision.
     """
     if not revision.strip():
         raise CommandError("no revision is named")
     with _alone(engine) as connection, _scripts(PLACEMENT) as scripts:
         context = _context(connection, PLACEMENT)
-        if len(context.get_current_heads()) > 1:  # which Alembic would take for branches, and leave beside it
+        if len(context.get_current_heads()) > 1:  # Alembic would treat them as branches and keep the others
             connection.execute(sa.delete(sa.table(PLACEMENT.version_table)))
         context.stamp(scripts, revision)
 
@@ -394,7 +394,7 @@ def _context(
     **options: Any,
 ) -> MigrationContext:
     def steps(revision: Any, _context: MigrationContext) -> Any:
-        # Alembic's public way to this wants a configuration file and an env.py for each history.
+        # Alembic's public API for this requires a configuration file and an env.py for each history.
         with _scripts(history) as scripts:
             return scripts._upgrade_revs(target, revision)  # noqa: SLF001 - what `alembic upgrade` itself calls
 
@@ -403,7 +403,7 @@ def _context(
 
 
 def _run(context: MigrationContext, history: History) -> None:
-    # The folder must stand while its scripts run: they are modules in it.
+    # The folder must exist while its scripts run: they are modules in it.
     with _scripts(history), Operations.context(context):
         context.run_migrations()
 

@@ -1,1 +1,1 @@
-"""Statements, and all that differs between databases."""
+"""Statements, and all differences between databases."""

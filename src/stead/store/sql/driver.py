@@ -1,6 +1,6 @@
-"""Texts are handed to the driver: what SQLAlchemy does for a statement takes longer than many of them themselves.
+"""Passes statements to the driver as text: SQLAlchemy's processing takes longer than many of the statements.
 
-Its events are kept, so whoever listens to statements hears of these too; and its errors, so nobody has to know.
+SQLAlchemy's events are still sent, so that listeners see these statements too. Errors are SQLAlchemy's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(connection: Connection, text: str, arguments: Any) -> Any:
-    """The driver's cursor after it executed *text*, whose values are marked as the driver wants it.
+    """The driver's cursor after executing *text*, whose placeholders are the driver's own.
 
     The connection must be in a transaction.
 
@@ -47,7 +47,7 @@ def rows(connection: Connection, text: str, arguments: Any) -> list[Any]:
 
 
 def count(connection: Connection, text: str, arguments: Any) -> int:
-    """How many rows the statement changed."""
+    """The number of rows that the statement changed."""
     cursor = run(connection, text, arguments)
     changed: int = cursor.rowcount
     cursor.close()
@@ -55,7 +55,7 @@ def count(connection: Connection, text: str, arguments: Any) -> int:
 
 
 def failure(connection: Connection, error: Exception, text: str) -> sa.exc.DBAPIError:
-    """The driver's *error* as SQLAlchemy would raise it. A connection that is lost is given up with all in the pool."""
+    """The driver's *error* as SQLAlchemy would raise it. If the connection is lost, the whole pool is discarded."""
     dialect = connection.dialect
     lost = dialect.is_disconnect(error, connection.connection, None)  # type: ignore[arg-type]  # an error of its driver
     if lost:

@@ -1,11 +1,10 @@
-"""Statements that run often: compiled once for each kind of database, and then handed to the driver as text.
+"""Frequent statements: compiled once for each kind of database, and then passed to the driver as text.
 
-A claim runs the same dozen statements every time, and a refresh reads some hundred thousand rows. What SQLAlchemy does
-for one statement, and for one row, would take longer than the statement itself.
+A claim always runs the same dozen statements, and a refresh reads some hundred thousand rows. SQLAlchemy's processing
+of a statement, and of each row, would take longer than the statement itself.
 
-A statement leaves places open, which are marks in its text: :func:`value` for one value, :data:`LISTED` and :data:`IDS`
-for the values of an ``IN``. A run repeats what stands for one value as often as there are values. More than a thousand
-values are asked for in portions.
+A statement has placeholders, which are marks in its text: :func:`value` for one value, :data:`LISTED` and :data:`IDS`
+for the values of an ``IN``. A run repeats the mark for each value. More than a thousand values are queried in portions.
 
 Source: docs/decisions/0023-statements-past-the-compiler.md.
 """
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
 
 _MARK = re.compile(r"/\*:(\w+)\*/")
 _LISTED, _IDS, _PAIRS, _ROWS = "in", "ids", "pairs", "rows"
-"""Names of marks that stand for several values each; all others stand for one."""
+"""Names of marks for several values each; all other marks stand for one value."""
 
 _FEW = 16
-"""Texts for so many values are kept: nearly all statements of a claim have few."""
+"""Texts for up to this number of values are cached: nearly all statements of a claim have few."""
 
 
 def _mark(name: str) -> str:
@@ -41,30 +40,30 @@ def _mark(name: str) -> str:
 
 
 def value(name: str) -> sa.ColumnClause[Any]:
-    """Stands in a statement for the value of that name."""
+    """A placeholder for the value of that name."""
     return sa.literal_column(_mark(name))
 
 
 LISTED: sa.ColumnClause[Any] = value(_LISTED)
-"""Stands in an ``IN`` for the values of a portion."""
+"""A placeholder in an ``IN`` for the values of a portion."""
 
 IDS: sa.ColumnClause[int] = sa.literal_column(_mark(_IDS), sa.Integer)
-"""As :data:`LISTED`, for hundreds of ids: they are written into the text as numbers, which costs a driver less."""
+"""Like :data:`LISTED`, for hundreds of ids: the numbers are written into the text, which is faster for drivers."""
 
 
 def in_portions(values: Collection[Any]) -> Iterator[tuple[Any, ...]]:
-    """*values* in runs short enough for one ``IN (…)``."""
+    """*values* in portions short enough for one ``IN (…)``."""
     every = tuple(values)
     for start in range(0, len(every), MANY):
         yield every[start : start + MANY]
 
 
 class _Text:
-    """A compiled statement, cut at its marks, and how its values are converted for the driver."""
+    """A compiled statement, split at its marks, and the conversion of its values for the driver."""
 
     def __init__(self, statement: sa.ClauseElement, connection: Connection, columns: Iterable[Any] = ()) -> None:
         self.dialect = dialect_of(connection.engine.url)
-        # Constants are written into the text, so that nothing but the marks is left open.
+        # Constants are written into the text, so that the marks are the only placeholders.
         compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
         if compiled.params:
             raise TypeError(f"values that are not left open: {compiled.params}")
@@ -82,7 +81,7 @@ class _Text:
         self._kept: dict[int, str] = {}
 
     def repeat_values(self) -> list[str]:
-        """Make the row behind ``VALUES`` one that a run repeats; returns the names of its marks."""
+        """Prepare the row after ``VALUES`` for repetition by a run; returns the names of its marks."""
         marks = [*map(_mark, self.names), ""]
         whole = "".join([piece + mark for piece, mark in zip(self._pieces, marks, strict=True)])
         start = whole.index(_VALUES) + len(_VALUES) - 1
@@ -93,12 +92,12 @@ class _Text:
         return _MARK.findall(row)
 
     def converted(self, name: str, given: Any) -> Any:
-        """A value of the column *name* as the driver takes it."""
+        """A value of the column *name* in the form that the driver accepts."""
         conversion = self._conversions.get(name)
         return given if conversion is None else conversion(given)
 
     def of(self, count: int = 1) -> str:
-        """The text with *count* values, or rows, where several stand."""
+        """The text with *count* values, or rows, for marks that stand for several."""
         text = self._kept.get(count)
         if text is None:
             text = self._written(count)
@@ -110,7 +109,7 @@ class _Text:
         marker = self.dialect.marker
         several = {
             _LISTED: ", ".join([marker] * count),
-            _IDS: _mark(_IDS),  # which each run replaces
+            _IDS: _mark(_IDS),  # each run replaces it
             _PAIRS: self.dialect.listed_pairs(", ".join([f"({marker}, {marker})"] * count)),
             _ROWS: ", ".join([self._group] * count),
         }
@@ -133,7 +132,7 @@ def _end_of_brackets(text: str, start: int) -> int:
 
 
 class _Statement:
-    """What is compiled at its first run on each kind of database."""
+    """A statement that is compiled at its first run on each kind of database."""
 
     def __init__(self) -> None:
         self._texts: dict[str, _Text] = {}
@@ -147,13 +146,13 @@ class _Statement:
 
 
 class Query(_Statement):
-    """A SELECT, which must give values that need no conversion. It has one ``IN`` with open values at most."""
+    """A SELECT whose values need no conversion. It has at most one ``IN`` with open values."""
 
     def __init__(self, query: Rows, row: Callable[[Iterable[Any]], Any] = tuple) -> None:
-        """Nothing is compiled yet.
+        """Compile nothing yet.
 
         Args:
-            row: makes of the values of a row what `rows` returns of it, such as ``_make`` of a named tuple.
+            row: converts the values of a row into an item of `rows`, such as ``_make`` of a named tuple.
         """
         super().__init__()
         self._query = query
@@ -163,8 +162,8 @@ class Query(_Statement):
         """All rows.
 
         Args:
-            listed: of the ``IN``, in any number; portions are asked in their order. Without any, there are no rows.
-            values: of the marks for one value.
+            listed: the values of the ``IN``, any number; queried in portions, in order. No values give no rows.
+            values: the values of the marks for one value.
         """
         text = self._text(connection)
         if _LISTED not in text.names and _IDS not in text.names:
@@ -194,12 +193,12 @@ class Query(_Statement):
 
 
 class BulkQuery(Query):
-    """A SELECT of many rows, as a refresh reads them: all come at once where the driver takes long for each of them."""
+    """A SELECT of many rows, as for a refresh: returns them in one row if the driver takes long for each row."""
 
     def __init__(self, query: Rows, row: Callable[[Iterable[Any]], Any] = tuple) -> None:
         super().__init__(query, row)
         self._in_one_row: dict[str, _Text | None] = {}
-        # Columns that are null in the one row if a number has no exact text.
+        # Columns that are null in the one-row form if a number has no exact text.
         self._numbers = [
             place for place, column in enumerate(query.selected_columns) if isinstance(column.type, sa.Float)
         ]
@@ -223,19 +222,19 @@ class BulkQuery(Query):
 
 
 class Scalars:
-    """Scalar subqueries with one open value each, of which a run asks for any number in one statement."""
+    """Scalar subqueries with one open value each; a run executes any number of them in one statement."""
 
     def __init__(self, subqueries: Mapping[Any, sa.ScalarSelect[Any]]) -> None:
-        """Nothing is compiled yet.
+        """Compile nothing yet.
 
         Args:
-            subqueries: by whatever names them.
+            subqueries: by any key.
         """
         self._subqueries = subqueries
         self._texts: dict[tuple[str, Any], str] = {}
 
     def of(self, connection: Connection, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
-        """The result of each subquery that *asked* names, run with the value beside it; None where it has no row."""
+        """The result of each subquery in *asked*, which pairs its key with its value; None if it has no row."""
         found: list[Any] = []
         for some in in_portions(asked):
             columns = ", ".join([self._text(connection, key) for key, _ in some])
@@ -255,16 +254,16 @@ class Update(_Statement):
     def __init__(
         self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
     ) -> None:
-        """Nothing is compiled yet.
+        """Compile nothing yet.
 
         Args:
-            values: what the statement sets, in this order: a database may read in the later ones what the earlier set.
+            values: what the statement sets, in this order: some databases read new values in later assignments.
         """
         super().__init__()
         self._statement, self._values, self._returned = statement, values, returned
 
     def run(self, connection: Connection, **values: int) -> int | None:
-        """The new value; None if there is no such row."""
+        """The new value; None if the row does not exist."""
         text = self._text(connection)
         cursor = driver.run(connection, text.of(), tuple([values[name] for name in text.names]))
         returned = text.dialect.returned(cursor)
@@ -277,18 +276,18 @@ class Update(_Statement):
 
 
 class Insert(_Statement):
-    """An INSERT of rows, which may overwrite or pass over those that exist."""
+    """An INSERT of rows, which may overwrite or skip existing ones."""
 
     def __init__(
         self, table: sa.Table, *columns: str, changing: Sequence[str] = (), unless: str | None = None, **made: Any
     ) -> None:
-        """Nothing is compiled yet.
+        """Compile nothing yet.
 
         Args:
-            columns: whose values rows have.
-            changing: columns that are overwritten where the primary key exists; none, if it must not.
-            unless: a column; rows whose value in it exists are passed over.
-            made: columns whose values are expressions over other :func:`value`.
+            columns: the columns of the rows.
+            changing: columns to overwrite if the primary key exists; empty: an error in that case.
+            unless: a column; rows whose value in it exists are skipped.
+            made: columns whose values are expressions of other :func:`value` marks.
         """
         super().__init__()
         self._table, self._changing, self._unless = table, changing, unless
@@ -296,7 +295,7 @@ class Insert(_Statement):
         self._names: dict[str, list[str]] = {}
 
     def run(self, connection: Connection, rows: Collection[Mapping[str, Any]]) -> None:
-        """Insert *rows*, by column, in their order."""
+        """Insert *rows*, which are by column, in order."""
         if not rows:
             return
         text = self._text(connection)
@@ -318,32 +317,36 @@ class Insert(_Statement):
 
 
 class Swap(_Statement):
-    """An UPDATE or DELETE of rows that still are what was read: compare-and-swap by an id and a generation."""
+    """An UPDATE or DELETE of rows that have not changed since they were read: compare-and-swap by id and generation."""
 
-    def __init__(self, statement: sa.Update | sa.Delete, id_: str = "id") -> None:
-        """Nothing is compiled yet.
+    def __init__(self, statement: sa.Update | sa.Delete, id_: str = "id", beside: str = "generation") -> None:
+        """Compile nothing yet.
 
         Args:
-            statement: without a condition; what it sets are expressions over :func:`value`.
-            id_: the column that is compared beside ``generation``.
+            statement: without a condition; it sets expressions of :func:`value` marks.
+            id_, beside: the two columns that are compared.
         """
         super().__init__()
         self._table = statement.table
-        # The list of ids finds the rows by primary key, which not every database does by pairs.
+        # The list of ids finds the rows by primary key, which some databases do not use for pairs.
         listed = self._table.columns[id_].in_([LISTED])
-        pairs = sa.literal_column(f"({id_}, generation) IN ({_mark(_PAIRS)})", sa.Boolean)
+        pairs = sa.literal_column(f"({id_}, {beside}) IN ({_mark(_PAIRS)})", sa.Boolean)
         self._statement = statement.where(listed, pairs)
 
     def run(self, connection: Connection, generations: Mapping[int, int], **values: Any) -> int:
-        """Change those of the rows with these ids that are at their generation; returns how many these are.
+        """Change the rows with these ids that are at their generation; returns the number of changed rows.
 
         Args:
             generations: by id.
-            values: what the statement leaves open, alike for all rows.
+            values: the other placeholders, equal for all rows.
         """
+        return self.run_pairs(connection, generations.items(), **values)
+
+    def run_pairs(self, connection: Connection, pairs: Collection[tuple[int, int]], **values: Any) -> int:
+        """`run` for rows with these values in the two columns; several may have the same id."""
         text = self._text(connection)
         changed = 0
-        for some in in_portions(sorted(generations.items())):
+        for some in in_portions(sorted(pairs)):
             arguments: list[Any] = []
             for name in text.names:
                 if name == _LISTED:

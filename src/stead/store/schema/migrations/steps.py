@@ -1,8 +1,8 @@
-"""What revisions do, each so that it can be done again over whatever part of it was done before.
+"""The operations of revisions. Each can be repeated after an interrupted run.
 
-A database that commits with every statement that changes tables may keep the half of an upgrade that was killed, and
-the table that says where it stands may be lost beside those it speaks of. So what is there is left as it is, and what
-is missing is made. Where statements are only written, what is there is looked for in the database they are for.
+Some databases commit each statement that changes tables, so that a killed upgrade may leave a part of its changes. The
+version table may also be lost while other tables exist. So each operation skips what exists and creates what is
+missing. If statements are only written, the check reads the database that they are for.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOR = "stead_for"
-"""Option of a context that only writes statements: a connection to the database that they are for."""
+"""Option of a context that only writes statements: a connection to the target database."""
 
 _WRITTEN = "stead_written"
-"""Option in which a context that only writes statements notes the indexes that they make."""
+"""Option in which a context that only writes statements records the indexes that they create."""
 
 
 def create_table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.Table:
-    """Make a table; one that is there is left as it is."""
+    """Create a table unless it exists."""
     inspector = _inspector()
     if inspector is not None and inspector.has_table(name):
         return sa.Table(name, sa.MetaData(), *parts)
@@ -31,26 +31,26 @@ def create_table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.
 
 
 def create_index(name: str, table: str, columns: Sequence[str]) -> None:
-    """Make an index that refuses nothing, unless it is there."""
+    """Create a non-unique index unless it exists."""
     if not has_index(table, name):
         op.create_index(name, table, columns)
         _written().add(name)
 
 
 def drop_index(name: str, table: str) -> None:
-    """Drop an index if it is there."""
+    """Drop an index if it exists."""
     if has_index(table, name):
         op.drop_index(name, table)
 
 
 def add_column(table: str, column: sa.Column[Any]) -> None:
-    """Add a column to a table, unless it is there."""
+    """Add a column to a table unless it exists."""
     if not has_column(table, column.name):
         op.add_column(table, column)
 
 
 def insert(table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows, but for those whose primary key is there."""
+    """Insert rows except those whose primary key exists."""
     keys = [column.name for column in table.primary_key]
     there = set()
     connection, inspector = _connection(), _inspector()
@@ -62,17 +62,17 @@ def insert(table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def has_column(table: str, name: str) -> bool:
-    """Whether the table is there and has this column."""
+    """Whether the table exists and has this column."""
     return name in _names(table, "get_columns")
 
 
 def has_index(table: str, name: str) -> bool:
-    """Whether the table is there and has this index, or a statement that was written makes it."""
+    """Whether the table exists and has this index, or a statement that was written creates it."""
     return name in _names(table, "get_indexes") or name in _written()
 
 
 def has_foreign_key(table: str, name: str) -> bool:
-    """Whether the table is there and has this foreign key."""
+    """Whether the table exists and has this foreign key."""
     return name in _names(table, "get_foreign_keys")
 
 
@@ -84,7 +84,7 @@ def _names(table: str, kind: str) -> set[str]:
 
 
 def _inspector() -> sa.Inspector | None:
-    """A look at the tables as they are now; None where there is no database to look at."""
+    """An inspector of the present tables; None without a database."""
     connection = _connection()
     return None if connection is None else sa.inspect(connection)
 

@@ -1,7 +1,7 @@
-"""All that differs between databases: engines, locks, upserts, what their errors mean, what they promise.
+"""All differences between databases: engines, locks, upserts, meanings of errors, guarantees.
 
-A store function says what it wants; only the modules in :mod:`stead.store.sql.dialects` know how SQLite, PostgreSQL and
-MariaDB are asked for it, and they are the one place that knows an error number. Nobody else asks which database it is.
+Only the modules in :mod:`stead.store.sql.dialects` know how SQLite, PostgreSQL and MariaDB implement an operation, and
+only they know error numbers. No other module checks which database it uses.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 MANY = 999
-"""Values in one ``IN (…)``: below every driver's limit on parameters.
+"""Maximum number of values in one ``IN (…)``: below every driver's limit on parameters.
 
-MariaDB makes a join of 1,000 and more (``in_predicate_conversion_threshold``), and might lock in another order then.
+MariaDB converts 1,000 and more to a join (``in_predicate_conversion_threshold``), and might then lock in another order.
 """
 
 _DIALECTS: Mapping[str, Dialect] = {
@@ -49,10 +49,10 @@ _DIALECTS: Mapping[str, Dialect] = {
 
 
 def dialect_of(url: URL) -> Dialect:
-    """The abilities of the database behind *url*.
+    """The dialect of the database at *url*.
 
     Raises:
-        UrlUnusable: it is of a kind that Stead does not know.
+        UrlUnusable: Stead does not support this kind of database.
     """
     try:
         return _DIALECTS[url.get_backend_name()]
@@ -61,13 +61,13 @@ def dialect_of(url: URL) -> Dialect:
 
 
 def in_memory() -> Engine:
-    """An engine on an empty database in memory, which is gone when the engine is disposed of."""
+    """An engine on an empty database in memory, which exists until the engine is disposed of."""
     return sa.create_engine("sqlite://", poolclass=sa.StaticPool)
 
 
 @contextmanager
 def telling_why(url: URL) -> Iterator[None]:
-    """Tell an operator, at start, in the driver's words that the database failed; errors of ours stay as they are.
+    """At start, report database failures in the driver's words; Stead's own errors pass unchanged.
 
     Raises:
         Unavailable
@@ -77,5 +77,5 @@ def telling_why(url: URL) -> Iterator[None]:
     except sa.exc.DBAPIError as error:
         if not (error.connection_invalidated or dialect_of(url).is_unavailable(error)):
             raise
-        words = str(error.orig).partition("\n")[0]  # the first line names no password
+        words = str(error.orig).partition("\n")[0]  # the first line has no password
         raise Unavailable(f"The database does not answer: {words}") from error

@@ -1,4 +1,4 @@
-"""What the service asks of a database, of whichever kind: its abilities, and how it is reached."""
+"""The operations that the service requires of any database, and the parameters of its connections."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     Rows = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
 
 CONNECT_SECONDS = 10
-"""A server that does not let in for so long has failed."""
+"""A server that does not accept a connection within this time has failed."""
 
 POOL_SIZE = 10
-"""Connections that are kept if the operator does not say how many: some more than ``stead serve`` has threads. What is
-beyond them is closed after each use, and opening one takes longer than a claim.
+"""Default number of pooled connections: some more than ``stead serve`` has threads. Further connections are closed
+after each use, and opening one takes longer than a claim.
 """
 
 ALONE_SECONDS = 3600
-"""Time to wait for another process that upgrades or repairs the same database."""
+"""Maximum wait for another process that upgrades or repairs the same database."""
 
 NOT_ALONE = (
     "Lock for upgrades and repairs not acquired in {seconds} s: another process holds it. "
@@ -37,11 +37,11 @@ NOT_ALONE = (
 )
 
 LOCK_WAIT_SECONDS = 5
-"""A lock is waited for so long before the attempt starts anew: a writer that hangs must not hang the others."""
+"""Maximum wait for a lock before the attempt is retried: a writer that hangs must not block the others."""
 
 
 class Weakness(NamedTuple):
-    """A setting under which a commit may be lost or torn; ``wanted`` is a value that keeps the promise it breaks."""
+    """A setting under which a commit may be lost or torn; ``wanted`` is a safe value."""
 
     setting: str
     value: str
@@ -58,23 +58,23 @@ TEARS_PAGES = "a crash may leave pages half written, and the data damaged"
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """How to reach a database. Sizes are connections, times are seconds; None leaves the library's default."""
+    """Connection parameters. Sizes are connections, times are seconds; None leaves the library's default."""
 
     url: str = field(repr=False)
     max_pool_size: int | None = None
     max_overflow: int | None = None
     pool_timeout: float | None = None
     answer_timeout: float | None = None
-    """A server that is silent for so long has failed. None waits for ever, as what may take hours must."""
+    """A server that is silent for this time has failed. None waits without limit, for statements that take hours."""
     connection_recycle_time: int = 3600
     sqlite_synchronous: bool = True
-    """Off, a power cut may take acknowledged writes with it."""
+    """If off, a power cut may lose acknowledged writes."""
     mysql_sql_mode: str = "TRADITIONAL"
-    """Empty leaves the server's own."""
+    """Empty: keep the server's own."""
     names_places: bool = False
-    """Statements say in a comment where in the code they come from."""
+    """Statements end with a comment that names their place in the code."""
     pooled: bool = True
-    """Off, every connection is opened for whoever asks for it, and closed when it is given back."""
+    """If off, each connection is opened on request, and closed when it is released."""
 
     def pool(self) -> dict[str, Any]:
         """The pool's arguments for ``create_engine``."""
@@ -90,25 +90,25 @@ class Database:
 
 
 class Dialect(Hashable, Protocol):
-    """The abilities of one kind of database."""
+    """The operations of one kind of database."""
 
     locks_rows: bool
-    """Rows are locked one by one; otherwise a writer has the whole database to itself from its first statement."""
+    """Rows are locked one by one; otherwise a writer locks the whole database from its first statement on."""
 
     ignores_case: bool
-    """Names and uuids that differ in case only are the same to the database's own comparisons and unique keys."""
+    """The database's comparisons and unique keys treat names and uuids that differ only in case as equal."""
 
     marker: str
-    """Stands for a value in a text that goes to the driver."""
+    """The placeholder for a value in a text for the driver."""
 
     defines_in_transactions: bool
-    """Statements that change tables are undone with their transaction; else each commits, with all before it."""
+    """Rolling back a transaction undoes statements that change tables; otherwise each commits, with all before it."""
 
     counts_commits: bool
-    """A connection can say, without a transaction, whether others committed since it last asked."""
+    """A connection can report, without a transaction, whether others committed since its last report."""
 
     def listed_pairs(self, pairs: str) -> str:
-        """What stands in an ``IN`` for *pairs*, such as ``(?, ?), (?, ?)``."""
+        """The contents of an ``IN`` for *pairs*, such as ``(?, ?), (?, ?)``."""
         ...
 
     def returning(
@@ -122,30 +122,30 @@ class Dialect(Hashable, Protocol):
         ...
 
     def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:
-        """A query for all rows of *query* as one JSON text, or None where rows are as well fetched one by one.
+        """A query for all rows of *query* as one JSON text; None if fetching the rows one by one is as fast.
 
-        A number that would not be the same afterwards is null in it.
+        A number that JSON would change is null in the text.
         """
         ...
 
     def certifies(self, connection: Connection) -> bool:
-        """Whether writes may come from other nodes, which see none of our locks and end a transaction that holds one on
-        what they write.
+        """Whether other nodes may write, which do not wait for this node's locks. Such a write aborts a transaction
+        that holds a lock on its rows.
         """
         ...
 
     def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
-        """What changes when another connection commits; *connection* never writes and is in no transaction."""
+        """A value that changes when another connection commits; *connection* never writes and is in no transaction."""
         ...
 
     def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:
-        """Whether who connects now reaches another database, as far as that can be told without asking."""
+        """Whether a new connection would reach another database, as far as can be told without a query."""
         ...
 
     def identity(self, connection: DBAPIConnection) -> Hashable:
-        """Which server, or file, a new connection has reached, and since when that runs if it can be told.
+        """An identifier of the server or file that a new connection has reached, with its start time if available.
 
-        The nodes of a Galera cluster are one.
+        All nodes of a Galera cluster have the same.
         """
         ...
 
@@ -158,17 +158,17 @@ class Dialect(Hashable, Protocol):
         ...
 
     def begin(self, connection: DBAPIConnection) -> None:
-        """Begin a transaction of the reader, past SQLAlchemy, if the driver does not at the first statement."""
+        """Begin a transaction of the reader, past SQLAlchemy, unless the driver begins it at the first statement."""
         ...
 
     def alone(self, connection: Connection) -> None:
-        """Lock out everything else that asks for this on the same database, until the transaction is over.
+        """Lock out all other callers of this method on the same database, until the transaction ends.
 
-        The lock belongs to *connection*, a writer's in a transaction: if the connection breaks, the lock is lost, and
-        so is what the transaction would still have done. What needs the lock must be done on *connection*.
+        The lock belongs to *connection*, a writer's in a transaction. If the connection breaks, the lock and the
+        transaction are lost together. So do all work that needs the lock on *connection*.
 
         Raises:
-            Unavailable: another process kept the lock for :data:`ALONE_SECONDS`, or the database refused it.
+            Unavailable: another process held the lock for :data:`ALONE_SECONDS`, or the database refused it.
         """
         ...
 
@@ -177,7 +177,11 @@ class Dialect(Hashable, Protocol):
         ...
 
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
-        """INSERT that passes over a row whose value in the column *unique* exists; what does not fit is an error."""
+        """INSERT that skips a row whose value in the column *unique* exists; a value that does not fit is an error."""
+        ...
+
+    def now(self) -> sa.ColumnElement[Any]:
+        """The server's own time, as a naive UTC time."""
         ...
 
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
@@ -185,57 +189,57 @@ class Dialect(Hashable, Protocol):
         ...
 
     def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether a value can never be stored: too long, too large, or no text of this database."""
+        """Whether a value can never be stored: too long, too large, or invalid text in this database."""
         ...
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether the same transaction may succeed when it is run again from its start.
+        """Whether the same transaction may succeed when it is retried from its start.
 
-        Deadlocks, lost serialisation races, busy databases, and duplicate keys: the next attempt sees the row that
-        this one collided with.
+        True for deadlocks, serialization failures, busy databases, and duplicate keys: the next attempt sees the row
+        that this one collided with.
         """
         ...
 
     def is_lost_race(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether it is retryable because another writer was faster, not because the database made us wait."""
+        """Whether it is retryable because another writer won a race, not because of a wait that took too long."""
         ...
 
     def is_undone(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether an error of a COMMIT says for sure that the transaction was rolled back."""
+        """Whether an error of a COMMIT proves that the transaction was rolled back."""
         ...
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether the database failed, and the statement did nothing wrong: it may succeed when that is over.
+        """Whether the database failed and the statement is valid: it may succeed after the failure.
 
-        Lost or refused connections, a server that starts, stops or changed to read-only, a full disk, and waits that
-        took too long. Not an error in a statement or in the schema, which no waiting mends.
+        True for lost or refused connections, a server that starts, stops or became read-only, a full disk, and waits
+        that took too long. False for an error in a statement or in the schema, which waiting does not fix.
         """
         ...
 
     def refuses_writes(self, connection: Connection) -> str | None:
-        """Why nothing can be written here, as a replica or by its settings; None if it can."""
+        """Why the database rejects writes, as a replica or because of its settings; None if it accepts them."""
         ...
 
     def weaknesses(self, connection: Connection) -> list[Weakness]:
-        """The settings that do not keep what a commit promises, as they are for *connection*, one of the writer."""
+        """The settings that endanger committed data, as they are for *connection*, a writer's."""
         ...
 
     def may_define(self, connection: Connection) -> bool:
-        """Whether the account may make and change tables here, as far as can be told without trying."""
+        """Whether the account may create and alter tables, as far as can be told without trying."""
         ...
 
     def unwritable(self, connection: Connection) -> list[str]:
-        """Names of tables which the account may not read and write, as far as can be told without trying."""
+        """Names of tables that the account may not read and write, as far as can be told without trying."""
         ...
 
     def without_transactions(self, connection: Connection) -> list[str]:
-        """Names of tables which know neither transactions nor locks on rows."""
+        """Names of tables without transactions and row locks."""
         ...
 
 
 @dataclass(eq=False)
 class UrlUnusable(SteadError):
-    """The URL of the database is one with which nothing can ever be reached."""
+    """The database URL cannot work, whatever the state of the server."""
 
     reason: str
 
@@ -247,7 +251,7 @@ def create_engine(url: URL, database: Database, **more: Any) -> Engine:
     """An engine with the pool of *database*.
 
     Raises:
-        UrlUnusable: there is no such driver, or plugin of the library, or a value is none.
+        UrlUnusable: the driver or a plugin does not exist, or a value is invalid.
     """
     try:
         engine = sa.create_engine(url, **database.pool(), **more)
@@ -259,7 +263,7 @@ def create_engine(url: URL, database: Database, **more: Any) -> Engine:
 
 
 class Returning:
-    """A database whose UPDATE can have a RETURNING."""
+    """A database whose UPDATE supports RETURNING."""
 
     def returning(
         self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
@@ -273,7 +277,7 @@ class Returning:
 
 
 class Server(Returning):
-    """A database server, which is asked for its clock at every refresh."""
+    """A database server, whose clock is read at every refresh."""
 
     marker = "%s"
     locks_rows = True
@@ -296,7 +300,7 @@ class Server(Returning):
     def begin(self, connection: DBAPIConnection) -> None:
         pass
 
-    def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:  # noqa: ARG002 - nobody but the server knows
+    def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:  # noqa: ARG002 - only the server knows
         return False
 
     def unwritable(self, connection: Connection) -> list[str]:  # noqa: ARG002 - rights are those on the database

@@ -32,7 +32,7 @@ _GALERA = "stead_galera"
 
 
 def _connect(dialect: sa.Dialect, _record: object, arguments: list[Any], named: dict[str, Any]) -> DBAPIConnection:
-    """A connection of the driver, which says in the language's own errors that it does not know a parameter."""
+    """Connect; a parameter that the driver does not know raises Python's own errors."""
     try:
         return dialect.connect(*arguments, **named)
     except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -83,7 +83,7 @@ class Mysql(Server):
     def returning(
         self, statement: sa.Update, values: Sequence[tuple[sa.Column[Any], Any]], returned: sa.Column[int]
     ) -> sa.Update:
-        """By the id that the answer has of what was inserted, which ``LAST_INSERT_ID(…)`` sets to any number."""
+        """Return the value through the insert id of the answer, which ``LAST_INSERT_ID(…)`` sets to any number."""
         told = [(column, sa.func.last_insert_id(new) if column is returned else new) for column, new in values]
         return statement.ordered_values(*told)
 
@@ -91,7 +91,7 @@ class Mysql(Server):
         return cursor.lastrowid if cursor.rowcount else None
 
     def writer(self, database: Database, url: URL) -> Engine:
-        # Under REPEATABLE READ a lock reads the current row and the SUM after it an old snapshot: over-commit.
+        # REPEATABLE READ would over-commit: a lock reads the current row, but the SUM after it an old snapshot.
         return self._engine(url, database, "READ COMMITTED")
 
     def reader(self, database: Database, url: URL) -> Engine:
@@ -102,7 +102,7 @@ class Mysql(Server):
             raise UrlUnusable("it names no database, as mysql+pymysql://user:password@host/placement does")
         bounds: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
         if database.answer_timeout is not None:
-            seconds = math.ceil(database.answer_timeout)  # one of the drivers takes whole ones
+            seconds = math.ceil(database.answer_timeout)  # one of the drivers requires whole seconds
             bounds |= {"read_timeout": seconds, "write_timeout": seconds}
         given = {name: value for name, value in bounds.items() if name not in url.query}
         engine = create_engine(url, database, isolation_level=isolation_level, connect_args=given)
@@ -112,14 +112,14 @@ class Mysql(Server):
 
     @staticmethod
     def _on_connect(connection: Any, record: ConnectionPoolEntry, database: Database) -> None:
-        # VCPU has id 0, which MySQL would otherwise replace by the next free number.
+        # VCPU has id 0, which MySQL would otherwise replace with the next free number.
         mode = ",".join(filter(None, (database.mysql_sql_mode, "NO_AUTO_VALUE_ON_ZERO")))
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',', %s)", (mode,))
             cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", (LOCK_WAIT_SECONDS,))
-            # All traits of a provider in one text: what is longer would be cut without an error.
+            # All traits of a provider are one text; longer text would be truncated without an error.
             cursor.execute("SET SESSION group_concat_max_len = 16777216")
-            # On a Galera node a snapshot waits for what other nodes have acknowledged before it.
+            # On a Galera node, a snapshot waits for earlier writes that other nodes have acknowledged.
             if cursor.execute("SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
                 cursor.execute("SET SESSION wsrep_sync_wait = 1")
                 record.info[_GALERA] = True
@@ -128,7 +128,7 @@ class Mysql(Server):
         return _GALERA in connection.info
 
     def alone(self, connection: Connection) -> None:
-        connection.detach()  # the lock is the session's: closed, and not pooled, it releases the lock after the COMMIT
+        connection.detach()  # the lock belongs to the session: closing it after the COMMIT releases the lock
         held = connection.exec_driver_sql(self._GET_LOCK, (base.ALONE_SECONDS,)).scalar_one()
         if held is None:
             raise Unavailable(
@@ -142,7 +142,7 @@ class Mysql(Server):
         return insert.on_duplicate_key_update({name: insert.inserted[name] for name in changing})
 
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:  # noqa: ARG002 - it is any unique key here
-        # Not INSERT IGNORE, which cuts what is too long.
+        # Not INSERT IGNORE, which truncates values that are too long.
         return mysql.insert(table).on_duplicate_key_update({key.name: key for key in table.primary_key})
 
     def identity(self, connection: Any) -> Hashable:
@@ -151,6 +151,9 @@ class Mysql(Server):
             if not cursor.execute("SHOW STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid' AND Value <> ''"):
                 cursor.execute(f"SHOW VARIABLES WHERE Variable_name IN ({names})")
             return tuple(cursor.fetchall())
+
+    def now(self) -> sa.ColumnElement[Any]:
+        return sa.literal_column("UTC_TIMESTAMP()")
 
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.func.timestampdiff(sa.text("SECOND"), sa.text("'1970-01-01'"), moment, type_=sa.Integer)
@@ -162,7 +165,7 @@ class Mysql(Server):
         return self._number(error) in self._LOST
 
     def is_undone(self, error: sa.exc.DBAPIError) -> bool:
-        return self._number(error) == self._DEADLOCK  # on Galera, what did not pass certification
+        return self._number(error) == self._DEADLOCK  # on Galera also a failed certification
 
     def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
         return self._number(error) in self._REFUSED
@@ -177,7 +180,7 @@ class Mysql(Server):
         return f"{on[0]} is on, as on a replica" if on else None
 
     def may_define(self, connection: Connection) -> bool:
-        # A role in use is taken to have them: what roles bring is listed differently by MySQL and MariaDB.
+        # Assume that a role in use has them: MySQL and MariaDB list the privileges of roles differently.
         rights = set(connection.exec_driver_sql(self._RIGHTS).scalars())
         return rights >= {"CREATE", "ALTER", "INDEX"} or "BY ROLE" in rights
 
@@ -186,7 +189,7 @@ class Mysql(Server):
 
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         values = self._variables(connection, "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog")
-        # What InnoDB prepared and the binary log lost is rolled back after a crash.
+        # After a crash, InnoDB rolls back a prepared transaction that the binary log has lost.
         matters = ["innodb_flush_log_at_trx_commit"] + (["sync_binlog"] if values["log_bin"] in self._ON else [])
         return [Weakness(name, values[name], "1", LOSES_ACKNOWLEDGED) for name in matters if values[name] != "1"]
 

@@ -33,7 +33,7 @@ class Postgresql(Server):
     _LOCK_WAIT = "55P03"
     _RETRYABLE = _LOST | {_LOCK_WAIT}
     _IDENTITY_FOR_ALL = "SELECT pg_postmaster_start_time()"
-    # Not the timeline of the last checkpoint: that is the old one for a while after a replica was promoted.
+    # Not the timeline of the last checkpoint: after a replica's promotion that is the old one for a while.
     _IDENTITY = """
         SELECT pg_postmaster_start_time(), (SELECT system_identifier FROM pg_control_system()),
                CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
@@ -74,7 +74,7 @@ class Postgresql(Server):
         bounds = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
         engine = create_engine(url, database, isolation_level=isolation_level, connect_args=bounds)
         if (seconds := database.answer_timeout) is not None:
-            from stead.store.sql.dialects.silence import connect  # there may be no psycopg
+            from stead.store.sql.dialects.silence import connect  # here, since psycopg may not be installed
 
             sa.event.listen(engine, "do_connect", lambda _dialect, _record, _, how: connect(seconds, **how))
         return engine
@@ -90,7 +90,7 @@ class Postgresql(Server):
         connection.read_only = True
 
     def alone(self, connection: Connection) -> None:
-        # Of the transaction, not of the session: a pooler may give each transaction another session.
+        # A lock of the transaction, not of the session: a pooler may give each transaction another session.
         lock = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead")))
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{base.ALONE_SECONDS}s'")
         try:
@@ -116,16 +116,19 @@ class Postgresql(Server):
             try:
                 return tuple(connection.execute(statement).fetchone())
             except (connection.ProgrammingError, connection.NotSupportedError):
-                continue  # what an ordinary user may call is up to the operator
+                continue  # the operator decides which functions an ordinary user may call
             finally:
                 connection.rollback()
         return None
+
+    def now(self) -> sa.ColumnElement[Any]:
+        return sa.literal_column("(clock_timestamp() AT TIME ZONE 'UTC')")
 
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.cast(sa.func.floor(sa.extract("epoch", moment)), sa.BigInteger)
 
     def refuses_value(self, error: sa.exc.DBAPIError) -> bool:
-        return isinstance(error, sa.exc.DataError)  # class 22, and NUL, which the driver refuses by itself
+        return isinstance(error, sa.exc.DataError)  # class 22, and NUL, which the driver itself refuses
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in self._RETRYABLE
@@ -139,7 +142,7 @@ class Postgresql(Server):
 
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         state = getattr(error.orig, "sqlstate", None)
-        if state is None:  # the driver's own: no connection, or it broke
+        if state is None:  # the driver's own error: no connection, or it broke
             return isinstance(error, sa.exc.OperationalError)
         return state[:2] in self._UNAVAILABLE_CLASSES or state in self._UNAVAILABLE
 

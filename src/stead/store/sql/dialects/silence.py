@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL that give up on a server that says nothing; libpq would wait for it for ever.
+"""Connections to PostgreSQL that time out when a server is silent; libpq would wait forever.
 
-The server's own limits do not help where the server, its disk or the way to it stand still.
+The server's own limits do not help if the server, its disk or the network hangs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def connect(seconds: float, **how: Any) -> psycopg.Connection[Any]:
-    """A connection that is closed, with an OperationalError, when it has waited *seconds* for the server to go on."""
+    """A connection that is closed, with an OperationalError, after the server was silent for *seconds*."""
     connection = _Impatient.connect(**how)
     connection.seconds = seconds
     return connection
@@ -30,16 +30,16 @@ class _Impatient(psycopg.Connection[Any]):
         try:
             return super().wait(_within(self.seconds, gen), *args, **kwargs)
         except _Silent:
-            self.close()  # what the server may still send would answer another question
+            self.close()  # a late answer would otherwise be taken for that of the next query
             raise psycopg.OperationalError(f"the server was silent for {self.seconds:g} seconds") from None
 
 
 class _Silent(Exception):
-    """The time is over."""
+    """The server was silent for too long."""
 
 
 def _within(seconds: float, gen: Generator[Any, Any, R]) -> Generator[Any, Any, R]:
-    """*gen*, which is told several times a second that nothing has come, until nothing has come for *seconds*."""
+    """*gen*, which is told several times a second that no data has arrived, until the silence lasts *seconds*."""
     try:
         awaited, since = next(gen), time.monotonic()
         while True:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Sqlite(Returning):
-    """One file, write-ahead log; one writer at a time, readers beside it."""
+    """One file with a write-ahead log: one writer at a time, concurrent readers."""
 
     marker = "?"
     locks_rows = False
@@ -47,10 +47,10 @@ class Sqlite(Returning):
     _LOOKS_MILLISECONDS = 10
 
     def listed_pairs(self, pairs: str) -> str:
-        return f"VALUES {pairs}"  # a table: it takes pairs in no other way
+        return f"VALUES {pairs}"  # SQLite accepts a list of pairs only as a table
 
     def in_one_row(self, query: Rows) -> sa.Select[tuple[str]] | None:
-        """The driver lets go of the interpreter for every row, and a busy thread then keeps it for its whole turn."""
+        """The driver releases the interpreter for every row, and then waits up to a whole switch interval for it."""
         rows = query.subquery()
         if not all(isinstance(column.type, sa.Integer | sa.String | sa.Float) for column in rows.c):
             return None
@@ -59,7 +59,7 @@ class Sqlite(Returning):
 
     @staticmethod
     def _same_as_text(number: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-        """*number* if the 15 digits of its text say which it is."""
+        """*number* if the 15 digits of its text represent it exactly."""
         return sa.case((sa.cast(sa.cast(number, sa.Text), sa.Float) == number, number))
 
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
@@ -75,12 +75,12 @@ class Sqlite(Returning):
 
     @staticmethod
     def _path(connection: Any) -> str:
-        """Of the database's file; empty if it is in memory."""
+        """The path of the database's file; empty if it is in memory."""
         return str(next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main"))
 
     @staticmethod
     def _file(path: str) -> tuple[int, int] | None:
-        """Which file stands at *path*."""
+        """The identity of the file at *path*."""
         try:
             found = os.stat(path)  # noqa: PTH116 - at every checkout; a Path costs more than the call itself
         except OSError:
@@ -92,7 +92,7 @@ class Sqlite(Returning):
         return now is not None and now != connection.info[self._FILE]
 
     def _require_same_file(self, _connection: object, record: Any, _proxy: object) -> None:
-        """Let nobody go on with a file that was replaced, as by a restore: the pool connects anew."""
+        """Refuse pooled connections to a file that was replaced, as by a restore; the pool then reconnects."""
         if self.leads_elsewhere(record):
             raise sa.exc.DisconnectionError("the file of the database is another one")
 
@@ -112,7 +112,7 @@ class Sqlite(Returning):
         return engine
 
     def _engine(self, database: Database, url: URL) -> Engine:
-        """The driver's own idea of when a transaction starts is too late for a lock; who uses it begins explicitly."""
+        """The driver begins transactions too late for a lock, so the callers of the engine begin them explicitly."""
         engine = create_engine(url, database)
         sa.event.listen(engine, "connect", lambda connection, _: self._on_connect(connection, database))
         sa.event.listen(engine, "connect", self._note_file)
@@ -128,10 +128,10 @@ class Sqlite(Returning):
 
     @staticmethod
     def _begin_writing(connection: Connection) -> None:
-        """Look for the lock every few milliseconds until it has been waited for long enough.
+        """Try to lock every few milliseconds until the lock timeout.
 
-        SQLite looks often at first, and after some milliseconds ten times a second only: too seldom to meet the moment
-        in which a process that writes all the time does not hold it. So it is let begin anew.
+        SQLite's own wait tries often at first, but after some milliseconds only ten times a second. That is too seldom
+        to find a gap of a process that writes all the time. So each try here is a new BEGIN.
         """
         driver: Any = connection.connection.dbapi_connection
         until = time.monotonic() + LOCK_WAIT_SECONDS
@@ -143,10 +143,10 @@ class Sqlite(Returning):
                     break
             else:
                 return
-        connection.exec_driver_sql("BEGIN IMMEDIATE")  # the error, in the words of all others
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # raises the usual error
 
     def alone(self, connection: Connection) -> None:
-        pass  # every writer has locked out all others since its BEGIN IMMEDIATE
+        pass  # every writer has excluded all others since its BEGIN IMMEDIATE
 
     @staticmethod
     def _on_connect(connection: Any, database: Database) -> None:
@@ -159,7 +159,7 @@ class Sqlite(Returning):
 
     @staticmethod
     def _log_ahead(connection: Any) -> None:
-        """Use a write-ahead log. The busy timeout does not hold here; two that meet at a new file must try again."""
+        """Use a write-ahead log. The busy timeout has no effect here, so processes that open a new file must retry."""
         until = time.monotonic() + LOCK_WAIT_SECONDS
         while True:
             try:
@@ -180,6 +180,9 @@ class Sqlite(Returning):
 
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
         return sqlite.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def now(self) -> sa.ColumnElement[Any]:
+        return sa.literal_column("CURRENT_TIMESTAMP")
 
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         return sa.cast(sa.func.strftime("%s", moment), sa.Integer)

@@ -1,6 +1,6 @@
-"""Where in the code a statement comes from, as a comment behind it: what ``connection_trace`` asks for.
+"""Adds the place in the code to each statement, as a comment at its end: implements ``connection_trace``.
 
-A database's own list of slow or running statements then names the place.
+A database's own list of slow or running statements then shows the place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _HOUSE = str(Path(__file__).parents[3])
 _MECHANICS = (f"{_HOUSE}/store/sql/", f"{_HOUSE}/store/among.py")
-"""Where all statements come through; who wants them stands above."""
+"""Files that run all statements; the caller above them is the place."""
 
 
 def name_places(engine: Engine) -> None:
-    """Let every statement of *engine* say where it comes from."""
+    """Make every statement of *engine* name its place."""
     sa.event.listen(engine, "before_cursor_execute", _with_place, retval=True)
 
 

@@ -21,7 +21,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uniq_consumer_types0name"),
         mysql_engine="InnoDB",
     )
-    # SQLite's consumers are copied to a new table, which can not be read from the database where nothing is executed.
+    # SQLite copies the table to a new one. Without a connection it cannot be read from the database, so define it here.
     with op.batch_alter_table("consumers", copy_from=_consumers() if op.get_context().as_sql else None) as consumers:
         if not steps.has_column("consumers", "consumer_type_id"):
             consumers.add_column(sa.Column("consumer_type_id", sa.Integer, nullable=True))
@@ -32,7 +32,7 @@ def upgrade() -> None:
 
 
 def _consumers() -> sa.Table:
-    """The table as it was until now."""
+    """The table before this revision."""
     return sa.Table(
         "consumers",
         sa.MetaData(),

@@ -1,4 +1,4 @@
-"""Refuse to go on while a provider has no root; nothing is changed."""
+"""Refuse to continue while a provider has no root; nothing is changed."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ down_revision = "b4ed3a175331"
 
 def upgrade() -> None:
     if op.get_context().as_sql:
-        return  # who writes the statements has looked already
+        return  # the code that writes the statements has already checked this
     query = sa.text("SELECT count(*) FROM resource_providers WHERE root_provider_id IS NULL")
     if op.get_bind().execute(query).scalar_one():
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Drop the indexes that a unique constraint serves as well."""
+"""Drop the indexes that duplicate a unique constraint."""
 
 from stead.store.schema.migrations import steps
 

@@ -1,4 +1,4 @@
-"""Refuse to go on while an allocation has no consumer; nothing is changed."""
+"""Refuse to continue while an allocation has no consumer; nothing is changed."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,7 +9,7 @@ down_revision = "611cd6dffd7b"
 
 def upgrade() -> None:
     if op.get_context().as_sql:
-        return  # who writes the statements has looked already
+        return  # the code that writes the statements has already checked this
     query = sa.text(
         "SELECT count(*) FROM allocations a LEFT JOIN consumers c ON c.uuid = a.consumer_id WHERE c.uuid IS NULL"
     )

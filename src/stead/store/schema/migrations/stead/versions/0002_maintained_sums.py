@@ -1,7 +1,7 @@
-"""What is taken of each provider, kept as sums, and change rows for writes that change nothing else.
+"""The usage of each provider, maintained as sums, and change rows for writes that change nothing else.
 
-The sums begin empty and are not filled from the allocations: what another service lets go of between this revision and
-the first start of Stead would stay in them.
+The sums start empty instead of being computed from the allocations. Otherwise they would include allocations that
+another service releases between this revision and the first start of Stead.
 """
 
 import sqlalchemy as sa

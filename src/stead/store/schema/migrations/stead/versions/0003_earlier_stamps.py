@@ -1,4 +1,4 @@
-"""The stamps of the last ticks of each slot, by which a commit that was not answered is found again."""
+"""The stamps of the last ticks of each slot, which identify a commit that was not acknowledged."""
 
 import sqlalchemy as sa
 from alembic import op

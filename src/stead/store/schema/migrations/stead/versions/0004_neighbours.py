@@ -1,4 +1,4 @@
-"""Who may work with these tables besides the release that made them, so that two releases can run on one database."""
+"""The oldest release that may use these tables, so that two releases can run on one database."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ from stead.store.schema.migrations import steps
 revision = "stead0004"
 down_revision = "stead0003"
 
-OLDEST = "stead0003"  # the statements of that release have all that they need
+OLDEST = "stead0003"  # the statements of that release find everything they need
 
 
 def upgrade() -> None:

@@ -1,6 +1,6 @@
-"""Which consumers changed and which providers went, by clock slot and tick: what the change rows have no uuids for.
+"""The uuids of changed consumers and deleted providers, by clock slot and tick; the change rows do not have them.
 
-The floors say how much of it is still kept.
+The floors store where the log starts.
 """
 
 import sqlalchemy as sa
@@ -28,7 +28,7 @@ def upgrade() -> None:
         sa.Column("floor", sa.BigInteger, nullable=False),
         mysql_engine="InnoDB",
     )
-    # What was written before is not in the log, so that tokens can not be older than this.
+    # The log lacks earlier writes, so tokens cannot be older than this moment.
     clock = sa.table("stead_clock", sa.column("slot"), sa.column("tick"))
     missing = clock.c.slot.not_in(sa.select(floors.c.slot))
     op.execute(sa.insert(floors).from_select(["slot", "floor"], sa.select(clock.c.slot, clock.c.tick).where(missing)))

@@ -1,0 +1,3 @@
+module claim
+
+go 1.19

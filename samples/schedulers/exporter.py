@@ -1,0 +1,33 @@
+"""An exporter: capacity and usage of each host in the text format of Prometheus.
+
+    python exporter.py http://127.0.0.1:8778 > /var/lib/node_exporter/stead.prom
+
+Run it from a timer, beside a node exporter that reads such files.
+"""
+
+import os
+import sys
+from collections import Counter
+
+import stead
+
+
+def metrics(site):
+    """The lines of two gauges, with the sums of each tree by resource class."""
+    yield "# TYPE stead_capacity gauge"
+    yield "# TYPE stead_used gauge"
+    for tree in site.trees():
+        capacity, used = Counter(), Counter()
+        for provider in tree:
+            for name, room in provider.rooms.items():
+                capacity[name] += room.capacity
+                used[name] += room.used
+        for name in sorted(capacity):
+            labels = f'host="{tree.root.name}",resource_class="{name}"'
+            yield f"stead_capacity{{{labels}}} {capacity[name]}"
+            yield f"stead_used{{{labels}}} {used[name]}"
+
+
+if __name__ == "__main__":
+    with stead.connect(sys.argv[1], os.environ.get("STEAD_TOKEN")) as connected:
+        print("\n".join(metrics(connected)))

@@ -1,0 +1,86 @@
+"""The reference of the ``stead`` command: each subcommand with its arguments, options, an example and its JSON."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from typer.main import get_command
+
+from stead.cli.app import SUBCOMMANDS
+from stead.cli.app import app as stead
+from stead.cli.documented import DOCUMENTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START = """\
+# Commands
+
+This page is for operators. It lists every subcommand of `stead` with its arguments, options, an example and the JSON
+that `--json` prints. [Everyday commands](everyday.md) shows how to use them.
+
+In the JSON, `"name"` alone stands for a member with a value, `?` after a name means that the member may be missing,
+and `…` stands for more of the same.
+
+Exit codes: 0 done; 1 the answer is no (nothing fits, not found, in conflict); 2 wrong usage, or refused by the
+server; 128 and a signal's number if a signal ended the command. Errors are one line on standard error.
+
+Commands that use a server take `--url`, `--token` and `--data-dir`, before or after the command's name. [How they
+find the server](deployment.md) has the order. `PAGER` names the pager for output that is longer than the terminal; an
+empty value uses none. `COLUMNS` sets the width.
+"""
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    root: Any = get_command(stead)
+    return START + "".join(
+        _section(words, command) for name in SUBCOMMANDS for words, command in _leaves(name, root.load(name))
+    )
+
+
+def leaves() -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its words."""
+    root: Any = get_command(stead)
+    for name in SUBCOMMANDS:
+        yield from _leaves(name, root.load(name))
+
+
+def _leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    below = getattr(command, "commands", None)
+    if not below:
+        yield words, command
+        return
+    for name, each in below.items():
+        yield from _leaves(f"{words} {name}", each)
+
+
+def _section(words: str, command: Any) -> str:
+    documented = DOCUMENTED[words]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    shared = {"url", "token", "data_dir", "json"}
+    options = [each for each in command.params if each not in arguments and each.name not in shared and not each.hidden]
+    usage = " ".join([f"stead {words}", *(["[OPTIONS]"] if options else []), *(_usage(each) for each in arguments)])
+    text = f"\n## stead {words}\n\n{inspect.cleandoc(command.help or '')}\n\n```text\n{usage}\n```\n"
+    rows = [(f"`{each.metavar}`", each) for each in arguments] + [(_flags(each), each) for each in options]
+    if rows:
+        text += "\n| | |\n|---|---|\n" + "".join(f"| {cell} | {_help(each)} |\n" for cell, each in rows)
+    text += f"\nExample: `{documented.example}`\n"
+    if documented.shape:
+        text += f"\nJSON:\n\n```text\n{documented.shape}\n```\n"
+    return text
+
+
+def _usage(argument: Any) -> str:
+    name = argument.metavar + ("..." if argument.nargs != 1 else "")
+    return name if argument.required else f"[{name}]"
+
+
+def _flags(option: Any) -> str:
+    names = "`, `".join([*option.opts, *option.secondary_opts])
+    return f"`{names}{' ' + option.metavar if option.metavar else ''}`".replace("|", "\\|")
+
+
+def _help(parameter: Any) -> str:
+    return (parameter.help or "").replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,108 @@
+"""Make the pictures of the web interface in docs/: ``python -m scripts.screenshots [FOLDER]``.
+
+Needs Playwright and Chromium. It starts a server on a temporary database with a site of 2,000 hosts, some of which
+have allocations, and opens the pages.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import sync_playwright
+
+from tests.conftest import write_configuration
+from tests.servers.stead import started
+from tests.system.browser.site import Api
+from tests.system.browser.window import Window, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FOLDER = Path(__file__).parents[1] / "docs/pictures"
+HOSTS = 2000
+RACK = 250
+SIZE = {"width": 1280, "height": 860}
+CLASSES = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2000}
+
+
+def main() -> None:
+    """Make all pictures."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as directory, ExitStack() as stack:
+        place = Path(directory)
+        configuration = write_configuration(place, f"sqlite:///{place}/placement.db")
+        server = stack.enter_context(started(configuration, workers=1))
+        api = stack.enter_context(Api(server.url))
+        make(api)
+        playwright = stack.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        window = Window(browser.new_context(), server.url)
+        for scheme in ("light", "dark"):
+            site(window, scheme).screenshot(path=folder / f"site-{scheme}.png")
+        provider = window.open(f"/ui/providers/{api.uuid('rack-0-host-003')}", **SIZE)
+        provider.screenshot(path=folder / "provider.png")
+        ask = window.context.new_page()
+        ask.set_viewport_size(SIZE)  # type: ignore[arg-type]  # a dictionary of its two keys
+        ask.goto(f"{server.url}/ui/ask?resources=VCPU:200,PGPU:1&required=HW_CPU_X86_AVX2")
+        ask.screenshot(path=folder / "ask.png")
+        activity = window.open("/ui/activity", **SIZE)
+        rng = Random(2)
+        for _ in range(60):
+            api.claim(f"rack-{rng.randrange(8)}-host-{rng.randrange(RACK):03}", rng.randint(1, 40))
+        activity.wait_for_timeout(2000)
+        activity.screenshot(path=folder / "activity.png")
+        browser.close()
+
+
+def make(api: Api) -> None:
+    """The site: racks as aggregates, GPUs in every fourth host, three disabled hosts."""
+    rng = Random(1)
+    names = [f"rack-{number // RACK}-host-{number % RACK:03}" for number in range(HOSTS)]
+    for start in range(0, HOSTS, 500):
+        trees = [{"providers": tree(number, names[number])} for number in range(start, start + 500)]
+        api.send("PUT", "/provider_trees", {"provider_trees": trees, "create_names": True})
+    for rack in range(HOSTS // RACK):
+        share = rng.random()
+        some = [name for name in names[rack * RACK :][:RACK] if rng.random() < 0.9]
+        amounts = {name: min(64, max(1, int(rng.gauss(64 * share, 12)))) for name in some}
+        api.send("POST", "/allocations", {api.consumer(name): holding(api, name, amounts[name]) for name in some})
+    for name in rng.sample(names, 3):
+        api.send("PATCH", f"/provider_trees/{api.uuid(name)}", {"disabled": {"reason": "replace the fan"}})
+
+
+def holding(api: Api, name: str, amount: int) -> dict[str, Any]:
+    """A body with which a consumer holds VCPU, memory and disk of a host."""
+    resources = {"VCPU": amount, "MEMORY_MB": amount * 3072, "DISK_GB": amount * 15}
+    return {**api.holding(name, amount), "allocations": {api.uuid(name): {"resources": resources}}}
+
+
+def tree(number: int, name: str) -> list[dict[str, Any]]:
+    """The providers of one host."""
+    rack = f"7f1f0d5e-0000-4000-8000-{number // RACK:012}"
+    inventories = {key: {"total": total} for key, total in CLASSES.items()}
+    host = {"name": name, "inventories": inventories, "traits": ["HW_CPU_X86_AVX2"], "aggregates": [rack]}
+    if number % 4:
+        return [host]
+    gpu = {"name": f"{name}-gpu", "parent_provider_uuid": f"name:{name}", "inventories": {"PGPU": {"total": 2}}}
+    return [host, gpu]
+
+
+def site(window: Window, scheme: str) -> Page:
+    """The Site page with the hosts of each rack together."""
+    page = window.open("/ui/", **SIZE, scheme=scheme)
+    page.get_by_label("Group by").select_option("prefix")
+    wait_for(page, "grid.layout.groups.length > 1")
+    page.locator(".grid-view").press("Home")
+    page.wait_for_timeout(300)
+    return page
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""The asynchronous versions of ``stead.connect``, ``stead.open``, ``stead.Site`` and ``stead.Claim``.
+
+Requests, answers and errors are those of ``stead``.
+"""
+
+from stead.client.aio.claim import Claim
+from stead.client.aio.connecting import connect, open  # noqa: A004
+from stead.client.aio.site import Site
+
+__all__ = ["Claim", "Site", "connect", "open"]

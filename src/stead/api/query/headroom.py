@@ -1,0 +1,52 @@
+"""The query of GET ``/headroom``: a candidate query, and the page of its trees.
+
+Source: "GET /headroom", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import STRICT_UUIDS, Validator
+from stead.api.query import candidates, pages
+from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.versions import S
+from stead.domain.pages import Page
+
+if TYPE_CHECKING:
+    from stead.api.versions import Agreed, Step
+    from stead.domain.request import CandidateRequest
+
+KEYS: dict[str, tuple[Step, dict[str, Any]]] = {"marker": (S.PROVIDER_TREES, pages.KEYS["marker"][1])}
+"""Keys beyond those of a candidate query, each with its first version and the schema of its last value."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadroomWanted:
+    """A request, whose order applies to the trees, and the page of trees to show."""
+
+    request: CandidateRequest
+    page: Page
+
+
+@cache
+def validator(agreed: Agreed) -> Validator:
+    """Validates the keys of these versions, and refuses others."""
+    schema = candidates.validator(agreed).schema
+    properties = {**schema["properties"], **{key: of for key, (since, of) in KEYS.items() if agreed.knows(since)}}
+    return Validator({**schema, "properties": properties}, formats=STRICT_UUIDS)
+
+
+def parse_headroom(pairs: Pairs, agreed: Agreed) -> HeadroomWanted:
+    """The request and the page that *pairs* describe.
+
+    Raises:
+        InvalidQuery: the first fault.
+    """
+    pairs.require(validator(agreed))
+    pairs.require_single(("limit", "marker"))
+    request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in KEYS]), agreed)
+    return HeadroomWanted(replace(request, limit=None), Page(request.limit, pairs.last("marker")))

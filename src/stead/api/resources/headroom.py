@@ -1,0 +1,138 @@
+"""``/headroom``: how many times a request fits, where, and what runs out first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import Schema, mapping, strict_object
+from stead.api.errors import answering
+from stead.api.gates import allowed, json_answer
+from stead.api.query import pages
+from stead.api.query.headroom import parse_headroom
+from stead.api.query.pairs import INVALID, Pairs
+from stead.api.query.values import BAD_VALUE
+from stead.api.representations import answer
+from stead.api.resources import explanations
+from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES
+from stead.api.shapes import UUID
+from stead.api.versions import S
+from stead.candidates.explain.funnel import Constraint
+from stead.candidates.headroom.ordering import page_of
+from stead.domain.errors import InvalidQuery
+from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.pages import Page
+
+if TYPE_CHECKING:
+    from stead.api.limits import Limits
+    from stead.api.request import Request, Response
+    from stead.candidates.headroom.headroom import Headroom
+    from stead.candidates.headroom.limits import Limit
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.request import CandidateRequest
+    from stead.service.service import Service
+
+Json = dict[str, Any]
+
+TREES = 1_000
+"""Default number of trees in one page."""
+
+MOST_TREES = 10_000
+"""Maximum number of trees in one page."""
+
+_NUMBER: Schema = {"type": "integer"}
+_TEXT: Schema = {"type": "string"}
+_BOUNDS = {"at_least": _NUMBER, "at_most": _NUMBER}
+LIMIT: Schema = {
+    "anyOf": [
+        strict_object(
+            {"suffix": _TEXT, "resource_class": {"type": ["string", "null"]}, "trees": _NUMBER},
+        ),
+        strict_object({"parameter": _TEXT, "value": _TEXT, "trees": _NUMBER}, {"check": _TEXT}),
+    ]
+}
+HEADROOM = strict_object(
+    {
+        **_BOUNDS,
+        "exact": {"type": "boolean"},
+        "tree_count": _NUMBER,
+        "trees": {"type": "array", "items": strict_object({"root": UUID, "name": _TEXT, **_BOUNDS})},
+        "limited_by": {"type": "array", "items": LIMIT},
+        "stranded": mapping(RESOURCE_CLASS_NAME, _NUMBER),
+        "generation": {"type": ["string", "null"]},
+    },
+    {"explanation": explanations.EXPLANATION},
+)
+"""The schema of a headroom. Source: "GET /headroom", docs/api.md."""
+
+
+class HeadroomOfRequest:
+    """`/headroom`: how many times a request fits. Requires `stead` 1.1."""
+
+    stead_since = S.PROVIDER_TREES
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+
+    @json_answer
+    @allowed("stead:headroom:show")
+    @answering(UNKNOWN_CLASSES)
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show how many times a request can be claimed until nothing fits."""
+        pairs = Pairs.of(req)
+        wanted = parse_headroom(pairs, req.agreed)
+        self._limits.require_groups(wanted.request.groups)
+        snapshot, token, found, why = self._service.headroom(wanted.request)
+        page = Page(min(wanted.page.limit or TREES, MOST_TREES), wanted.page.marker)
+        places, goes_on = _page(snapshot, found, wanted.request, page)
+        shown = show_headroom(snapshot, found, places, token)
+        if why is not None:
+            shown["explanation"] = explanations.shown(snapshot, why)
+        last = snapshot.uuid(int(found.roots[places[-1]])) if goes_on else None
+        answer(req, resp, {"headroom": shown, "links": pages.links(req, pairs, last)})
+        if not found.is_complete:
+            resp.set_header(*CUT)
+
+
+def _page(snapshot: Snapshot, found: Headroom, request: CandidateRequest, page: Page) -> tuple[list[int], bool]:
+    shown = page_of(snapshot, found.roots, request, page)
+    if shown is None:
+        raise InvalidQuery(
+            f"{INVALID} 'marker' names no tree of this list, which changed. Start again without it.", BAD_VALUE
+        )
+    return shown
+
+
+def show_headroom(snapshot: Snapshot, found: Headroom, places: list[int], token: str | None) -> Json:
+    """The body, with the trees at *places*."""
+    names = snapshot.class_names.by_id
+    return {
+        "at_least": found.at_least,
+        "at_most": found.at_most,
+        "exact": found.is_exact,
+        "tree_count": len(found.roots),
+        "trees": [_tree(snapshot, found, place) for place in places],
+        "limited_by": [_limit(limit) for limit in found.limited_by],
+        "stranded": {names[class_id].name: amount for class_id, amount in found.stranded.items()},
+        "generation": token,
+    }
+
+
+def _tree(snapshot: Snapshot, found: Headroom, place: int) -> Json:
+    root = int(found.roots[place])
+    return {
+        "root": snapshot.uuid(root),
+        "name": snapshot.identities.names[root],
+        "at_least": int(found.roots_at_least[place]),
+        "at_most": int(found.roots_at_most[place]),
+    }
+
+
+def _limit(limit: Limit) -> Json:
+    if isinstance(limit.by, Constraint):
+        words = {"parameter": limit.by.parameter, "value": limit.by.value}
+        by: Json = words if limit.by.check is None else {**words, "check": limit.by.check}
+    else:
+        suffix, resource_class = limit.by
+        by = {"suffix": suffix, "resource_class": resource_class}
+    return {**by, "trees": limit.trees}

@@ -1,0 +1,54 @@
+"""Sessions of browsers with ``auth_strategy = token``: a value that stands for a token and ends before it does.
+
+A session is not the token itself: browsers send cookies to every port of a host, and a token may never expire. The key
+of a session is the digest of its token, so every process with the token file can check it, and a token that is removed
+from the file ends its sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stead.auth.token_file import Token
+
+ENVIRON_KEY = "stead.session"
+"""The environ key of the session of a request. Only the web interface sets it; a client cannot."""
+
+SECONDS = 12 * 3600
+"""Longest duration of a session."""
+
+
+def open_session(token: Token, now: datetime) -> str:
+    """A session for *token*, for :data:`SECONDS` from *now* or until the token expires."""
+    end = int(now.timestamp()) + SECONDS
+    if token.expires is not None:
+        end = min(end, int(token.expires.timestamp()))
+    return f"{_name(token)}.{end}.{_proof(token, end)}"
+
+
+def find_session(tokens: Iterable[Token], session: str, now: datetime | None = None) -> Token | None:
+    """The token for which *session* was opened; None if it is forged, or has ended, or none of *tokens* has it."""
+    now = now or datetime.now(UTC)
+    name, _, rest = session.partition(".")
+    end, _, proof = rest.partition(".")
+    if not (end.isascii() and end.isdigit() and len(end) < 16 and int(end) > now.timestamp()):
+        return None
+    for token in tokens:
+        if hmac.compare_digest(_name(token).encode(), name.encode()):
+            is_proven = hmac.compare_digest(_proof(token, int(end)).encode(), proof.encode())
+            return token if is_proven and not token.is_expired(now) else None
+    return None
+
+
+def _name(token: Token) -> str:
+    return hashlib.sha256(b"stead session name\0" + token.digest).hexdigest()[:32]
+
+
+def _proof(token: Token, end: int) -> str:
+    return hmac.new(token.digest, f"stead session\0{end}".encode(), hashlib.sha256).hexdigest()

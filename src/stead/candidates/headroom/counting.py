@@ -1,0 +1,317 @@
+"""Counting: how often a request fits into trees, by sums of columns, for all trees of one shape at once.
+
+A claim gives each need a provider. If the needs that compete for a provider take equal amounts, N claims are a flow:
+each need sends N units to the providers that can serve it, and each provider takes up to a number of units. By the
+theorem of Gale, N claims fit if and only if, for every set of needs, the providers of the set take N units for each of
+its needs. If the needs are isolated, a provider takes up to one unit of each claim, so up to N. By the theorem of König
+on colouring edges, the units can then be given to claims so that no claim uses a provider twice.
+
+For other trees the same sums are an upper bound, because they only leave constraints out.
+
+Source: "GET /headroom", docs/api.md; decision 41.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, islice
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stead.candidates.headroom.reading import MOST, MOST_ROOM, are_isolated, competing
+from stead.candidates.work import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from stead.candidates.demand import Demand, Subtree
+    from stead.candidates.headroom.reading import Trees
+    from stead.candidates.work import Work
+    from stead.catalog.columns import Shares
+
+    Mask = NDArray[np.bool_]
+    Numbers = NDArray[np.int64]
+
+MOST_SETS = 64
+"""Limit of the sets of competing needs that are compared. With more, the count is only an upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often a request fits into each of some trees, arrays of shape ``(trees,)``.
+
+    Attributes:
+        most: never less than the true count.
+        is_exact: whether ``most`` is the true count.
+        of_needs: by need, how often the tree can serve it alone.
+        of_groups: the groups of competing needs, and how often the tree can serve each group alone.
+        unisolated: the same if needs may share a provider.
+        from_own: by need, how often the tree's own providers can serve it.
+    """
+
+    most: Numbers
+    is_exact: Mask
+    of_needs: Sequence[Numbers]
+    of_groups: Sequence[tuple[Sequence[int], Numbers]]
+    unisolated: Sequence[Numbers]
+    from_own: Sequence[Numbers]
+
+
+def count(trees: Trees, demand: Demand, shares: Sequence[Shares | None], work: Work, *, one_provider: bool) -> Counts:
+    """Count for each of *trees*.
+
+    Args:
+        shares: by need, the parts that providers can give if its amount may be split.
+        one_provider: whether only one provider of a tree may give resources.
+
+    Raises:
+        WorkSpent
+    """
+    work.spend(len(demand.amounts) * masked(trees.slots.size))
+    times = [trees.times(need, demand) for need in range(len(demand.amounts))]
+    counting = _Counting(trees, demand, times, work)
+    whole = slice(0, trees.slots.shape[1])
+    own_size = trees.shape.size
+    groups = competing(demand, trees, work)
+    exact = np.ones(len(trees.anchors), np.bool_)
+    of_groups, unisolated = [], []
+    for group in groups:
+        of_group, is_flow = counting.of_group(group, whole)
+        of_groups.append((group, of_group))
+        unisolated.append(counting.of_group(group, whole, isolated=False)[0] if len(group) > 1 else of_group)
+        exact &= is_flow
+    of_needs = [counting.of_group([need], whole)[0] for need in range(len(times))]
+    from_own = [counts[:, :own_size].sum(axis=1) for counts in times]
+    for need, parts in enumerate(shares):
+        if parts is not None:
+            from_own[need], is_plain = _of_parts(trees, demand, need, parts)
+            of_needs[need] = from_own[need] + times[need][:, own_size:].sum(axis=1)
+            place = next(place for place, group in enumerate(groups) if need in group)
+            exact &= is_plain & (len(groups[place]) == 1)
+            # The sums over whole amounts do not bound amounts that are split.
+            of_groups[place] = (groups[place], _of_sums(trees, demand, groups[place], of_needs))
+            unisolated[place] = of_groups[place][1]
+    most = np.minimum.reduce([np.full(len(trees.anchors), MOST), *(counts for _, counts in of_groups), *of_needs])
+    exact &= _meet_clauses(trees, demand)
+    if one_provider and own_size > 1 and len(times) > 1:
+        exact[:] = False
+    constraints = [subtree for subtree in demand.subtrees if len(subtree.bound) > 1 or subtree.apart]
+    if constraints:
+        below, is_below = counting.of_subtrees(constraints, groups)
+        most = np.minimum(most, below)
+        exact &= is_below
+    return Counts(most, exact | (most == 0), of_needs, of_groups, unisolated, from_own)
+
+
+def _of_parts(trees: Trees, demand: Demand, need: int, parts: Shares) -> tuple[Numbers, Mask]:
+    """How often the tree's own providers can give a split amount, and whether that is exact."""
+    ((class_id, amount),) = demand.amounts[need].items()
+    own = trees.slots[:, : trees.shape.size]
+    able = trees.able[need][:, : trees.shape.size]
+    if class_id not in trees.rooms:
+        return np.zeros(len(own), np.int64), np.ones(len(own), np.bool_)
+    step, least = parts.step[own], parts.least[own]
+    given = np.where(able, trees.rooms[class_id][:, : trees.shape.size] // step * step, 0)
+    is_plain = (step == 1) & (least <= 1) & (trees.max_units[class_id][:, : trees.shape.size] >= amount)
+    return given.sum(axis=1) // min(amount, MOST_ROOM + 1), (is_plain | ~able).all(axis=1)
+
+
+def _of_sums(trees: Trees, demand: Demand, needs: Sequence[int], of_needs: Sequence[Numbers]) -> Numbers:
+    """How often *needs*, of which some may be split, fit by the sums of each class."""
+    bounds = [of_needs[need] for need in needs]
+    for class_id in {c for need in needs for c in demand.amounts[need]} & set(trees.rooms):
+        requesting = [need for need in needs if class_id in demand.amounts[need]]
+        able = np.logical_or.reduce([trees.able[need] for need in requesting])
+        total = min(sum(demand.amounts[need][class_id] for need in requesting), MOST_ROOM + 1)
+        bounds.append(np.where(able, trees.rooms[class_id], 0).sum(axis=1) // total)
+    least: Numbers = np.minimum.reduce(bounds)
+    return least
+
+
+def _meet_clauses(trees: Trees, demand: Demand) -> Mask:
+    """Mask of the trees in which every choice meets the required traits."""
+    meets = np.ones(len(trees.anchors), np.bool_)
+    for meeting in trees.meeting:
+        meets &= np.logical_or.reduce([(meeting | ~trees.able[need]).all(axis=1) for need in demand.clause_needs])
+    return meets
+
+
+class _Counting:
+    """Counts for the groups of competing needs, in all positions or in some."""
+
+    def __init__(self, trees: Trees, demand: Demand, times: Sequence[Numbers], work: Work) -> None:
+        self._trees = trees
+        self._demand = demand
+        self._times = times
+        self._work = work
+
+    def of_group(self, needs: Sequence[int], where: slice, *, isolated: bool = True) -> tuple[Numbers, Mask]:
+        """How often the positions *where* serve *needs*, and in which trees that is exact."""
+        number = len(self._trees.anchors)
+        self._work.spend(masked(self._trees.slots.size))
+        if len(needs) == 1:
+            return self._times[needs[0]][:, where].sum(axis=1).clip(0, MOST), np.ones(number, np.bool_)
+        every = self._demand.isolated.issuperset(needs)
+        alone = self._demand.isolated.intersection(needs)
+        some = any(are_isolated(self._demand, one, other) for one in alone for other in needs if other != one)
+        is_isolating = isolated and every
+        sets = list(islice(_subsets(self._types(needs)), MOST_SETS + 1))
+        most = np.full(number, MOST, np.int64)
+        is_flow = len(sets) <= MOST_SETS and (every or not some)
+        resources = list(self._resources(needs))
+        for weights, limit, is_uniform in resources:
+            most = np.minimum(most, self._of_resource(sets[:MOST_SETS], weights, limit, where, isolated=is_isolating))
+            is_flow &= is_uniform
+        exact = np.full(number, is_flow, np.bool_)
+        if is_flow and not some:
+            exact &= self._may_share(needs, where)
+        return most, exact
+
+    def _types(self, needs: Sequence[int]) -> list[list[int]]:
+        """*needs* by type: those of one type request the same of the same providers."""
+        types: list[list[int]] = []
+        times, amounts = self._times, self._demand.amounts
+        for need in needs:
+            for same in types:
+                self._work.spend(masked(self._trees.slots.size))
+                if amounts[same[0]] == amounts[need] and (times[same[0]] == times[need]).all():
+                    same.append(need)
+                    break
+            else:
+                types.append([need])
+        return types
+
+    def _resources(self, needs: Sequence[int]) -> Iterator[tuple[dict[int, int], Numbers | None, bool]]:
+        """What *needs* compete for: weights by need, the limit of each position, and whether the sums decide.
+
+        Classes that all needs request in equal amounts limit the number of needs that a position serves. A class for
+        which that does not hold is a bound of its own.
+        """
+        amounts = [self._demand.amounts[need] for need in needs]
+        contested = {c for c in set().union(*amounts) if sum(c in some for some in amounts) > 1} & set(
+            self._trees.rooms
+        )
+        equal = {c for c in contested if len({some.get(c) for some in amounts}) == 1}
+        limit = None
+        for class_id in equal:
+            times = self._trees.rooms[class_id] // amounts[0][class_id]
+            limit = times if limit is None else np.minimum(limit, times)
+        yield dict.fromkeys(needs, 1), limit, contested == equal
+        for class_id in contested - equal:
+            weights = {need: self._demand.amounts[need].get(class_id, 0) for need in needs}
+            step = gcd(*weights.values())
+            yield {n: w // step for n, w in weights.items()}, self._trees.rooms[class_id] // step, False
+
+    def _of_resource(
+        self,
+        sets: Sequence[Sequence[int]],
+        weights: dict[int, int],
+        limit: Numbers | None,
+        where: slice,
+        *,
+        isolated: bool,
+    ) -> Numbers:
+        most = np.full(len(self._trees.anchors), MOST, np.int64)
+        bounds = []
+        for needs in sets:
+            total = sum(weights[need] for need in needs)
+            if not total:
+                continue
+            self._work.spend(len(needs) * masked(self._trees.slots.size))
+            given = sum(
+                (weights[need] * self._times[need][:, where] for need in needs if weights[need]),
+                np.zeros((len(most), 1), np.int64),
+            )
+            bounds.append((total, max(weights[n] for n in needs), _least(given, limit, where)))
+            most = np.minimum(most, bounds[-1][2].sum(axis=1) // total)
+        while isolated:
+            # The greatest number that is at most its own bound: start above it and go down.
+            lower = most
+            for total, weight, given in bounds:
+                given_once = np.minimum(given, weight * most[:, None])
+                lower = np.minimum(lower, given_once.sum(axis=1) // total)
+            if (lower == most).all():
+                break
+            most = lower
+        return most
+
+    def _may_share(self, needs: Sequence[int], where: slice) -> Mask:
+        """Mask of the trees where max_unit lets one claim take the amounts of all *needs* from one provider."""
+        allowed = np.ones(len(self._trees.anchors), np.bool_)
+        able = sum(
+            (self._trees.able[need][:, where].astype(np.int64) for need in needs[1:]),
+            self._trees.able[needs[0]][:, where].astype(np.int64),
+        )
+        for class_id, max_units in self._trees.max_units.items():
+            total = sum(self._demand.amounts[need].get(class_id, 0) for need in needs)
+            allowed &= ((able <= 1) | (max_units[:, where] >= total)).all(axis=1)
+        return allowed
+
+    def of_subtrees(self, constraints: Sequence[Subtree], groups: Sequence[Sequence[int]]) -> tuple[Numbers, Mask]:
+        """The bound that one ``same_subtree`` is, and where it is exact.
+
+        It is exact if one of its needs is always served by the top: then each provider that can serve this need has its
+        own part of the tree.
+        """
+        number, size = len(self._trees.anchors), self._trees.shape.size
+        most, exact = np.full(number, MOST, np.int64), np.zeros(number, np.bool_)
+        bound = constraints[0].bound
+        mixed = any(bound.intersection(group) and not bound.issuperset(group) for group in groups)
+        if (
+            len(constraints) > 1
+            or constraints[0].apart
+            or mixed
+            or any(self._trees.able[n][:, size:].any() for n in bound)
+        ):
+            return most, exact
+        within = [group for group in groups if bound.issuperset(group)]
+        for need in sorted(bound):
+            is_top = self._always_top(need, bound)
+            chosen = is_top & ~exact
+            if not chosen.any():
+                continue
+            total, is_flow = np.zeros(number, np.int64), np.ones(number, np.bool_)
+            for top in np.flatnonzero(self._trees.able[need][chosen, :size].any(axis=0)).tolist():
+                below, is_exact = self._below(top, need, within)
+                total += below
+                is_flow &= is_exact
+            most = np.where(chosen, total, most)
+            exact |= chosen & is_flow
+        return most, exact
+
+    def _always_top(self, need: int, bound: frozenset[int]) -> Mask:
+        """Mask of the trees where no provider for *bound* is above one that can serve *need*."""
+        size = self._trees.shape.size
+        serving = np.zeros((len(self._trees.anchors), size + 1), np.int64)
+        np.cumsum(self._trees.able[need][:, :size], axis=1, out=serving[:, 1:])
+        leave = np.array(self._trees.shape.leave)
+        has_below = serving[:, leave] > serving[:, 1:]
+        able = np.logical_or.reduce([self._trees.able[other][:, :size] for other in bound])
+        mask: Mask = ~(able & has_below).any(axis=1)
+        return mask
+
+    def _below(self, top: int, need: int, groups: Sequence[Sequence[int]]) -> tuple[Numbers, Mask]:
+        """How often the subtree of *top* serves *groups* if *top* serves *need*."""
+        region = slice(top, self._trees.shape.leave[top])
+        times = list(self._times)
+        times[need] = np.zeros_like(times[need])
+        times[need][:, top] = self._times[need][:, top]
+        counting = _Counting(self._trees, self._demand, times, self._work)
+        counts = [counting.of_group(group, region) for group in groups]
+        return np.minimum.reduce([some for some, _ in counts]), np.logical_and.reduce([exact for _, exact in counts])
+
+
+def _least(given: Numbers, limit: Numbers | None, where: slice) -> Numbers:
+    return given if limit is None else np.minimum(given, limit[:, where])
+
+
+def _subsets(types: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """The sets of whole types, the largest first, since it and single types are the most useful bounds."""
+    yield [need for some in types for need in some]
+    for size in range(1, len(types)):
+        for chosen in combinations(types, size):
+            yield [need for some in chosen for need in some]

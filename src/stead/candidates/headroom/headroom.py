@@ -1,0 +1,177 @@
+"""Headroom: how many times a request can be claimed, one claim after the other, until nothing fits.
+
+Trees are counted by sums of columns where these decide (`counting`), and filled where they do not (`filling`). Sharing
+providers couple trees (`coupling`). The answer is a number that is achieved and a number that cannot be exceeded.
+
+Source: "GET /headroom", docs/api.md; decision 41.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stead.candidates import trees
+from stead.candidates.engine import match_all
+from stead.candidates.headroom.counting import count
+from stead.candidates.headroom.coupling import together
+from stead.candidates.headroom.filling import Filling
+from stead.candidates.headroom.limits import limits, shared_limit
+from stead.candidates.headroom.reading import MOST, read_trees
+from stead.candidates.kinds import TreeKinds
+from stead.candidates.match import admitted
+from stead.candidates.resolve import in_ids
+from stead.candidates.work import WorkSpent, masked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from stead.candidates.headroom.counting import Counts
+    from stead.candidates.headroom.limits import Limit
+    from stead.candidates.headroom.reading import Trees
+    from stead.candidates.match import MatchedGroup
+    from stead.candidates.work import Work
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.request import CandidateRequest
+
+    Numbers = NDArray[np.int64]
+
+
+_GREAT = 2**63
+"""More than any integer of NumPy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How many times a request fits.
+
+    Attributes:
+        at_least: this number of claims has a place together.
+        at_most: no larger number has one.
+        roots: the slots of the trees' roots, ascending; only trees in which the request may fit.
+        roots_at_least: by root, how many fit if nothing is claimed from other trees; shape ``(roots,)``.
+        roots_at_most: by root, the bound for that.
+        limited_by: what runs out, with the number of trees in which it does, the most trees first.
+        stranded: by class id, how much is left of each requested class after ``at_least`` claims.
+        is_complete: false if the work was used up first; the bounds hold all the same.
+    """
+
+    at_least: int
+    at_most: int
+    roots: Numbers
+    roots_at_least: Numbers
+    roots_at_most: Numbers
+    limited_by: Sequence[Limit]
+    stranded: Mapping[int, int]
+    is_complete: bool
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the two numbers are the same."""
+        return self.at_least == self.at_most
+
+
+def headroom(snapshot: Snapshot, request: CandidateRequest, work: Work) -> Headroom:
+    """The headroom of *request*, whose limit and order do not matter.
+
+    Raises:
+        UnknownResourceClass, UnknownTraits
+    """
+    try:
+        matched = match_all(snapshot, request, work)
+        if matched is None:
+            return _none(0, is_complete=True)
+        return _headroom(snapshot, request, *matched, work)
+    except WorkSpent:
+        return _none(MOST, is_complete=False)
+
+
+def _none(at_most: int, *, is_complete: bool) -> Headroom:
+    """No tree is known in which the request fits."""
+    nowhere = np.empty(0, np.int64)
+    return Headroom(0, at_most, nowhere, nowhere, nowhere, (), {}, is_complete)
+
+
+def _headroom(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    groups: Sequence[MatchedGroup],
+    eligible: NDArray[np.bool_],
+    work: Work,
+) -> Headroom:
+    tree_kinds = TreeKinds(snapshot, groups, work, request)
+    pools, demand = tree_kinds.pools, tree_kinds.demand
+    anchors = trees.anchors(snapshot, eligible, pools, work.give_way)
+    clauses = [snapshot.with_traits([clause], ()) for group in groups for clause in group.clauses]
+    one_provider = request.one_provider_per_tree and snapshot.forest.has_nested
+    place_of = np.full(snapshot.size, -1, np.int64)
+    place_of[anchors] = np.arange(len(anchors))
+    at_least, at_most = np.zeros(len(anchors), np.int64), np.zeros(len(anchors), np.int64)
+    is_exact = np.zeros(len(anchors), np.bool_)
+    counted: list[tuple[Trees, Counts]] = []
+    for some in read_trees(snapshot, pools, clauses, anchors, work):
+        counts = count(some, demand, [pool.shares for pool in pools], work, one_provider=one_provider)
+        places = place_of[some.anchors]
+        at_most[places], is_exact[places] = counts.most, counts.is_exact
+        at_least[places] = np.where(counts.is_exact, counts.most, 0)
+        counted.append((some, counts))
+    # From here on, bounds are known, and the work that remains only brings them closer.
+    filling = Filling(snapshot, tree_kinds, work, one_provider=one_provider)
+    with suppress(WorkSpent):
+        known = dict(zip(anchors.tolist(), at_most.tolist(), strict=True))
+        for _, members, packed in filling.each(anchors[~is_exact], known):
+            place = place_of[members[0]]
+            at_least[place], at_most[place] = packed.at_least, packed.at_most
+    total = together(snapshot, pools, counted, filling, (anchors, at_least, at_most, is_exact))
+    found = limits(snapshot, request, pools, demand, counted, at_least, place_of)
+    if total.need is not None:
+        found = [shared_limit(snapshot, pools[total.need], total.coupled), *found]
+    stranded = {}
+    with suppress(WorkSpent):
+        stranded = _stranded(snapshot, request, eligible, total.at_least, work)
+    return Headroom(
+        total.at_least,
+        total.at_most,
+        anchors[at_most > 0],
+        at_least[at_most > 0],
+        at_most[at_most > 0],
+        found,
+        stranded,
+        total.is_complete and not work.is_cut,
+    )
+
+
+def _stranded(
+    snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_], claims: int, work: Work
+) -> dict[int, int]:
+    """What is free of each class at the providers that a group requesting it admits, less what *claims* take."""
+    usable = eligible[snapshot.forest.root.whole] | snapshot.sharing.mask
+    requested: Counter[int] = Counter()
+    of_class: dict[int, NDArray[np.bool_]] = {}
+    for group in request.groups:
+        work.spend(masked(snapshot.size))
+        resolved = in_ids(snapshot, group)
+        providers = usable & admitted(snapshot, resolved)
+        requested.update(resolved.amounts)
+        for class_id in resolved.amounts:
+            of_class[class_id] = of_class[class_id] | providers if class_id in of_class else providers
+    stranded = {}
+    for class_id, amount in requested.items():
+        columns = snapshot.inventory.get(class_id)
+        if columns is not None:
+            rooms = columns.room.whole[of_class[class_id] & (columns.kind.whole > 0)]
+            stranded[class_id] = _sum(rooms.clip(0)) - claims * amount
+    return stranded
+
+
+def _sum(amounts: Numbers) -> int:
+    """The exact sum, which may exceed the integers of NumPy."""
+    if not amounts.size or int(amounts.max()) < _GREAT // amounts.size:
+        return int(amounts.sum())
+    return sum(amounts.tolist())

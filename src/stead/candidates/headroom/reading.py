@@ -1,0 +1,141 @@
+"""Reading: what trees offer to a request that is repeated, in columns for all trees of one shape.
+
+Source: "GET /headroom", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stead.candidates.work import TRIED, masked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from stead.candidates.demand import Demand
+    from stead.candidates.match import Pool
+    from stead.candidates.work import Work
+    from stead.catalog.forest import Shape
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.provider import Slot
+
+    Mask = NDArray[np.bool_]
+    Numbers = NDArray[np.int64]
+
+MOST = 2**40
+"""Counts end here. Sums of counts over all providers fit into the columns."""
+
+MOST_ROOM = 2**50
+"""Rooms end here, in units of their class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Trees of one shape that the same sharing providers reach.
+
+    Arrays have the shape ``(trees, positions)``: the tree's own providers first, then ``reaching``. ``able`` says for
+    each need which positions can serve it now. ``rooms`` and ``max_units`` are by class id, in units of the class.
+    ``meeting`` says for each clause which positions meet it.
+    """
+
+    shape: Shape
+    anchors: Numbers
+    slots: Numbers
+    reaching: Sequence[Slot]
+    able: Sequence[Mask]
+    rooms: Mapping[int, Numbers]
+    max_units: Mapping[int, Numbers]
+    meeting: Sequence[Mask]
+
+    def times(self, need: int, demand: Demand) -> Numbers:
+        """How often each position can serve *need* if it serves nothing else."""
+        times = np.full(self.slots.shape, MOST, np.int64)
+        for class_id, amount in demand.amounts[need].items():
+            if class_id in self.rooms:
+                times = np.minimum(times, self.rooms[class_id] // min(amount, MOST_ROOM + 1))
+        return np.where(self.able[need], times, 0)
+
+
+def read_trees(
+    snapshot: Snapshot, pools: Sequence[Pool], clauses: Sequence[Mask], anchors: Numbers, work: Work
+) -> Iterator[Trees]:
+    """The trees of *anchors*, in groups. *clauses* has the providers that meet each clause.
+
+    Raises:
+        WorkSpent: while iterating.
+    """
+    forest, sharing = snapshot.forest, snapshot.sharing
+    is_shared = any(pool.shared.size for pool in pools)
+    shapes = forest.shape.at(anchors)
+    circles = sharing.circle[anchors] if is_shared else np.zeros(len(anchors), np.int32)
+    # One number for both, because NumPy is slow to find the unique rows of a matrix.
+    group_of = shapes.astype(np.int64) * (int(circles.max(initial=0)) + 1) + circles
+    groups = np.unique(group_of).tolist() if (group_of != group_of[:1]).any() else group_of[:1].tolist()
+    shared_masks = [_mask(snapshot.size, pool.shared) for pool in pools]
+    for group in groups:
+        shape_number, circle = divmod(group, int(circles.max(initial=0)) + 1)
+        here = anchors[group_of == group] if len(groups) > 1 else anchors
+        shape = forest.shapes.values[shape_number]
+        own = forest.members_of(here, shape)
+        reaching = sharing.circles[circle] if is_shared else ()
+        outside = np.broadcast_to(np.array(reaching, np.int64), (len(here), len(reaching)))
+        slots = np.concatenate([own, outside], axis=1) if reaching else own
+        work.spend((len(pools) + len(clauses)) * masked(slots.size))
+        rooms, max_units = {}, {}
+        for class_id in {class_id for pool in pools for class_id in pool.amounts}:
+            columns = snapshot.inventory.get(class_id)
+            if columns is not None:
+                rooms[class_id] = columns.room.at(slots).clip(0, MOST_ROOM)
+                max_units[class_id] = columns.kinds.table()[3].astype(np.int64)[columns.kind.at(slots)]
+        yield Trees(
+            shape,
+            here,
+            slots,
+            reaching,
+            [
+                np.concatenate([pool.own[own], mask[outside]], axis=1) if reaching else pool.own[own]
+                for pool, mask in zip(pools, shared_masks, strict=True)
+            ],
+            rooms,
+            max_units,
+            [clause[slots] for clause in clauses],
+        )
+
+
+def _mask(size: int, slots: Numbers) -> Mask:
+    mask = np.zeros(size, np.bool_)
+    mask[slots] = True
+    return mask
+
+
+def competing(demand: Demand, trees: Trees, work: Work) -> list[list[int]]:
+    """The needs in groups: needs of two groups never compete for a provider of any of *trees*.
+
+    Raises:
+        WorkSpent
+    """
+    group_of = list(range(len(demand.amounts)))
+    for one, other in combinations(range(len(group_of)), 2):
+        if group_of[one] == group_of[other]:
+            continue
+        work.spend(TRIED)
+        shares_class = not demand.amounts[one].keys().isdisjoint(demand.amounts[other])
+        if not (shares_class or are_isolated(demand, one, other)):
+            continue
+        work.spend(masked(trees.slots.size))
+        if (trees.able[one] & trees.able[other]).any():
+            old, new = group_of[other], group_of[one]
+            group_of = [new if number == old else number for number in group_of]
+    return [[need for need, of in enumerate(group_of) if of == number] for number in sorted(set(group_of))]
+
+
+def are_isolated(demand: Demand, one: int, other: int) -> bool:
+    """Whether two needs must have different providers."""
+    isolated, bystanders = demand.isolated, demand.bystanders
+    return (one in isolated and (other in isolated or other in bystanders)) or (other in isolated and one in bystanders)

@@ -1,0 +1,115 @@
+"""Values of many providers of a snapshot as lists of Python values, for the text of long answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stead.catalog.forest import NO_SLOT
+from stead.domain.inventory import Inventory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from stead.catalog.memberships import Memberships
+    from stead.catalog.snapshot import Snapshot
+
+
+class Amounts(NamedTuple):
+    """The allocations of one class: ``used[n]`` is the sum at the provider in place ``places[n]`` of the listing."""
+
+    name: str
+    places: list[int]
+    used: list[int]
+
+
+class Inventories(NamedTuple):
+    """The inventories of one class. The provider in place ``places[n]`` of the listing has ``kinds[numbers[n]]``."""
+
+    name: str
+    places: list[int]
+    numbers: list[int]
+    kinds: dict[int, Inventory]
+    """The distinct inventories, so that a caller converts each of them once."""
+
+
+class Listing:
+    """The providers at some slots; each method returns its values in the order of these slots."""
+
+    def __init__(self, snapshot: Snapshot, slots: Iterable[int]) -> None:
+        self._snapshot = snapshot
+        self._slots = np.fromiter(slots, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def slots(self) -> list[int]:
+        """The slots."""
+        slots: list[int] = self._slots.tolist()
+        return slots
+
+    def uuids(self) -> list[str]:
+        """Their uuids."""
+        uuids: list[str] = self._snapshot.identities.uuids.at(self._slots).tolist()
+        return uuids
+
+    def names(self) -> list[str]:
+        """Their names."""
+        names: list[str] = self._snapshot.identities.names.at(self._slots).tolist()
+        return names
+
+    def generations(self) -> list[int]:
+        """Their generations."""
+        generations: list[int] = self._snapshot.generations.at(self._slots).tolist()
+        return generations
+
+    def parents(self) -> list[str | None]:
+        """The uuids of their parents; None for roots."""
+        uuids = self._snapshot.identities.uuids
+        parents: list[int] = self._snapshot.forest.parent.at(self._slots).tolist()
+        return [None if parent == NO_SLOT else uuids[parent] for parent in parents]
+
+    def roots(self) -> list[str]:
+        """The uuids of the roots of their trees."""
+        roots: list[str] = self._snapshot.identities.uuids.at(self._snapshot.forest.root.at(self._slots)).tolist()
+        return roots
+
+    def inventories(self) -> Iterator[Inventories]:
+        """Their inventories, by class in the order of class ids."""
+        for class_id in sorted(self._snapshot.inventory):
+            columns = self._snapshot.inventory[class_id]
+            numbers = columns.kind.at(self._slots)
+            places = np.flatnonzero(numbers)
+            kinds = {number: Inventory(*columns.kinds.values[number]) for number in np.unique(numbers[places]).tolist()}
+            yield Inventories(self._name(class_id), places.tolist(), numbers[places].tolist(), kinds)
+
+    def usages(self) -> Iterator[Amounts]:
+        """The sums of their allocations, of the classes of which they have inventory, in the order of class ids."""
+        for class_id in sorted(self._snapshot.inventory):
+            columns = self._snapshot.inventory[class_id]
+            places = np.flatnonzero(columns.having(self._slots))
+            yield Amounts(self._name(class_id), places.tolist(), columns.used(self._slots[places]).tolist())
+
+    def trait_sets(self) -> list[int]:
+        """Numbers of their sets of traits; equal numbers are equal sets."""
+        return self._numbers(self._snapshot.trait_sets)
+
+    def aggregate_sets(self) -> list[int]:
+        """Numbers of their sets of aggregates; equal numbers are equal sets."""
+        return self._numbers(self._snapshot.aggregate_sets)
+
+    def disabled(self) -> list[bool] | None:
+        """Whether each is disabled, or below a disabled provider; None if no provider of the snapshot is."""
+        out_of_service = self._snapshot.service_states.out_of_service
+        if out_of_service is None:
+            return None
+        disabled: list[bool] = out_of_service[self._slots].tolist()
+        return disabled
+
+    def _name(self, class_id: int) -> str:
+        return self._snapshot.class_names.by_id[class_id].name
+
+    def _numbers(self, sets: Memberships) -> list[int]:
+        numbers: list[int] = sets.set_of.at(self._slots).tolist()
+        return numbers

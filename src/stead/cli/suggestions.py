@@ -1,0 +1,48 @@
+"""Suggestions, "Did you mean …?", for names of providers, traits and resource classes that do not exist."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from stead.cli.errors import Negative
+from stead.client.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_UNKNOWN_TRAIT = re.compile(r"(?:No such|unknown) trait(?:\(s\))?:? *([A-Z0-9_]+)")
+_UNKNOWN_CLASS = re.compile(r"(?:No such|unknown) (?:resource )?class:? *([A-Z0-9_]+)")
+_LIKENESS = 0.75
+_MOST_NAMES = 20_000  # comparing more takes seconds
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """` Did you mean …?` with the most similar of *names*; empty if none is similar."""
+    lengths = range(len(name) * 3 // 5, len(name) * 5 // 3 + 1)
+    comparable = [each for each in names if len(each) in lengths][:_MOST_NAMES]
+    matches = get_close_matches(name, comparable, n=1, cutoff=_LIKENESS)
+    return f" Did you mean {matches[0]}?" if matches else ""
+
+
+def no_provider(name: str, names: Iterable[str]) -> Negative:
+    """The error for a provider that does not exist."""
+    meant = suggestion(name, names)
+    return Negative(f"no resource provider {name!r}{'.' + meant if meant else ''}")
+
+
+def hint_for(get: Callable[[str], Any], detail: str) -> str:
+    """A suggestion, if *detail* is the server's error for an unknown trait or resource class.
+
+    Empty if the server's message already has one.
+    """
+    if "Did you mean" in detail:
+        return ""
+    with suppress(Refused, LookupError, TypeError):
+        if match := _UNKNOWN_TRAIT.search(detail):
+            return suggestion(match[1], get("/traits")["traits"])
+        if match := _UNKNOWN_CLASS.search(detail):
+            return suggestion(match[1], [each["name"] for each in get("/resource_classes")["resource_classes"]])
+    return ""

@@ -1,0 +1,369 @@
+# Generated from stead/client/aio/site.py by `python -m scripts.twins`. Change that file.
+"""A site: the providers of a deployment, and what schedulers do with them."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from stead.client import calls
+from stead.client.answers import Candidates, Provider, Tree, Usage, disabled_of
+from stead.client.blocking import watching
+from stead.client.blocking.calling import Calling
+from stead.client.blocking.claim import DEFAULT_TYPE, Claim
+from stead.client.blocking.connection import Connection
+from stead.client.blocking.names import Names
+from stead.client.blocking.tokens import Tokens
+from stead.client.consumers import names_of_gang, uuid_of
+from stead.client.description import Applied, document
+from stead.client.errors import (
+    Invalid,
+    InvalidRequest,
+    NotFound,
+    NothingFits,
+    Stale,
+    Unsupported,
+)
+from stead.client.explanation import Explanation
+from stead.client.headroom import Headroom
+from stead.client.terms import BY_NAME
+from stead.client.terms import provider as reference_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from stead.client.answers import Candidate, Change, Disabled, Holding
+    from stead.client.blocking.tokens import TokenSource
+    from stead.client.blocking.transport import Transport
+    from stead.client.calls import Json
+    from stead.client.description import Node
+    from stead.client.request import Request
+
+_GENERATION = "consumer generation conflict"
+"""In the detail of a refusal that is not a lost race, so that repeating it is no use."""
+
+
+class Site(Connection):
+    """A Stead server or, in this process, Stead itself. Make one with ``connect`` or ``open``.
+
+    Close it, or use it as a context manager. Any number of tasks or threads may use it at the same time. Every method
+    that sends something raises :class:`~stead.client.errors.Refused` if the server refuses it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        token: TokenSource | None,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        timeout: float = 30.0,
+        retry: bool = True,
+    ) -> None:
+        """Over *transport*. For the other arguments see ``stead.connect``."""
+        super().__init__(Calling(transport, Tokens(token), timeout, retry=retry))
+        self._names = Names(self._calling)
+        self._project = project
+        self._user = user
+
+    # Places
+
+    def candidates(self, request: Request, *, limit: int | None = None) -> Candidates:
+        """The ways to serve *request*, best first if it has an order; up to *limit*."""
+        reply = self._calling.send(calls.candidates(request, limit))
+        return Candidates.of(reply.json(), is_complete="stead-incomplete" not in reply.headers)
+
+    def explain(self, request: Request) -> Explanation:
+        """What each constraint of *request* removes, and which single change would help."""
+        return Explanation((self._calling.send(calls.explain(request))).json())
+
+    def headroom(self, request: Request) -> Headroom:
+        """How many times *request* can be claimed until nothing fits, where, and what runs out first."""
+        reply = self._calling.send(calls.headroom(request))
+        return Headroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
+
+    # Claims
+
+    def claim(
+        self,
+        request: Request,
+        consumer: str | UUID | None = None,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        type: str = DEFAULT_TYPE,  # noqa: A002
+        wait: float = 0.0,
+    ) -> Claim:
+        """Find the best place for *request* and claim it, in one step.
+
+        May be repeated after a crash: the same consumer with the same request gets the claim that it has.
+
+        Args:
+            consumer: a name, from which a uuid is made, or a uuid; a random uuid if it is missing.
+            project, user: the owner; those of the site if missing. The user is the project if there is none.
+            wait: seconds to wait for room if nothing fits.
+
+        Raises:
+            NothingFits: there is no place.
+            Stale: the consumer has another claim already; see :meth:`find` and :meth:`Claim.move`.
+        """
+        (claim,) = self.claim_all([request], consumer, project=project, user=user, type=type, wait=wait)
+        return claim
+
+    def claim_all(
+        self,
+        requests: Sequence[Request],
+        consumers: str | UUID | Sequence[str | UUID] | None = None,
+        *,
+        distinct_hosts: bool = False,
+        project: str | None = None,
+        user: str | None = None,
+        type: str = DEFAULT_TYPE,  # noqa: A002
+        wait: float = 0.0,
+    ) -> list[Claim]:
+        """Claim a place for each of *requests*, or for none.
+
+        Args:
+            consumers: one name or uuid for each, or one name to which ``-0``, ``-1``, … are appended.
+            distinct_hosts: no two claims are served under the same root.
+            project, user, type, wait: as of :meth:`claim`.
+
+        Raises:
+            NothingFits: there is no place for one of them; ``claim`` of the error is its index.
+            Stale: a consumer has another claim already.
+        """
+        owner = self._owner(project, user, type)
+        names = names_of_gang(consumers, len(requests))
+        records = [
+            {"consumer_uuid": uuid_of(name), "query": str(request), "consumer_generation": None, **owner}
+            for name, request in zip(names, requests, strict=True)
+        ]
+        granted = self._claimed(records, requests, distinct_hosts=distinct_hosts, wait=wait)
+        return [
+            Claim(self._calling, {**record, **place}, None if name == record["consumer_uuid"] else name)
+            for name, record, place in zip(names, records, granted, strict=True)
+        ]
+
+    def _claimed(
+        self, records: list[Json], requests: Sequence[Request], *, distinct_hosts: bool, wait: float
+    ) -> list[Json]:
+        until = monotonic() + wait
+        token: str | None = None
+        while True:
+            is_last = monotonic() >= until
+            call = calls.claim(records, requests, distinct_roots=distinct_hosts, explain=is_last)
+            try:
+                granted: list[Json] = (self._calling.send(call)).json()["claims"]
+            except (NothingFits, Stale) as error:
+                if is_last or (isinstance(error, Stale) and _GENERATION in error.detail):
+                    raise
+                token = watching.wait_for_change(self._calling, token, max(until - monotonic(), 0.0))
+            else:
+                return granted
+
+    def _owner(self, project: str | None, user: str | None, kind: str) -> Json:
+        project = project or self._project
+        if project is None:
+            raise InvalidRequest("a claim needs a project: claim(…, project=) or connect(…, project=)")
+        return {"project_id": project, "user_id": user or self._user or project, "consumer_type": kind}
+
+    def find(self, consumer: str | UUID) -> Claim | None:
+        """The claim of a consumer, by name or uuid; None if it has none."""
+        uuid = uuid_of(consumer)
+        record = (self._calling.send(calls.allocations(uuid))).json()
+        if not record["allocations"]:
+            return None
+        name = str(consumer)
+        return Claim(self._calling, {**record, "consumer_uuid": uuid}, None if name.lower() == uuid else name)
+
+    def claims(
+        self,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        type: str | None = None,  # noqa: A002
+        provider: str | UUID | None = None,
+        in_tree: str | UUID | None = None,
+    ) -> Iterator[Claim]:
+        """The claims of all consumers that pass the filters, ordered by uuid. Mappings are not known.
+
+        Args:
+            project, user, type: of the consumer.
+            provider: the name or uuid of a provider from which it has allocations.
+            in_tree: the same for any provider of this provider's tree: who is on a host.
+        """
+        call = calls.consumers(project, user, type, reference_to(provider), reference_to(in_tree))
+        for body in self._calling.pages(call):
+            for record in body["consumers"]:
+                yield Claim(self._calling, {**record, "consumer_uuid": record["uuid"]})
+
+    def release_all(
+        self,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        type: str | None = None,  # noqa: A002
+    ) -> int:
+        """Release the claims of all consumers with this project, user and type; the number of consumers.
+
+        Raises:
+            InvalidRequest: neither a project nor a user is given.
+        """
+        if project is None and user is None:
+            raise InvalidRequest("release_all needs a project or a user")
+        released = 0
+        for claim in self.claims(project=project, user=user, type=type):
+            current: Claim | None = claim
+            while current is not None and current.generation is not None:
+                try:
+                    current.release()
+                    released += 1
+                except Stale:
+                    current = self.find(claim.consumer)
+        return released
+
+    # Providers
+
+    def provider(self, provider: str | UUID) -> Provider:
+        """A provider with everything that is stored about it, by name or uuid.
+
+        Raises:
+            NotFound: it does not exist.
+        """
+        tree = self.tree(provider)
+        requested = str(provider).removeprefix("name:")
+        return tree.find(requested.lower()) or tree.find(requested) or tree.root
+
+    def providers(self, **filters: Any) -> Iterator[Provider]:
+        """The providers that pass *filters*, ordered by uuid, read in pages. Inventories are not read.
+
+        Args:
+            filters: parameters of GET ``/resource_providers``: ``name``, ``required``, ``member_of``, ``resources``,
+                ``in_tree``, ``in_subtree``.
+        """
+        is_begun = False
+        try:
+            for body in self._calling.pages(calls.providers(filters)):
+                is_begun = True
+                for record in body["resource_providers"]:
+                    yield Provider.listed(record)
+        except (Invalid, Unsupported):
+            if is_begun:
+                raise
+            # The filters are wrong, or the server has no pages; the second response tells.
+            for record in (self._calling.send(calls.all_providers(filters))).json()["resource_providers"]:
+                yield Provider.listed(record)
+
+    def tree(self, provider: str | UUID) -> Tree:
+        """The whole tree of a provider, by name or uuid.
+
+        Raises:
+            NotFound: the provider does not exist.
+        """
+        for tree in self.trees(in_tree=reference_to(provider)):
+            return tree
+        raise NotFound(404, f"no resource provider {provider}")
+
+    def trees(self, **filters: Any) -> Iterator[Tree]:
+        """The trees that pass *filters*, ordered by the uuid of their root, read in pages.
+
+        Args:
+            filters: parameters of GET ``/provider_trees``: ``name``, ``required``, ``member_of``, ``resources``,
+                ``root_required``, ``root_member_of``, ``in_tree``.
+        """
+        for body in self._calling.pages(calls.trees(filters)):
+            for record in body["provider_trees"]:
+                yield Tree.of(record)
+
+    def apply(
+        self,
+        described: Node | Tree | Json | Iterable[Node | Tree | Json],
+        *,
+        prune: bool = False,
+        merge: bool = False,
+        keep_used: bool = False,
+        allow_overcommit: bool = False,
+        create_names: bool = False,
+        dry_run: bool = False,
+    ) -> Applied:
+        """Make provider trees what *described* says, in one transaction: all of it, or nothing.
+
+        Args:
+            described: nodes, trees that were read before, or the body of PUT ``/provider_trees``.
+            prune: delete providers that are not described, in each tree whose root is.
+            merge: add inventories, traits and aggregates to those that exist.
+            keep_used: leave what has allocations instead of failing.
+            allow_overcommit: accept capacities below what is allocated.
+            create_names: create unknown resource classes and traits that begin with ``CUSTOM_``.
+            dry_run: change nothing, and return what would change.
+
+        Raises:
+            Stale: a tree that was read changed meanwhile.
+            Conflict: something to be removed has allocations, or a name is taken.
+        """
+        options = {
+            "prune": prune,
+            "merge": merge,
+            "keep_used": keep_used,
+            "allow_overcommit": allow_overcommit,
+            "create_names": create_names,
+            "dry_run": dry_run,
+        }
+        return Applied((self._calling.send(calls.apply(document(described), options))).json())
+
+    def disable(self, provider: str | UUID, reason: str, *, until: datetime | str | None = None) -> Disabled:
+        """Let a provider, and all below it, give no new allocations. Existing ones stay.
+
+        Args:
+            provider: its name or uuid.
+            reason: one line that users and operators see.
+            until: when it is enabled again; a time with a zone.
+        """
+        time = until if until is None or isinstance(until, str) else until.isoformat()
+        state = self._set_disabled(provider, {"reason": reason, "until": time})
+        assert state is not None
+        return state
+
+    def enable(self, provider: str | UUID) -> None:
+        """End what :meth:`disable` began."""
+        self._set_disabled(provider, None)
+
+    def _set_disabled(self, provider: str | UUID, state: Json | None) -> Disabled | None:
+        reference = str(reference_to(provider))
+        uuid = (self.provider(provider)).uuid if reference.startswith(BY_NAME) else reference
+        return disabled_of((self._calling.send(calls.disable(uuid, state))).json())
+
+    def names(self, providers: Holding | Candidate | Iterable[str]) -> dict[str, str]:
+        """Names by uuid of the providers of a claim or candidate, or of some uuids. Cached for a second."""
+        uuids: Iterable[str] = getattr(providers, "allocations", providers)  # type: ignore[arg-type]
+        return self._names.of(uuids)
+
+    def usages(
+        self,
+        project: str | None = None,
+        *,
+        user: str | None = None,
+        type: str | None = None,  # noqa: A002
+    ) -> dict[str, Usage]:
+        """What a project uses, by consumer type; the site's project if it is missing."""
+        project = project or self._project
+        if project is None:
+            raise InvalidRequest("usages needs a project: usages(project) or connect(…, project=)")
+        usages = (self._calling.send(calls.usages(project, user, type))).json()["usages"]
+        return {kind: Usage(kind, record.pop("consumer_count"), record) for kind, record in usages.items()}
+
+    # Changes
+
+    def watch(
+        self, *, project: str | None = None, since: str | None = None, heartbeat: float = 15.0
+    ) -> Iterator[Change]:
+        """What changes from now on, or after the token *since*, without gaps. It resumes by itself after restarts.
+
+        Args:
+            project: only consumers of this project.
+            heartbeat: seconds without a change after which a change of the kind ``heartbeat`` is returned.
+        """
+        changes = watching.watch(self._calling, since, heartbeat)
+        return changes if project is None else watching.of_project(changes, self._calling, project)

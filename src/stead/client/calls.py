@@ -1,0 +1,263 @@
+"""Requests and responses of the API without any input or output: what is sent for what, and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+import orjson
+
+from stead.client.errors import Failed, NotFound, Refused, Unsupported, refusal
+from stead.client.request import encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from stead.client.request import Request
+
+Json = dict[str, Any]
+
+PLACEMENT = "1.39"
+"""The microversion of all calls."""
+
+OWN, TREES = "1.0", "1.1"
+"""Versions of Stead's own features. A call requests the lowest one that has what it needs, so that older servers do."""
+
+OWN_PATHS = ("/allocation_candidates/explain", "/changes", "/claims", "/consumers", "/headroom", "/provider_trees")
+"""What the paths of Stead's own features begin with. OpenStack Placement has none of them."""
+
+MOST_TREES = 10_000
+"""Maximum number of trees in a headroom."""
+
+PAGE = 500
+"""Objects in one page of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of HTTP.
+
+    Attributes:
+        target: the path with its query, percent-encoded.
+        stead: the version of Stead's own features, or None.
+        is_repeatable: whether it may be sent again if it is unknown whether it was done.
+    """
+
+    method: str
+    target: str
+    body: Any = None
+    stead: str | None = None
+    is_repeatable: bool = True
+
+    @property
+    def versions(self) -> str:
+        """The versions that the call requires."""
+        return f"placement {PLACEMENT}" + (f", stead {self.stead}" if self.stead else "")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header fields, without a token."""
+        headers = {"openstack-api-version": self.versions, "accept": "application/json"}
+        if self.body is not None:
+            headers["content-type"] = "application/json"
+        return headers
+
+    @property
+    def content(self) -> bytes | None:
+        """The body as JSON; None if there is none."""
+        return None if self.body is None else orjson.dumps(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response of HTTP; names of *headers* are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """The decoded body; None if there is none.
+
+        Raises:
+            Failed: it is not JSON, so what answers is not the Placement API.
+        """
+        if not self.content:
+            return None
+        try:
+            return orjson.loads(self.content)
+        except orjson.JSONDecodeError as error:
+            raise Failed(
+                self.status, "the response is not JSON, so this is not the Placement API; check the URL"
+            ) from error
+
+    def error(self, call: Call) -> Refused | None:
+        """What the status says is wrong; None if nothing is."""
+        if self.status < HTTPStatus.MULTIPLE_CHOICES:
+            return None
+        if self.status < HTTPStatus.BAD_REQUEST:
+            return Failed(self.status, f"redirected to {self.headers.get('location')}; connect to that URL")
+        try:
+            body = orjson.loads(self.content)
+        except orjson.JSONDecodeError:
+            body = None
+        error = refusal(self.status, body, self.headers)
+        path = call.target.partition("?")[0]
+        if (
+            isinstance(error, NotFound)
+            and path.startswith(OWN_PATHS)
+            and "resource provider" not in error.detail.lower()
+        ):
+            return Unsupported(error.status, f"{path} requires Stead {call.stead}: {error}")
+        newest = error.facts.get("max_version")
+        if isinstance(error, Unsupported) and newest is not None:
+            return error.worded(f"{error.detail}; the server has {newest} at most, and {call.versions} is required")
+        return error
+
+
+class Sender(Protocol):
+    """What sends a call in this process or to another: the synchronous form."""
+
+    def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:
+        """The response.
+
+        Raises:
+            Unreachable: there is none.
+        """
+
+
+def with_query(path: str, parameters: Mapping[str, object]) -> str:
+    """*path*, which may have a query already, with the parameters that are not None; a list or tuple repeats one."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in parameters.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        pairs += [(key, str(each)) for each in values if each is not None]
+    return f"{path}{'&' if '?' in path else '?'}{encoded(pairs)}" if pairs else path
+
+
+def versions() -> Call:
+    """What the server announces."""
+    return Call("GET", "/", stead=OWN)
+
+
+def announces(body: Any, version: str) -> bool:
+    """Whether *body*, of :func:`versions`, announces Stead's own features of *version*."""
+    try:
+        own = body["versions"][0]["stead"]
+        return _numbers(own["min_version"]) <= _numbers(version) <= _numbers(own["max_version"])
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def candidates(request: Request, limit: int | None) -> Call:
+    """The candidates of *request*."""
+    return Call("GET", f"/allocation_candidates?{request.query(limit)}", stead=version_for(request))
+
+
+def explain(request: Request) -> Call:
+    """Why *request* finds what it finds."""
+    return Call("GET", f"/allocation_candidates/explain?{request.query()}", stead=version_for(request))
+
+
+def headroom(request: Request) -> Call:
+    """How many times *request* fits, with the trees of one page."""
+    return Call("GET", f"/headroom?{request.query(MOST_TREES)}", stead=TREES)
+
+
+def claim(records: Sequence[Json], requests: Iterable[Request], *, distinct_roots: bool, explain: bool) -> Call:
+    """Claims for all *records*, or for none. May be repeated: the server recognizes what it did."""
+    body = {"claims": records, "distinct_roots": distinct_roots, "explain": explain}
+    return Call("POST", "/claims", body, max(map(version_for, requests), default=OWN))
+
+
+def version_for(request: Request) -> str:
+    """The version of Stead's own features that *request* needs."""
+    references = [reference for group in request.groups for reference in (group.in_tree, group.in_subtree)]
+    return TREES if any(reference and reference.startswith("name:") for reference in references) else OWN
+
+
+def allocations(consumer: str) -> Call:
+    """What *consumer* has."""
+    return Call("GET", f"/allocations/{consumer}")
+
+
+def release(consumer: str, project: str, user: str, kind: str, generation: int) -> Call:
+    """Release everything of *consumer* if it is still at *generation*."""
+    body = {
+        "allocations": {},
+        "project_id": project,
+        "user_id": user,
+        "consumer_type": kind,
+        "consumer_generation": generation,
+    }
+    return Call("PUT", f"/allocations/{consumer}", body)
+
+
+def consumers(
+    project: str | None, user: str | None, kind: str | None, provider: str | None = None, in_tree: str | None = None
+) -> Call:
+    """The first page of consumers; *provider* and *in_tree* refer to a provider."""
+    filters = {"project_id": project, "user_id": user, "consumer_type": kind, "limit": PAGE}
+    if provider is None and in_tree is None:
+        return Call("GET", with_query("/consumers", filters), stead=OWN)
+    return Call("GET", with_query("/consumers", {**filters, "provider": provider, "in_tree": in_tree}), stead=TREES)
+
+
+def providers(filters: Mapping[str, object]) -> Call:
+    """The first page of providers."""
+    return Call("GET", with_query("/resource_providers", {**filters, "limit": PAGE}), stead=TREES)
+
+
+def all_providers(filters: Mapping[str, object]) -> Call:
+    """All providers in one response, from a server without pages."""
+    return Call("GET", with_query("/resource_providers", filters))
+
+
+def trees(filters: Mapping[str, object]) -> Call:
+    """The first page of trees."""
+    return Call("GET", with_query("/provider_trees", filters), stead=TREES)
+
+
+def apply(document: Json, options: Mapping[str, bool]) -> Call:
+    """Make trees what *document* describes. May be repeated unless it names generations."""
+    records = [record for tree in document["provider_trees"] for record in tree.get("providers", [])]
+    is_repeatable = not any("generation" in record for record in records)
+    body = {**document, **{name: True for name, is_set in options.items() if is_set}}
+    return Call("PUT", "/provider_trees", body, TREES, is_repeatable=is_repeatable)
+
+
+def disable(provider: str, state: Json | None) -> Call:
+    """Disable the provider with this uuid, or enable it."""
+    return Call("PATCH", f"/provider_trees/{provider}", {"disabled": state}, TREES)
+
+
+def usages(project: str, user: str | None, kind: str | None) -> Call:
+    """What a project uses, by consumer type."""
+    filters = {"project_id": project, "user_id": user, "consumer_type": kind}
+    return Call("GET", with_query("/usages", filters))
+
+
+def changes(since: str | None, seconds: int) -> Call:
+    """What changed since a token; without one, the current token at once."""
+    filters = {"since": since, "timeout": None if since is None else seconds}
+    return Call("GET", with_query("/changes", filters), stead=OWN)
+
+
+def next_page(call: Call, body: Json) -> Call | None:
+    """The call for the page after *body*; None after the last one."""
+    for link in body.get("links", []):
+        if link.get("rel") == "next":
+            path = call.target.partition("?")[0]  # a proxy may have put a prefix before that of the link
+            return Call(call.method, f"{path}?{str(link['href']).partition('?')[2]}", stead=call.stead)
+    return None
+
+
+def path_of(*segments: str) -> str:
+    """A path of percent-encoded segments."""
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)

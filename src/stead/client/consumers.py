@@ -1,0 +1,47 @@
+"""Names of consumers become uuids, the same ones everywhere and always."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from stead.client.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "consumers.stead")
+"""The namespace of consumer names: ``uuid.uuid5(NAMESPACE, name)`` is the uuid of the consumer with this name."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def uuid_of(consumer: str | UUID) -> str:
+    """The uuid of a consumer: *consumer* itself if it is a uuid with hyphens, else the UUIDv5 of the name.
+
+    Raises:
+        InvalidRequest: the name is empty.
+    """
+    text = str(consumer)
+    if not text:
+        raise InvalidRequest("a consumer needs a name or a uuid")
+    return text.lower() if _UUID.fullmatch(text.lower()) else str(uuid.uuid5(NAMESPACE, text))
+
+
+def names_of_gang(consumer: str | UUID | Sequence[str | UUID] | None, size: int) -> list[str]:
+    """The names or uuids of the consumers of *size* claims: as given, or numbered from 0, or random uuids.
+
+    Raises:
+        InvalidRequest: there are more or fewer than *size*, or one occurs twice.
+    """
+    if consumer is None:
+        names = [str(uuid.uuid4()) for _ in range(size)]
+    elif isinstance(consumer, str | UUID):
+        names = [str(consumer)] if size == 1 else [f"{consumer}-{number}" for number in range(size)]
+    else:
+        names = [str(name) for name in consumer]
+    if len(names) != size or len(set(map(uuid_of, names))) != size:
+        raise InvalidRequest(f"{size} claims need {size} different consumers, not {len(set(names))}")
+    return names

@@ -1,0 +1,286 @@
+"""What can go wrong, as types. All are of the class Error::
+
+Error:
+    ├── InvalidRequest           the API cannot say this; nothing was sent (also a ValueError)
+    ├── CannotOpen               a database cannot be used by Stead in this process
+    └── Refused                  the server answered with an error
+        ├── Invalid              400, 415: the request is malformed, or names something that does not exist
+        ├── NotAllowed           401, 403
+        ├── NotFound             404, 405
+        ├── Unsupported          404, 406: the server does not have this feature or version
+        ├── Conflict             409
+        │   ├── NothingFits          no place for a claim
+        │   ├── Stale                another client changed it first
+        │   ├── InUse                something to be removed has allocations
+        │   ├── ProviderDisabled     an operator disabled the provider
+        │   └── CapacityBelowUse     a capacity would be less than what is allocated
+        ├── StartOver            410: changes since the token are not available any more
+        ├── TooLarge             413, 414, 431
+        ├── Failed               500: a bug of the server
+        └── Unavailable          429, 502, 503, 504, or the server gave no answer in time
+            └── Unreachable      no connection, or it broke
+
+``Unavailable`` is raised only after retries until the deadline.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.client.explanation import Explanation
+
+
+class Error(Exception):
+    """Base class of all errors of this library.
+
+    Attributes:
+        advice: what the caller can do about it.
+    """
+
+    advice = ""
+
+
+class InvalidRequest(Error, ValueError):
+    """The API cannot say this. Nothing was sent."""
+
+    advice = "Correct the arguments."
+
+
+class CannotOpen(Error):
+    """A database cannot be used by Stead in this process."""
+
+    advice = "Check the path or URL. Create missing tables with `upgrade=True` or `stead db upgrade`."
+
+
+class Refused(Error):
+    """The server answered with an error, or not at all.
+
+    Attributes:
+        status: the HTTP status; 0 if there was no answer.
+        code: the error code, as ``placement.concurrent_update``; empty if the server sent none.
+        detail: the server's words.
+        request_id: names the request in the server's log; empty if the server sent none.
+        facts: the error object of the response with all its fields, also those that this library does not know.
+        advice: what the caller can do about it.
+    """
+
+    advice = "Read the detail."
+
+    def __init__(self, status: int, detail: str, *, code: str = "", request_id: str = "") -> None:
+        super().__init__(status, detail, code, request_id)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.request_id = request_id
+        self.facts: Mapping[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.status, self.detail, self.code, self.request_id, vars(self))
+
+    def __str__(self) -> str:
+        status = f" ({self.status})" if self.status else ""
+        request = f" [{self.request_id}]" if self.request_id else ""
+        return f"{self.detail}{status}{request}"
+
+    def worded(self, detail: str) -> Self:
+        """The same error with another detail."""
+        error = type(self)(self.status, detail, code=self.code, request_id=self.request_id)
+        vars(error).update({**vars(self), "detail": detail})
+        return error
+
+
+class Invalid(Refused):
+    """The request is malformed, or names a class, trait or provider that does not exist."""
+
+    advice = "Correct the request. It fails again if it is repeated."
+
+
+class NotAllowed(Refused):
+    """The token is missing, invalid, or lacks a role that the policy requires."""
+
+    advice = "Check the token and its roles. The detail names the policy rule."
+
+
+class NotFound(Refused):
+    """The object in the path does not exist."""
+
+    advice = "Check the uuid or name."
+
+
+class Unsupported(Refused):
+    """The server does not have this feature, or not this version of the API."""
+
+    advice = "Upgrade the server, or use another feature. OpenStack Placement has none of Stead's own features."
+
+
+class Conflict(Refused):
+    """The request contradicts what is stored."""
+
+    advice = "Read the object again and decide."
+
+
+class NothingFits(Conflict):
+    """There is no place for a claim.
+
+    Attributes:
+        claim: index of the claim without a place.
+        explanation: what each constraint removed; None if the request did without.
+    """
+
+    advice = "Read the explanation, wait for room (`wait=`), or request less."
+    claim: int = 0
+    explanation: Explanation | None = None
+
+
+class Stale(Conflict):
+    """Another client changed the object after it was read. Nothing was written."""
+
+    advice = "Read the object again and repeat."
+
+
+class InUse(Conflict):
+    """Something to be removed has allocations. Nothing was written."""
+
+    advice = "Release or move the claims first. `Site.apply(…, keep_used=True)` leaves what is in use."
+
+
+class ProviderDisabled(Conflict):
+    """Allocations would take more from a provider that is disabled, or is below a disabled one."""
+
+    advice = "Choose another provider: claims and candidates avoid disabled ones. `Site.enable` enables it."
+
+
+class CapacityBelowUse(Conflict):
+    """A document of trees would make capacities less than what is allocated from them. Nothing was written.
+
+    Attributes:
+        overcommitted: one record per inventory, with ``name``, ``resource_class``, ``used``, ``capacity_before`` and
+            ``capacity_after``.
+    """
+
+    advice = "Release claims first, or pass `allow_overcommit=True`."
+
+    @property
+    def overcommitted(self) -> list[dict[str, Any]]:
+        """The inventories that would be too small."""
+        return list(self.facts.get("overcommitted", ()))
+
+
+class StartOver(Refused):
+    """The changes since the token are not available any more."""
+
+    advice = "Request a new token and read everything again."
+
+
+class TooLarge(Refused):
+    """The request exceeds a limit of the server."""
+
+    advice = "Split the request, or raise the option that the detail names."
+
+
+class Failed(Refused):
+    """The server failed. This is a bug of the server."""
+
+    advice = "Report it with the request id."
+
+
+class Unavailable(Refused):
+    """The server is overloaded or starting, or gave no answer until the deadline."""
+
+    advice = "Try later, or allow more time (`timeout=`)."
+
+
+class Unreachable(Unavailable):
+    """There was no connection, or it broke."""
+
+    advice = "Check the URL and the server. Whether the last request was done is unknown; claims may be repeated."
+
+
+_BY_STATUS: dict[int, type[Refused]] = {
+    400: Invalid,
+    401: NotAllowed,
+    403: NotAllowed,
+    404: NotFound,
+    405: NotFound,
+    406: Unsupported,
+    409: Conflict,
+    410: StartOver,
+    413: TooLarge,
+    414: TooLarge,
+    415: Invalid,
+    429: Unavailable,  # of a proxy that limits rates
+    431: TooLarge,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+_BY_CODE: dict[str, type[Refused]] = {
+    "placement.concurrent_update": Stale,
+    "placement.inventory.inuse": InUse,
+    "placement.resource_provider.inuse": InUse,
+    "stead.capacity_below_use": CapacityBelowUse,
+    "stead.in_use": InUse,
+    "stead.nothing_fits": NothingFits,
+    "stead.provider_disabled": ProviderDisabled,
+    "stead.start_over": StartOver,
+}
+"""Codes with a type of their own. Every other code has the type of its status."""
+
+
+def refusal(status: int, body: object, headers: dict[str, str]) -> Refused:
+    """The error for an answer of 400 or more.
+
+    Args:
+        body: the decoded JSON; anything else if it was none.
+        headers: with names in lower case.
+    """
+    problem = _first_problem(body)
+    code = str(problem.get("code", ""))
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(status, Failed if status >= 500 else Refused)
+    lines = str(problem.get("detail") or problem.get("title") or "").strip().splitlines()
+    detail = lines[-1].strip() if lines else _phrase(status)
+    request_id = str(problem.get("request_id") or headers.get("x-openstack-request-id", ""))
+    error = kind(status, detail, code=code, request_id=request_id)
+    error.facts = problem
+    if isinstance(error, NothingFits):
+        _explain(error, problem)
+    return error
+
+
+def _explain(error: NothingFits, problem: dict[str, Any]) -> None:
+    from stead.client.explanation import Explanation
+
+    error.claim = int(problem.get("claim") or 0)
+    if isinstance(problem.get("explanation"), dict):
+        error.explanation = Explanation(problem["explanation"])
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "the server refused without a reason"
+
+
+def _first_problem(body: object) -> dict[str, Any]:
+    """The first error object; what a proxy or the authentication answers has another form."""
+    if not isinstance(body, dict):
+        return {}
+    errors = body.get("errors")
+    if isinstance(errors, list) and errors and isinstance(errors[0], dict):
+        return errors[0]
+    return {"detail": body.get("message") or ""}
+
+
+def _restored(
+    kind: type[Refused], status: int, detail: str, code: str, request_id: str, facts: dict[str, Any]
+) -> Refused:
+    error = kind(status, detail, code=code, request_id=request_id)
+    vars(error).update(facts)
+    return error

@@ -1,0 +1,81 @@
+"""How many times a request fits, as the library returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stead.client.display import Displayed, table_of
+from stead.client.explanation import Explanation, shown_constraint
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from stead.client.answers import Json
+
+
+@dataclass(frozen=True, slots=True)
+class TreeHeadroom:
+    """How many times a request fits into one tree if nothing is claimed from the others; ``root`` is a uuid."""
+
+    root: str
+    name: str
+    at_least: int
+    at_most: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Headroom(Displayed):
+    """How many times a request can be claimed until nothing fits.
+
+    Attributes:
+        document: the ``headroom`` in the response of GET ``/headroom``.
+        is_complete: False if the server stopped at its limit of work. Both numbers hold all the same.
+    """
+
+    document: Json = field(hash=False)
+    is_complete: bool = True
+
+    @property
+    def at_least(self) -> int:
+        """There is a place for this number of claims together."""
+        return int(self.document["at_least"])
+
+    @property
+    def at_most(self) -> int:
+        """There is no place for more claims."""
+        return int(self.document["at_most"])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both numbers are the same."""
+        return bool(self.document["exact"])
+
+    @property
+    def trees(self) -> list[TreeHeadroom]:
+        """The trees in which the request may fit, up to 10,000, in the order of the request or of their uuids."""
+        return [TreeHeadroom(**tree) for tree in self.document["trees"]]
+
+    @property
+    def limited_by(self) -> list[tuple[str, int]]:
+        """What runs out first, as text, and in how many trees; the most trees first."""
+        return [(shown_constraint(limit), limit["trees"]) for limit in self.document["limited_by"]]
+
+    @property
+    def stranded(self) -> dict[str, int]:
+        """What is left of each requested class after ``at_least`` claims, by class name."""
+        return dict(self.document["stranded"])
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Why nothing fits; None if something does."""
+        why = self.document.get("explanation")
+        return None if why is None else Explanation(why)
+
+    def __repr__(self) -> str:
+        bounds = str(self.at_least) if self.is_exact else f"{self.at_least} to {self.at_most}"
+        return f"<Headroom: {bounds} in {self.document['tree_count']} trees>"
+
+    def __rich__(self) -> RenderableType:
+        rows = [(tree.name, str(tree.at_least), str(tree.at_most)) for tree in self.trees]
+        return table_of(repr(self).strip("<>"), ("tree", "at least", "at most"), rows)

@@ -1,0 +1,376 @@
+"""What a scheduler asks for, as values: a request made of groups.
+
+A value is checked when it is made. What the API cannot say raises :class:`InvalidRequest` before a request is sent.
+``str(request)`` is the query of GET ``/allocation_candidates``, and :meth:`Request.parse` reads one. Two values are
+equal if their queries are.
+
+Source: "Query grammar" of allocation candidates, docs/api.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from stead.client import terms
+from stead.client.errors import InvalidRequest
+from stead.client.query import parse
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from stead.client.terms import Clauses, Names, Terms
+
+MAX_WEIGHT = 1_000_000
+"""Greatest absolute weight of a resource class in an order."""
+
+_ORDERS = frozenset({"pack", "spread", "random"})
+_WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Group:
+    """What one provider must give. The group without a name may take each class from another provider of one tree.
+
+    Attributes:
+        name: of the group, the suffix of its parameters; empty for the group without a name.
+        amounts: pairs of a resource class and an amount in units of the class.
+        required: traits that the provider has. Each clause is met by one of its traits.
+        forbidden: traits that it does not have.
+        member_of: aggregates that it is in. Each clause is met by one of its aggregates.
+        not_member_of: aggregates that it is not in.
+        in_tree: a provider, by uuid or ``name:NAME``, whose tree must serve the group.
+        in_subtree: a provider that must serve the group itself or have the one that does below it.
+        split: classes whose amount several providers may give together; only in the group without a name.
+    """
+
+    name: str
+    amounts: tuple[tuple[str, int], ...]
+    required: Terms
+    forbidden: frozenset[str]
+    member_of: Terms
+    not_member_of: frozenset[str]
+    in_tree: str | None
+    in_subtree: str | None
+    split: frozenset[str]
+
+    def __init__(
+        self,
+        name: str = "",
+        /,
+        resources: Mapping[str, int] | None = None,
+        *,
+        required: Clauses = (),
+        forbidden: Names = (),
+        member_of: Clauses = (),
+        not_member_of: Names = (),
+        in_tree: str | UUID | None = None,
+        in_subtree: str | UUID | None = None,
+        split: bool | Iterable[str] = False,
+        **amounts: int,
+    ) -> None:
+        """A group, for example ``Group("gpu", PGPU=2, required={"CUSTOM_GPU_A100"})``.
+
+        Args:
+            name: empty for the group without a name.
+            resources: amounts by resource class; *amounts* says the same with keywords.
+            required: traits. A collection among them stands for any one of its traits: ``["A", {"B", "C"}]``.
+            member_of: uuids of aggregates, in the same form.
+            in_tree, in_subtree: the uuid or the name of a provider.
+            split: True for all classes of the group, or some of them.
+
+        Raises:
+            InvalidRequest: the API cannot say this.
+        """
+        all_amounts = {**(resources or {}), **amounts}
+        values = {
+            "name": terms.group_name(name) if name else "",
+            "amounts": tuple(
+                (terms.resource_class(key), terms.amount(key, value)) for key, value in all_amounts.items()
+            ),
+            "required": terms.trait_clauses(required, "required"),
+            "forbidden": frozenset(map(terms.trait, terms.names(forbidden))),
+            "member_of": terms.aggregate_clauses(member_of, "member_of"),
+            "not_member_of": frozenset(map(terms.aggregate, terms.names(not_member_of))),
+            "in_tree": terms.provider(in_tree),
+            "in_subtree": terms.provider(in_subtree),
+            "split": _split(name, frozenset(all_amounts), split),
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+        terms.require_possible(self.required, self.forbidden, "required")
+        if not self.pairs():
+            raise InvalidRequest(f"group {name!r} requests nothing")
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Amounts by resource class."""
+        return dict(self.amounts)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The parameters of the group with their values, not encoded."""
+        pairs = []
+        if self.amounts:
+            pairs.append(("resources", ",".join(f"{name}:{amount}" for name, amount in self.amounts)))
+        pairs += _trait_pairs("required", self.required, self.forbidden)
+        pairs += _aggregate_pairs("member_of", self.member_of, self.not_member_of)
+        if self.in_tree is not None:
+            pairs.append(("in_tree", self.in_tree))
+        if self.in_subtree is not None:
+            pairs.append(("in_subtree", self.in_subtree))
+        return [(key + self.name, value) for key, value in pairs]
+
+    def __repr__(self) -> str:
+        parts = [repr(self.name)] if self.name else []
+        plain = all(name.isidentifier() for name, _ in self.amounts)
+        if self.amounts and plain:
+            parts += [f"{name}={amount}" for name, amount in self.amounts]
+        elif self.amounts:
+            parts.append(f"resources={self.resources!r}")
+        parts += _shown_terms(self, "required", "forbidden", "member_of", "not_member_of")
+        parts += [f"{key}={getattr(self, key)!r}" for key in ("in_tree", "in_subtree") if getattr(self, key)]
+        if self.split:
+            parts.append(f"split={terms.shown_names(self.split)}")
+        return f"Group({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Request:
+    """Groups that one tree of providers serves together, for one consumer.
+
+    Attributes:
+        groups: in the order that was given.
+        near: sets of group names. One of the providers of each set is above all others of the set, or equal to them. A
+            name with ``!`` in front is a group that must stay out of that subtree.
+        isolate: True if no two groups with a name may have the same provider; or the names of groups that share theirs
+            with no other group.
+        root_required, root_forbidden, root_member_of, root_not_member_of: traits and aggregates of the root.
+        order: which candidates come first, as the value of ``order_by``; None for any.
+        limit: maximum number of candidates; None for all. Claims ignore it.
+    """
+
+    groups: tuple[Group, ...]
+    near: tuple[frozenset[str], ...]
+    isolate: bool | frozenset[str]
+    root_required: frozenset[str]
+    root_forbidden: frozenset[str]
+    root_member_of: Terms
+    root_not_member_of: frozenset[str]
+    order: str | None
+    limit: int | None
+
+    def __init__(
+        self,
+        *groups: Group,
+        near: Iterable[str] | Iterable[Iterable[str]] = (),
+        isolate: bool | Iterable[str] = False,
+        root_required: Names = (),
+        root_forbidden: Names = (),
+        root_member_of: Clauses = (),
+        root_not_member_of: Names = (),
+        order: str | Mapping[str, str | float] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """A request, for example ``Request(Group(VCPU=2), Group("nic", VF=1), order="pack")``.
+
+        Args:
+            near: names of groups, or several collections of them.
+            isolate: True, or names of groups.
+            order: ``pack``, ``spread``, ``random``, or a mapping of resource classes to ``asc``, ``desc`` or weights.
+
+        Raises:
+            InvalidRequest: the API cannot say this.
+        """
+        values = {
+            "groups": groups,
+            "near": _near(near),
+            "isolate": isolate if isinstance(isolate, bool) else frozenset(map(terms.group_name, _several(isolate))),
+            "root_required": frozenset(map(terms.trait, terms.names(root_required))),
+            "root_forbidden": frozenset(map(terms.trait, terms.names(root_forbidden))),
+            "root_member_of": terms.aggregate_clauses(root_member_of, "root_member_of"),
+            "root_not_member_of": frozenset(map(terms.aggregate, terms.names(root_not_member_of))),
+            "order": _order(order),
+            "limit": _limit(limit),
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value or False if field == "isolate" else value)
+        _require_sound(self)
+
+    @classmethod
+    def parse(cls, query: str) -> Request:
+        """The request that a query of GET ``/allocation_candidates`` stands for.
+
+        Raises:
+            InvalidRequest: it is malformed, or has a parameter that this library does not have.
+        """
+        groups, keywords = parse(query)
+        return cls(*(Group(*group.positional, **group.keywords) for group in groups), **keywords)
+
+    def pairs(self, limit: int | None = None) -> list[tuple[str, str]]:
+        """All parameters with their values, not encoded; *limit* replaces that of the request."""
+        pairs = [pair for group in self.groups for pair in group.pairs()]
+        split = frozenset[str]().union(*(group.split for group in self.groups))
+        if split:
+            pairs.append(("can_split", ",".join(sorted(split))))
+        pairs += [("same_subtree", ",".join(sorted(names))) for names in self.near]
+        if isinstance(self.isolate, frozenset):
+            pairs.append(("isolate", ",".join(sorted(self.isolate))))
+        elif self.isolate:
+            pairs.append(("group_policy", "isolate"))
+        elif sum(bool(group.name) for group in self.groups) > 1:
+            pairs.append(("group_policy", "none"))  # what OpenStack Placement requires and Stead takes for granted
+        roots = frozenset(frozenset([name]) for name in self.root_required)
+        pairs += _trait_pairs("root_required", roots, self.root_forbidden)
+        pairs += _aggregate_pairs("root_member_of", self.root_member_of, self.root_not_member_of)
+        if self.order is not None:
+            pairs.append(("order_by", self.order))
+        limit = self.limit if limit is None else _limit(limit)
+        if limit is not None:
+            pairs.append(("limit", str(limit)))
+        return pairs
+
+    def query(self, limit: int | None = None) -> str:
+        """The query string, percent-encoded; *limit* replaces that of the request."""
+        return encoded(self.pairs(limit))
+
+    def __str__(self) -> str:
+        return self.query()
+
+    def __repr__(self) -> str:
+        parts = [repr(group) for group in self.groups]
+        if self.near:
+            parts.append(f"near=[{', '.join(map(terms.shown_names, self.near))}]")
+        if isinstance(self.isolate, frozenset):
+            parts.append(f"isolate={terms.shown_names(self.isolate)}")
+        elif self.isolate:
+            parts.append("isolate=True")
+        parts += _shown_terms(self, "root_required", "root_forbidden", "root_member_of", "root_not_member_of")
+        parts += [f"{key}={getattr(self, key)!r}" for key in ("order", "limit") if getattr(self, key) is not None]
+        return f"Request({', '.join(parts)})"
+
+
+def encoded(pairs: Iterable[tuple[str, str]]) -> str:
+    """A query string of *pairs*; the signs of the grammar stay readable."""
+    return "&".join(f"{quote(key, safe='')}={quote(value, safe=':,!')}" for key, value in pairs)
+
+
+def _trait_pairs(key: str, required: Terms, forbidden: frozenset[str]) -> list[tuple[str, str]]:
+    single = sorted(name for clause in required if len(clause) == 1 for name in clause)
+    listed = [*single, *(f"!{name}" for name in sorted(forbidden))]
+    several = sorted(",".join(sorted(clause)) for clause in required if len(clause) > 1)
+    return [*([(key, ",".join(listed))] if listed else []), *((key, f"in:{names}") for names in several)]
+
+
+def _aggregate_pairs(key: str, member_of: Terms, not_member_of: frozenset[str]) -> list[tuple[str, str]]:
+    pairs = sorted(
+        (key, f"in:{','.join(sorted(clause))}" if len(clause) > 1 else next(iter(clause))) for clause in member_of
+    )
+    if not_member_of:
+        pairs.append((key, f"!in:{','.join(sorted(not_member_of))}"))
+    return pairs
+
+
+def _shown_terms(value: Group | Request, *fields: str) -> list[str]:
+    shown = []
+    for field in fields:
+        content = getattr(value, field)
+        if content and isinstance(next(iter(content)), frozenset):
+            shown.append(f"{field}=[{', '.join(terms.shown_clauses(content))}]")
+        elif content:
+            shown.append(f"{field}={terms.shown_names(content)}")
+    return shown
+
+
+def _split(name: str, classes: frozenset[str], split: bool | Iterable[str]) -> frozenset[str]:
+    if split is False:
+        return frozenset()
+    if name:
+        raise InvalidRequest(
+            f"group {name!r}: only the group without a name can be split over several providers; "
+            f"request a group for each provider, as {name}0 and {name}1"
+        )
+    if split is True:
+        return classes
+    requested = frozenset(_several(split))
+    if unknown := sorted(requested - classes):
+        raise InvalidRequest(f"split names classes that the group does not request: {', '.join(unknown)}")
+    return requested
+
+
+def _several(value: Iterable[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _near(value: Iterable[str] | Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
+    items = [value] if isinstance(value, str) else list(value)
+    if not items:
+        return ()
+    if all(isinstance(item, str) for item in items):
+        return (_subtree(str(item) for item in items),)
+    return tuple(_subtree(_several(item)) for item in items)
+
+
+def _subtree(members: Iterable[str]) -> frozenset[str]:
+    members = frozenset(members)
+    for member in members:
+        terms.group_name(member.removeprefix("!"))
+    together = {member for member in members if not member.startswith("!")}
+    if not together:
+        raise InvalidRequest("near needs at least one group without '!'")
+    if both := sorted(member for member in together if f"!{member}" in members):
+        raise InvalidRequest(f"near has group {both[0]} both with and without '!'")
+    return members
+
+
+def _order(value: str | Mapping[str, str | float] | None) -> str | None:
+    if isinstance(value, Mapping):
+        value = ",".join(f"{name}:{_weight(weight)}" for name, weight in value.items())
+    if value is None or value in _ORDERS:
+        return value
+    elements = [element.strip().partition(":") for element in value.split(",")]
+    names, weights = [name for name, _, _ in elements], [weight for _, _, weight in elements]
+    if not all(weight in ("asc", "desc") for weight in weights) and not all(map(_is_weight, weights)):
+        raise InvalidRequest(
+            f"{value!r} is no order: use pack, spread, random, or classes with asc, desc or weights to {MAX_WEIGHT}"
+        )
+    if len({terms.resource_class(name) for name in names}) < len(names):
+        raise InvalidRequest(f"order {value!r} names a class twice")
+    return value
+
+
+def _weight(weight: str | float) -> str:
+    return weight if isinstance(weight, str) else format(Decimal(repr(weight)), "f")
+
+
+def _is_weight(text: str) -> bool:
+    return _WEIGHT.fullmatch(text) is not None and 0 < abs(float(text)) <= MAX_WEIGHT
+
+
+def _limit(value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or value < 1):
+        raise InvalidRequest(f"limit must be at least 1, not {value!r}")
+    return value
+
+
+def _require_sound(request: Request) -> None:
+    """Refuse groups that make no sense together."""
+    names = [group.name for group in request.groups]
+    if len(set(names)) < len(names):
+        twice = min(name for name in names if names.count(name) > 1)
+        raise InvalidRequest(f"two groups have the name {twice!r}")
+    if not any(group.amounts for group in request.groups):
+        raise InvalidRequest("a request needs resources in at least one group")
+    near = {member.removeprefix("!") for members in request.near for member in members}
+    isolated = request.isolate if isinstance(request.isolate, frozenset) else frozenset()
+    for parameter, members in (("near", near), ("isolate", isolated)):
+        if unknown := sorted(members.difference(names)):
+            raise InvalidRequest(f"{parameter} names a group that does not exist: {unknown[0]!r}")
+    for group in request.groups:
+        if not group.amounts and group.name not in near:
+            raise InvalidRequest(f"group {group.name!r} requests no resources, so near must name it")
+    roots = frozenset(frozenset([name]) for name in request.root_required)
+    terms.require_possible(roots, request.root_forbidden, "root_required")

@@ -1,0 +1,102 @@
+"""Stead in the process of a program: the application on a database, called without a socket.
+
+It differs from a server in three ways. It reads no configuration files. It has no authentication, since a program that
+can open the database has full access anyway. It leaves the log and the memory settings of the process alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stead.application import assemble, build_service
+from stead.auth.private_files import private_directory
+from stead.client.errors import CannotOpen, Unavailable
+from stead.config import ConfigError, read_conf, settings_of
+from stead.config.database_url import complete_url
+from stead.domain import errors as domain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from wsgiref.types import WSGIApplication
+
+    from stead.config import Settings
+
+WATCHERS = 64
+"""Threads of the program that may wait for changes at the same time."""
+
+RETRIES = 3
+"""Further attempts after the first one fails to reach the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A running application. *close* ends it; *shown* names its database, without a password."""
+
+    application: WSGIApplication
+    shown: str
+    close: Callable[[], None]
+    settings: Settings
+
+
+def start(database: str | Path, upgrade: bool | None = None, *, is_durable: bool = True) -> Opened:
+    """Stead on *database*: a data directory, or the URL of a database.
+
+    Args:
+        upgrade: whether missing tables are created; None: for a directory and for SQLite.
+        is_durable: whether SQLite waits for the disk.
+
+    Raises:
+        CannotOpen: the database cannot be used.
+        Unavailable: it does not answer.
+    """
+    try:
+        url, shown = _location(database)
+        settings = _settings(url, upgrade=url.startswith("sqlite") if upgrade is None else upgrade, durable=is_durable)
+        service = build_service(settings)
+    except domain.Unavailable as error:
+        raise Unavailable(0, f"cannot open {database}: {error}") from error
+    except (domain.SteadError, ConfigError, OSError) as error:
+        raise CannotOpen(f"cannot open {database}: {error}") from error
+    return Opened(assemble(service, settings), shown, service.close, settings)
+
+
+def _location(database: str | Path) -> tuple[str, str]:
+    """The complete URL of the database, and its name for messages."""
+    text = str(database)
+    if "://" in text:
+        return complete_url(text, ""), text.partition("://")[0] + "://" + text.rpartition("@")[2].rpartition("://")[2]
+    directory = Path(text).expanduser().absolute()
+    private_directory(directory)
+    return f"sqlite:///{directory}/stead.db", str(directory)
+
+
+@contextmanager
+def _same_log_handlers() -> Iterator[None]:
+    """Let the root logger have no other handlers afterwards: oslo.log gives it one if it has none."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    for handler in [handler for handler in root.handlers if handler not in before]:
+        root.removeHandler(handler)
+
+
+def _settings(url: str, *, upgrade: bool, durable: bool) -> Settings:
+    with _same_log_handlers():
+        conf = read_conf([], [])
+    conf.set_override("connection", url, group="placement_database")
+    conf.set_override("auth_strategy", "noauth2", group="api")
+    settings = settings_of(conf)
+    database = replace(
+        settings.database,
+        url=url,
+        sync_on_startup=upgrade,
+        sqlite_synchronous=durable,
+        max_retries=RETRIES,
+        retry_interval=1,
+    )
+    limits = replace(settings.limits, watchers=max(settings.limits.watchers, WATCHERS), watcher_threads=WATCHERS)
+    return replace(settings, database=database, limits=limits, embedded=False, auth_strategy="noauth2")

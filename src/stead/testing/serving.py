@@ -1,0 +1,190 @@
+"""A Placement in this process: over HTTP on a free port, or as a site."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from stead.client.blocking.connecting import ADMIN, connect
+from stead.client.blocking.site import Site
+from stead.client.blocking.transport import InProcess
+from stead.embedded import start
+from stead.httpd.server import Server
+from stead.observe.log import silenced
+from stead.serve.bounds import bounds_of
+from stead.serve.routes import ApiRoutes
+from stead.testing.faults import Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from stead.embedded import Opened
+    from stead.httpd.answers import Answer
+    from stead.httpd.refusals import Refusal
+    from stead.httpd.requests import Answering, Request
+
+THREADS = 8
+"""Requests that the server answers at the same time."""
+
+STOP_SECONDS = 1.0
+"""How long requests under way may take when the server stops."""
+
+_BREAK = ("x-stead-testing", "break the connection")
+
+_MEMORY = Path("/dev/shm")  # a file system in memory; absent outside of Linux
+
+_template: bytes | None = None
+"""A database with tables and standard names, for all databases after the first one of this process."""
+
+
+class Placement(str):
+    """The URL of a server, with what tests need of it.
+
+    Attributes:
+        faults: makes it fail.
+    """
+
+    __slots__ = ("_sites", "faults")
+
+    faults: Faults
+    _sites: list[Site]
+
+    def site(self, *, project: str = "test", timeout: float = 30.0) -> Site:
+        """A site that is connected to it, and closed with it."""
+        made = connect(str(self), ADMIN, project=project, timeout=timeout)
+        self._sites.append(made)
+        return made
+
+    @classmethod
+    def at(cls, port: int, faults: Faults) -> Placement:
+        """The server on this port of 127.0.0.1."""
+        placement = cls(f"http://127.0.0.1:{port}")
+        placement.faults = faults
+        placement._sites = []
+        return placement
+
+    def close_sites(self) -> None:
+        """Close all sites."""
+        while self._sites:
+            self._sites.pop().close()
+
+
+@contextmanager
+def placement(*, upstream_only: bool = False) -> Iterator[Placement]:
+    """A server on a free port of 127.0.0.1, with an empty database in memory. Any token is accepted, or none.
+
+    A token ``user:project`` is that user; ``admin``, and no token, is an administrator.
+
+    Args:
+        upstream_only: without Stead's own features, as OpenStack Placement.
+    """
+    with _opened() as opened, socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        faults = Faults(opened.application, upstream_only=upstream_only)
+        settings = opened.settings
+        server = _Server(
+            _Breaking(faults),
+            ApiRoutes("", settings.limits.body_size),
+            replace(bounds_of(settings), stop=STOP_SECONDS),
+            threads=THREADS,
+        )
+        url = Placement.at(listening.getsockname()[1], faults)
+        thread = Thread(target=server.run, args=([listening],), name="placement", daemon=True)
+        thread.start()
+        try:
+            yield url
+        finally:
+            url.close_sites()
+            server.loop.call_soon_threadsafe(server.drain, 0.0)
+            thread.join()
+
+
+@contextmanager
+def site(*, project: str = "test", upstream_only: bool = False) -> Iterator[PlacementSite]:
+    """The same without HTTP: a site with Stead in this process. Its ``faults`` are those of :class:`Placement`."""
+    with _opened() as opened:
+        faults = Faults(opened.application, upstream_only=upstream_only)
+        made = PlacementSite(InProcess(faults, "in memory", lambda: None), ADMIN, project=project)
+        made.faults = faults
+        yield made
+
+
+class PlacementSite(Site):
+    """A site with Stead in this process.
+
+    Attributes:
+        faults: makes it fail.
+    """
+
+    faults: Faults
+
+
+@contextmanager
+def _opened() -> Iterator[Opened]:
+    global _template  # noqa: PLW0603  # a cache
+    with ExitStack() as undoing:
+        directory = undoing.enter_context(
+            tempfile.TemporaryDirectory(prefix="placement-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        )
+        database = Path(directory) / "stead.db"
+        if _template is not None:
+            database.write_bytes(_template)
+        with silenced("stead.store.protocol.durability"):  # that a crash of the machine loses claims
+            opened = start(directory, is_durable=False)
+        undoing.callback(opened.close)
+        if _template is None:
+            _template = _content(database)
+        yield opened
+
+
+def _content(database: Path) -> bytes:
+    import sqlite3
+
+    connection = sqlite3.connect(database)
+    try:
+        return connection.serialize()  # with what is still in the write-ahead log
+    finally:
+        connection.close()
+
+
+class _Breaking:
+    """Tells the server in a header that the connection is to be broken."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return self._application(environ, start_response)
+        except ConnectionResetError:
+            # Of a lost response, the application has started the first one.
+            start_response("500 Lost", [_BREAK], (ConnectionResetError, ConnectionResetError(), None))  # type: ignore[arg-type]
+            return [b""]
+
+
+class _Server(Server):
+    """A server that breaks a connection instead of sending a response with the header for that."""
+
+    def submit(self, request: Request) -> Refusal | None:
+        request.answering = _Fragile(request.answering, self)
+        return super().submit(request)
+
+
+class _Fragile:
+    def __init__(self, connection: Answering, server: Server) -> None:
+        self._connection = connection
+        self._server = server
+
+    def deliver(self, answer: Answer) -> None:
+        if _BREAK in answer.headers:
+            self._server.loop.call_soon_threadsafe(self._connection.evict)  # type: ignore[attr-defined]
+        else:
+            self._connection.deliver(answer)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._connection.refuse(refusal)

@@ -1,0 +1,152 @@
+"""``/ui/ask``: candidates of a request, why it has them or none, and a claim."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+from uuid import uuid4
+
+from stead.api import uuids
+from stead.api.errors import Refused
+from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed
+from stead.auth.credentials import Credentials
+from stead.domain.claim import Claim
+from stead.domain.errors import BadRequest, SteadError
+from stead.ui.forms import read_own_form
+from stead.ui.pages.access import may
+from stead.ui.views import ask as view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from stead.api.limits import Limits
+    from stead.api.request import Request, Response
+    from stead.domain.request import CandidateRequest
+    from stead.service.service import Service
+    from stead.ui.rendering import Rendering
+
+_CANDIDATES = 20
+"""Candidates in a page, if the query has no limit, or a higher one."""
+
+_EXPLAIN = "explain"
+
+
+class Ask:
+    """The page. Its query string is that of GET ``/allocation_candidates``, and ``explain``."""
+
+    def __init__(self, service: Service, rendering: Rendering, limits: Limits) -> None:
+        self._service = service
+        self._rendering = rendering
+        self._limits = limits
+
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show the form; with a query, also its candidates, or why it has none."""
+        req.require("placement:allocation_candidates:list", None)
+        given = [(key, value.strip()) for key, value in Pairs.of(req) if value.strip()]
+        explained = any(key == _EXPLAIN for key, _ in given)
+        given = [(key, value) for key, value in given if key not in (_EXPLAIN, "claimed")]
+        values: dict[str, Any] = {"candidates": None, "why": None, "problem": "", "is_more": False}
+        if given:
+            try:
+                values |= self._answer(req, given, explained=explained)
+            except BadRequest as error:
+                resp.status = "400 Bad Request"
+                values["problem"] = str(error)
+        self._rendering.show(
+            req,
+            resp,
+            "ask",
+            groups=view.groups_of(given),
+            fields=view.request_fields(given),
+            query=urlencode(given),
+            claimed=req.get_param("claimed") or "",
+            may_explain=may(req, "stead:allocation_candidates:explain"),
+            may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
+            consumer=str(uuid4()),
+            owner=Credentials.of(req.env),
+            **values,
+        )
+
+    def _answer(self, req: Request, given: Sequence[tuple[str, str]], *, explained: bool) -> Mapping[str, Any]:
+        request = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
+        self._limits.require_groups(request.groups)
+        most = min(request.limit or _CANDIDATES, _CANDIDATES)
+        snapshot, found = self._service.find(replace(request, limit=most + 1))
+        req.note(candidates=len(found))
+        answer: dict[str, Any] = {
+            "candidates": [view.shown(snapshot, candidate) for candidate in found[:most]],
+            "is_more": len(found) > most,
+        }
+        if explained or not found:
+            answer["why"] = self._why(req, given, request)
+        return answer
+
+    def _why(self, req: Request, given: Sequence[tuple[str, str]], request: CandidateRequest) -> view.Why | None:
+        if not may(req, "stead:allocation_candidates:explain"):
+            return None
+        snapshot, explanation = self._service.explain(request)
+        return view.why(snapshot, explanation, given, request)
+
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Claim one candidate for a new consumer.
+
+        Raises:
+            Refused: 403 if the web interface only reads, or the form is not from this session; 400 if it is malformed.
+            Forbidden, AllocationRefused, ConsumerConflict, Unavailable
+        """
+        if not self._rendering.writes:
+            raise Refused(403, "The web interface only reads ([stead] ui_writes).")
+        form = read_own_form(req)
+        req.require("placement:allocations:update", None)
+        claim = _claim(form)
+        self._limits.require_allocations([claim])
+        try:
+            self._service.claim([claim])
+        except SteadError as error:
+            req.note(error=type(error).__name__)
+            raise
+        resp.status = "303 See Other"
+        resp.set_header("location", f"{req.root_path}/ui/consumers?consumer={claim.consumer}")
+
+
+def _claim(form: Mapping[str, str]) -> Claim:
+    """The claim in a form.
+
+    Raises:
+        Refused: 400
+    """
+    consumer = uuids.normalised(form.get("consumer", ""))
+    project, user = form.get("project", "").strip(), form.get("user", "").strip()
+    try:
+        allocations = json.loads(form.get("allocations", ""))
+    except ValueError:
+        allocations = None
+    if consumer is None or not (_is_name(project) and _is_name(user)) or not _are_allocations(allocations):
+        raise Refused(400, "The form is incomplete: it needs a consumer, a project, a user and allocations.")
+    consumer_type = form.get("consumer_type", "").strip() or "INSTANCE"
+    if not (consumer_type.isascii() and consumer_type.replace("_", "").isalnum() and consumer_type.isupper()):
+        raise Refused(400, "The type of a consumer has the characters A-Z, 0-9 and _.")
+    return Claim(consumer, allocations, project, user, consumer_type[:255], None)
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= 255 and text.isprintable()  # 255: the length of the column
+
+
+def _are_allocations(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(
+            uuids.is_strict(uuid)
+            and isinstance(amounts, dict)
+            and bool(amounts)
+            and all(type(amount) is int and 0 < amount < 2**31 for amount in amounts.values())
+            for uuid, amounts in value.items()
+        )
+    )

@@ -1,0 +1,90 @@
+"""``/ui/consumers``: consumers by project, user, type and provider, what they hold, and their release."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stead.api import uuids
+from stead.api.errors import Refused
+from stead.api.query.pairs import Pairs
+from stead.domain.errors import AllocationsNotFound
+from stead.domain.pages import Page
+from stead.store import allocations, consumer_listing
+from stead.store.consumer_listing import Holders, Whose
+from stead.ui.forms import read_own_form
+from stead.ui.pages.access import changed, may
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.api.request import Request, Response
+    from stead.service.service import Service
+    from stead.ui.rendering import Rendering
+
+_ROWS = 50
+
+FILTERS = ("project_id", "user_id", "consumer_type", "provider", "in_tree", "consumer")
+
+
+class Consumers:
+    """The page. Its filters are those of GET ``/consumers``, and the uuid of one consumer."""
+
+    def __init__(self, service: Service, rendering: Rendering) -> None:
+        self._service = service
+        self._rendering = rendering
+
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show the page."""
+        given = {key: value.strip() for key, value in Pairs.of(req) if value.strip()}
+        req.require("stead:consumers:list", {"project_id": given.get("project_id")})
+        found = self._found(given)
+        snapshot = self._service.snapshot()
+        names = {
+            uuid: "" if (slot := snapshot.find(uuid)) is None else snapshot.identities.names[slot]
+            for held in found.held.values()
+            for uuid in held.providers
+        }
+        last = list(found.held)[-1] if found.goes_on else ""
+        self._rendering.show(
+            req,
+            resp,
+            "consumers",
+            found=found,
+            names=names,
+            filters={key: given.get(key, "") for key in FILTERS},
+            last=last,
+            marker=given.get("marker", ""),
+            released=given.get("released", ""),
+            may_release=self._rendering.writes and may(req, "placement:allocations:delete"),
+            changed=partial(changed, list(given.items())),
+        )
+
+    def _found(self, given: Mapping[str, str]) -> Holders:
+        consumer = given.get("consumer")
+        if consumer is None:
+            whose = Whose(*(given.get(key) for key in FILTERS[:5]))
+            marker = given.get("marker")
+            return self._service.read(consumer_listing.page_of, whose, Page(_ROWS, marker), _ROWS, with_totals=True)
+        held = self._service.read(consumer_listing.of_consumer, uuids.normalised(consumer) or consumer)
+        if held is None or not held.providers or held.project != given.get("project_id", held.project):
+            return Holders({}, {}, goes_on=False)
+        return Holders({consumer: held}, {}, goes_on=False)
+
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Release all allocations of one consumer.
+
+        Raises:
+            Refused: 403 if the web interface only reads, or the form is not from this session.
+            Forbidden, AllocationsNotFound, Unavailable
+        """
+        if not self._rendering.writes:
+            raise Refused(403, "The web interface only reads ([stead] ui_writes).")
+        form = read_own_form(req)
+        req.require("placement:allocations:delete", None)
+        consumer = uuids.normalised(form.get("consumer", ""))
+        if consumer is None:
+            raise AllocationsNotFound(form.get("consumer", ""))
+        self._service.write(allocations.release, consumer)
+        resp.status = "303 See Other"
+        resp.set_header("location", f"{req.root_path}/ui/consumers?released={consumer}")

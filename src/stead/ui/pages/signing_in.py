@@ -1,0 +1,112 @@
+"""``/ui/sign-in`` and ``/ui/sign-out``: a token, a password or a one-time code becomes a session."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from stead.api.errors import Refused
+from stead.auth import one_time_codes
+from stead.auth.admin_token import ensure_admin_token
+from stead.ui.forms import read_form
+from stead.ui.guard import CSRF_FIELD, is_own_write, is_same_origin
+from stead.ui.keystone_password import PasswordRefused, token_of_password
+from stead.ui.sessions import cookie, open_for, read
+
+if TYPE_CHECKING:
+    from stead.api.request import Request, Response
+    from stead.auth.signing_in import Strategy
+    from stead.ui.rendering import Rendering
+
+_PLACE = re.compile(r"/ui(/[^\\\x00-\x20]*)?")
+"""A page of the web interface: nothing that a browser takes for another host."""
+
+
+class SignIn:
+    """The page for signing in."""
+
+    def __init__(self, strategy: Strategy, rendering: Rendering) -> None:
+        self._strategy = strategy
+        self._rendering = rendering
+
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show the form, or accept the one-time code of an embedded service."""
+        code = req.get_param("code")
+        data_dir = self._strategy.data_dir
+        if code is None or data_dir is None:
+            self._form(req, resp, _place(req.get_param("next")))
+        elif one_time_codes.accept(data_dir, code):
+            self._begin(req, resp, ensure_admin_token(data_dir), "/ui/")
+        else:
+            resp.status = "403 Forbidden"
+            self._form(req, resp, "/ui/", "The code was used already, or is older than an hour.")
+
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Begin a session."""
+        if not is_same_origin(req.env):
+            raise Refused(403, "A page of another site sent this form.")
+        form = read_form(req)
+        place = _place(form.get("next"))
+        try:
+            token = self._token(form)
+        except PasswordRefused as error:
+            resp.status = f"{error.status} {'Unauthorized' if error.status == 401 else 'Service Unavailable'}"
+            self._form(req, resp, place, str(error))
+            return
+        self._begin(req, resp, token, place)
+
+    def _token(self, form: dict[str, str]) -> str:
+        token = form.get("token", "").strip()
+        if token or self._strategy.kind != "keystone":
+            return token
+        return token_of_password(
+            self._strategy,
+            user=form.get("user", ""),
+            password=form.get("password", ""),
+            domain=form.get("domain", "") or "Default",
+            project=form.get("project", ""),
+        )
+
+    def _begin(self, req: Request, resp: Response, token: str, place: str) -> None:
+        """Set the cookie, and lead on by a page of our own.
+
+        A redirect would count as sent by the site with the link, and the browser would keep the new cookie back.
+        """
+        session = open_for(token, self._strategy.tokens) if token.isprintable() else None
+        if not session:
+            resp.status = "401 Unauthorized"
+            self._form(req, resp, place, "The token is unknown or has expired.")
+            return
+        resp.append_header("set-cookie", cookie(session, req.env))
+        self._rendering.show(req, resp, "signed_in", place=place)
+
+    def _form(self, req: Request, resp: Response, place: str, problem: str = "") -> None:
+        self._rendering.show(
+            req,
+            resp,
+            "sign_in",
+            kind=self._strategy.kind,
+            embedded=self._strategy.data_dir is not None,
+            password=self._strategy.kind == "keystone" and self._strategy.keystone_url is not None,
+            place=place,
+            problem=problem,
+        )
+
+
+class SignOut:
+    """Ends the session in this browser."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Remove the cookie."""
+        session = read(req.env) or ""
+        if session and not is_own_write(req.env, session, read_form(req).get(CSRF_FIELD, "")):
+            raise Refused(403, "The form is not from a page of this session.")
+        resp.append_header("set-cookie", cookie("", req.env))
+        self._rendering.show(req, resp, "signed_out")
+
+
+def _place(given: str | None) -> str:
+    return given if given and _PLACE.fullmatch(given) else "/ui/"

@@ -1,0 +1,116 @@
+/** The Activity page: changed consumers and providers per second, and the trees that changed last. */
+import { html } from "./html.js";
+import { searchPage } from "./place.js";
+import { useEffect, useRef } from "./vendor/hooks.js";
+import { render } from "./vendor/preact.js";
+import { signal } from "./vendor/signals.js";
+import uPlot from "./vendor/uplot.js";
+
+/** @typedef {import("./live.js").Live} Live */
+/** @typedef {import("./site.js").Message} Message */
+
+const SECONDS = 300;
+const ROWS = 20;
+
+/** Second, changed consumers and changed providers; as many as are shown, so that memory stays bounded. */
+const times = /** @type {number[]} */ ([]);
+const consumers = /** @type {number[]} */ ([]);
+const providers = /** @type {number[]} */ ([]);
+
+const latest = signal(/** @type {{time: string, name: string, used: string}[]} */ ([]));
+const ticks = signal(0);
+
+/** Draw into *root*. @param {HTMLElement} root @param {Live} live */
+export function start(root, live) {
+  root.replaceChildren();
+  render(html`<${Page} live=${live} />`, root);
+  setInterval(() => {
+    if (!document.hidden) advance();
+  }, 1000);
+}
+
+/** Count a message. @param {Message | null} message */
+export function changed(message) {
+  if (!message) return;
+  advance();
+  consumers[consumers.length - 1] += message.consumer_count;
+  providers[providers.length - 1] += message.provider_count;
+  const time = new Date().toLocaleTimeString();
+  const { name: names, used } = message.trees;
+  const rows = names.slice(-ROWS).map((name, place) => {
+    const at = Math.max(0, names.length - ROWS) + place;
+    const amounts = Object.entries(used).flatMap(([of, values]) => (values[at] < 0 ? [] : [`${of} ${values[at].toLocaleString()}`]));
+    return { time, name, used: amounts.join(", ") };
+  });
+  latest.value = [...rows.reverse(), ...latest.value].slice(0, ROWS);
+  ticks.value += 1;
+}
+
+/** Begin the seconds that passed, with zeros. */
+function advance() {
+  const now = Math.floor(Date.now() / 1000);
+  let last = times.at(-1) ?? 0;
+  if (now - last > SECONDS) last = now - SECONDS;
+  for (let second = last + 1; second <= now; second++) {
+    times.push(second);
+    consumers.push(0);
+    providers.push(0);
+  }
+  const excess = times.length - SECONDS;
+  if (excess > 0) for (const column of [times, consumers, providers]) column.splice(0, excess);
+  ticks.value += 1;
+}
+
+/** @param {{live: Live}} props */
+function Page({ live }) {
+  ticks.value;
+  const recent = consumers.slice(-11, -1);
+  const rate = recent.length ? recent.reduce((sum, one) => sum + one, 0) / recent.length : 0;
+  return html`
+    <p>Changed consumers per second: <strong>${rate.toFixed(1)}</strong> (last 10 s)${" "}
+      <span class="live-status" role="status" data-status=${live.status.value}>${live.status.value}</span></p>
+    <${Plot} ticks=${ticks.value} />
+    <div class="scrolls" tabindex="0" role="region" aria-label="Latest changes"><table>
+      <caption>Latest changes of use</caption>
+      <thead><tr><th scope="col">Time</th><th scope="col">Host</th><th scope="col">Used</th></tr></thead>
+      <tbody>${latest.value.map(({ time, name, used }) => html`<tr><td>${time}</td>
+        <th scope="row"><a href=${searchPage(name)}><bdi>${name}</bdi></a></th><td>${used}</td></tr>`)}</tbody>
+    </table></div>
+    ${!latest.value.length && html`<p>No changes since the page was opened.</p>`}
+  `;
+}
+
+/** @param {{ticks: number}} props */
+function Plot({ ticks: count }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const plot = useRef(/** @type {uPlot | null} */ (null));
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const ink = getComputedStyle(element).color;
+    const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 } };
+    const made = new uPlot(
+      {
+        width: element.clientWidth || 300,
+        height: 180,
+        legend: { show: false },
+        cursor: { show: false },
+        axes: [axis, axis],
+        scales: { y: { range: (_, __, most) => [0, Math.max(10, most)] } },
+        series: [{}, { label: "consumers", stroke: ink, width: 1.5 }, { label: "providers", stroke: ink, width: 1, dash: [4, 4] }],
+      },
+      [times, consumers, providers],
+      element,
+    );
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth || 300, height: 180 }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+    };
+  }, []);
+  useEffect(() => plot.current?.setData([times, consumers, providers]), [count]);
+  return html`<div class="plot" ref=${place} role="img"
+    aria-label="Changed consumers (solid) and providers (dashed) per second, over the last five minutes"></div>`;
+}

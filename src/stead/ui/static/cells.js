@@ -1,0 +1,32 @@
+/**
+ * Numbers in tables that the server wrote. An element with `data-tree` (name of a root) and `data-class` has the amount
+ * used in that tree; without `data-tree`, that of the whole site. `data-of` is `used` (default), `free` or `percent`.
+ */
+
+/** @typedef {import("./site.js").Site} Site */
+
+/** Write the present numbers. @param {Site} site @param {ParentNode} [root] */
+export function refresh(site, root = document) {
+  for (const element of root.querySelectorAll("[data-class]")) {
+    if (!(element instanceof HTMLElement)) continue;
+    const { class: of = "", tree, of: what = "used" } = element.dataset;
+    if (!site.sums[of]) continue;
+    const amounts = tree === undefined ? site.whole(of) : ofTree(site, of, tree);
+    if (!amounts) continue;
+    const { capacity, used } = amounts;
+    if (element instanceof HTMLMeterElement) {
+      element.value = used;
+      continue;
+    }
+    const value = { used, free: capacity - used, percent: capacity > 0 ? Math.round((100 * used) / capacity) : 0 }[what] ?? used;
+    const text = value.toLocaleString("en").replaceAll(",", element.dataset.separator ?? ",") + (what === "percent" ? " %" : "");
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+/** @param {Site} site @param {string} of @param {string} tree */
+function ofTree(site, of, tree) {
+  const host = site.numberOf(tree);
+  if (host === undefined || !site.sums[of].provider_count[host]) return null;
+  return { capacity: site.sums[of].capacity[host], used: site.sums[of].used[host] };
+}

@@ -1,0 +1,60 @@
+/** Keeps the Provider page current: reads it from the server again when its tree changes. */
+
+/** @typedef {import("./live.js").Live} Live */
+/** @typedef {import("./site.js").Message} Message */
+
+/** Minimum time between two reads, in milliseconds. */
+const PAUSE = 2000;
+
+/**
+ * What to call after each change.
+ *
+ * @param {Live} live
+ * @returns {(live: Live, message: Message | null, hosts: number[]) => void}
+ */
+export function follow(live) {
+  /** @type {string | null} */
+  let root = null;
+  let isDue = false;
+  let read = -Infinity;
+  const uuid = location.pathname.split("/").at(-1) ?? "";
+  const query = `columns=true&depth=0&fields=name&in_tree=${encodeURIComponent(uuid)}`;
+
+  const refresh = async () => {
+    isDue = false;
+    if (isEditing()) return later(); // a text that the reader types must not vanish
+    read = performance.now();
+    const answer = await fetch(location.href, { credentials: "same-origin" }).catch(() => null);
+    if (answer?.ok && !answer.redirected) replace(await answer.text());
+  };
+  const later = () => {
+    if (isDue) return;
+    isDue = true;
+    setTimeout(refresh, Math.max(0, read + PAUSE - performance.now()));
+  };
+  return (_, message) => {
+    if (!message) {
+      // What changed before the connection is not known. The page may be older than that.
+      later();
+      if (root !== null) return;
+      live.get(`/provider_trees?${query}`, "application/json")
+        .then((answer) => answer.json())
+        .then(({ providers }) => (root = providers.name[0] ?? ""), () => undefined);
+    } else if (message.reload || (root !== null && message.trees.name.includes(root))) later();
+  };
+}
+
+function isEditing() {
+  const element = document.activeElement;
+  return element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
+}
+
+/** Show the main part of a document of the server. @param {string} text */
+function replace(text) {
+  const next = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+  const main = document.querySelector("main");
+  if (!next || !main || next.innerHTML === main.innerHTML) return;
+  const { scrollX, scrollY } = window;
+  main.replaceChildren(...next.childNodes);
+  scrollTo(scrollX, scrollY);
+}

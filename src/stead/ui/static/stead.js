@@ -1,0 +1,47 @@
+/**
+ * Makes the pages of the web interface live. Without this script, they show what the server wrote.
+ *
+ * `#grid` is the grid of the Site page, `#activity` the Activity page. `data-class` marks numbers that follow the site.
+ * The Provider page is read again when its tree changes.
+ */
+import { refresh } from "./cells.js";
+import { Live } from "./live.js";
+import { addStyle, API } from "./place.js";
+
+/** @typedef {import("./site.js").Message} Message */
+/** @typedef {(live: Live, message: Message | null, hosts: number[]) => void} Listener */
+
+/** @type {Listener[]} */
+const listeners = [];
+const grid = document.getElementById("grid");
+const activity = document.getElementById("activity");
+const hasNumbers = document.querySelector("[data-class]") !== null;
+const live = new Live(API, grid !== null || hasNumbers, (message, hosts) => {
+  for (const listener of listeners) listener(live, message, hosts);
+});
+
+if (grid || activity) addStyle("./live.css");
+if (grid) {
+  const page = await import("./site_page.js");
+  page.start(grid, live);
+  listeners.push(page.changed);
+}
+if (activity) {
+  addStyle("./vendor/uplot.css");
+  const page = await import("./activity.js");
+  page.start(activity, live);
+  listeners.push((_, message) => page.changed(message));
+}
+if (document.body.dataset.page === "provider") {
+  const { follow } = await import("./provider_page.js");
+  listeners.push(follow(live));
+}
+if (hasNumbers) {
+  listeners.push(({ site }) => {
+    if (site) refresh(site);
+  });
+}
+if (listeners.length) live.run();
+
+/** For measurements and tests. */
+Object.assign(globalThis, { stead: { live } });

@@ -1,0 +1,269 @@
+"""The Ask page: a query as fields of a form, candidates on their trees, and an explanation with its ways out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
+
+from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed
+from stead.candidates.explain.funnel import Constraint
+from stead.domain.errors import InvalidQuery
+from stead.ui.views.provider import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stead.candidates.candidate import Candidate
+    from stead.candidates.explain.explain import Count, Explanation
+    from stead.candidates.explain.relaxations import Relaxation
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.request import CandidateRequest
+    from stead.ui.views.provider import Node
+
+    Given = Sequence[tuple[str, str]]
+
+_GROUP_KEY = re.compile(rf"({'|'.join(sorted(GROUP_KEYS, key=len, reverse=True))})(.*)", re.DOTALL)
+_NODES = 200
+"""Limit of the providers of one candidate's tree that are shown."""
+
+
+class Field(NamedTuple):
+    """One field of the form, with what the query has for it."""
+
+    name: str
+    label: str
+    value: str
+
+
+class Group(NamedTuple):
+    """The fields of one request group; the unsuffixed group has no suffix."""
+
+    suffix: str
+    fields: Sequence[Field]
+
+
+_LABELS = {
+    "resources": "Amounts",
+    "required": "Traits",
+    "member_of": "Aggregates",
+    "in_tree": "In the tree of",
+    "in_subtree": "Below",
+    "limit": "Limit",
+    "group_policy": "Group policy",
+    "root_required": "Traits of the root",
+    "root_member_of": "Aggregates of the root",
+    "same_subtree": "Same subtree",
+    "isolate": "Isolated groups",
+    "can_split": "Amounts that may be split",
+    "order_by": "Order",
+}
+
+
+def groups_of(given: Given) -> list[Group]:
+    """The groups of a query, the unsuffixed one first, and an empty one to add."""
+    suffixes = [""]
+    for key, _ in given:
+        found = _GROUP_KEY.fullmatch(key)
+        if key not in REQUEST_KEYS and found and found[2] not in suffixes:
+            suffixes.append(found[2])
+    number = 1
+    while f"_{number}" in suffixes:
+        number += 1
+    return [_group(given, suffix) for suffix in [*suffixes, f"_{number}"]]
+
+
+def _group(given: Given, suffix: str) -> Group:
+    return Group(suffix, [field for key in GROUP_KEYS for field in _fields(given, f"{key}{suffix}", _LABELS[key])])
+
+
+def request_fields(given: Given) -> list[Field]:
+    """The fields of the whole request."""
+    return [field for key in REQUEST_KEYS for field in _fields(given, key, _LABELS[key])]
+
+
+def _fields(given: Given, name: str, label: str) -> Iterator[Field]:
+    """A field for each value of a key, or an empty one."""
+    for value in [value for key, value in given if key == name] or [""]:
+        yield Field(name, label, value)
+
+
+class Shown(NamedTuple):
+    """One candidate: its tree, the amounts by class that each provider gives (by uuid), and the same for a claim."""
+
+    root: Node
+    tree: Sequence[Node]
+    hidden: int
+    given: Mapping[str, Mapping[str, int]]
+    groups: Mapping[str, Sequence[str]]
+    allocations: str
+
+
+def shown(snapshot: Snapshot, candidate: Candidate) -> Shown:
+    """A candidate on its tree: the providers that give or serve something, and all above them."""
+    names = snapshot.class_names.by_id
+    given = {
+        snapshot.uuid(slot): {names[class_id].name: amount for class_id, amount in amounts.items()}
+        for slot, amounts in candidate.allocations.items()
+    }
+    serving: dict[str, list[str]] = {}
+    for suffix, slots in candidate.mappings.items():
+        for slot in slots:
+            if suffix:
+                serving.setdefault(snapshot.uuid(slot), []).append(suffix)
+    kept = set()
+    for slot in {*candidate.allocations, *(slot for slots in candidate.mappings.values() for slot in slots)}:
+        above: int = slot
+        while above >= 0:
+            kept.add(above)
+            above = snapshot.forest.parent[above]
+    roots = dict.fromkeys(snapshot.forest.root[slot] for slot in [candidate.members[0], *sorted(kept)])
+    members = [member for root in roots for member in snapshot.forest.members(root)]
+    visible = [member for member in members if member in kept][:_NODES]
+    tree = list(nodes(snapshot, visible))
+    return Shown(tree[0], tree, len(members) - len(visible), given, serving, json.dumps(given, sort_keys=True))
+
+
+class Bar(NamedTuple):
+    """One step of a funnel: how many remain of how many, in words of the query."""
+
+    words: str
+    left: int
+    removed: int
+    of: int
+
+
+class Part(NamedTuple):
+    """One funnel, with the providers that fail one constraint only: words, number, lacking amounts, and examples."""
+
+    title: str
+    noun: str
+    in_play: int
+    steps: Sequence[Bar]
+    misses: Sequence[tuple[str, int, str, Sequence[tuple[str, str]]]]
+
+
+class WayOut(NamedTuple):
+    """A changed request that has candidates; ``query`` is None if the change cannot be spelled."""
+
+    words: str
+    candidates: str
+    query: str | None
+
+
+class Why(NamedTuple):
+    """An explanation."""
+
+    candidates: str
+    is_complete: bool
+    parts: Sequence[Part]
+    ways_out: Sequence[WayOut]
+
+
+_CHECKS = {
+    "inventory": "has inventory",
+    "units": "amount fits its units",
+    "room": "has enough free",
+    "part": "could give a part",
+    "sum": "has enough free for the sum",
+}
+
+
+def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: CandidateRequest) -> Why:
+    """An explanation of *request*, whose query is *given*."""
+    parts = []
+    if explanation.root_steps:
+        steps = [(_words(step.constraint), step.left, step.removed) for step in explanation.root_steps]
+        parts.append(_part("Roots", "roots", explanation.roots, steps))
+    for choice in explanation.choices:
+        title = f"Providers of {choice.resource_class or f'group {choice.suffix}'}"
+        misses = [
+            (
+                _words(miss.constraint),
+                miss.providers,
+                ", ".join(f"{number} lack {amount}" for amount, number in miss.lacking),
+                [(snapshot.uuid(slot), snapshot.identities.names[slot]) for slot in miss.examples],
+            )
+            for miss in choice.misses
+        ]
+        steps = [(_words(step.constraint), step.left, step.removed) for step in choice.steps]
+        parts.append(_part(title, "providers", choice.in_play, steps)._replace(misses=misses))
+    steps = [(_lost_words(lost.by), lost.left, lost.removed) for lost in explanation.trees.steps]
+    parts.append(_part("Trees", "trees", explanation.trees.in_play, steps))
+    ways_out = [_way_out(relaxation, count, given, request) for relaxation, count in explanation.relaxations]
+    return Why(_counted(explanation.candidates), explanation.is_complete, parts, ways_out)
+
+
+def _part(title: str, noun: str, in_play: int, steps: Sequence[tuple[str, int, int]]) -> Part:
+    return Part(title, noun, in_play, [Bar(*step, in_play) for step in steps], ())
+
+
+def _counted(count: Count) -> str:
+    noun = "candidate" if count.number == 1 and not count.more else "candidates"
+    return f"{'more than ' if count.more else ''}{count.number} {noun}"
+
+
+def _words(constraint: Constraint) -> str:
+    check = _CHECKS.get(constraint.check or "", constraint.check or "")
+    return f"{constraint.parameter}={constraint.value}{f': {check}' if check else ''}"
+
+
+def _lost_words(by: Constraint | tuple[str, str | None]) -> str:
+    if isinstance(by, Constraint):
+        return _words(by)
+    suffix, resource_class = by
+    return f"a provider of {resource_class or f'group {suffix}'}"
+
+
+def _way_out(relaxation: Relaxation, count: Count, given: Given, request: CandidateRequest) -> WayOut:
+    without, instead = relaxation.without, relaxation.instead
+    if without is None:
+        words = f"with {_words(instead)}" if instead else "without change"
+    else:
+        words = f"without {_words(without)}" + (f", with {_words(instead)}" if instead else "")
+    pairs = relaxed(given, without, instead)
+    return WayOut(words, _counted(count), urlencode(pairs) if _means(pairs, relaxation.request, request) else None)
+
+
+def _means(given: Given, wanted: CandidateRequest, original: CandidateRequest) -> bool:
+    """Whether a query stands for the request *wanted*, with the limit of the original."""
+    try:
+        found = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
+    except InvalidQuery:
+        return False
+    return found == replace(wanted, limit=original.limit)
+
+
+def relaxed(given: Given, without: Constraint | None, instead: Constraint | None) -> list[tuple[str, str]]:
+    """A query with one constraint less, one more, or another."""
+    pairs = list(given)
+    if without is not None:
+        pairs = [(key, text) for key, value in pairs for text in _remaining(key, value, without, instead)]
+        if instead is not None and without.parameter.startswith("resources"):
+            return pairs
+    if instead is not None:
+        pairs.append((instead.parameter, instead.value))
+    return pairs
+
+
+def _remaining(key: str, value: str, without: Constraint, instead: Constraint | None) -> list[str]:
+    """What remains of a value of *key*; empty if nothing does."""
+    if key != without.parameter:
+        return [value]
+    if value == without.value:
+        return [instead.value] if instead and key.startswith("resources") else []
+    if value.startswith(("in:", "!in:")):
+        return [value]
+    kept = []
+    for term in value.split(","):
+        if term.strip() != without.value:
+            kept.append(term)
+        elif instead is not None:
+            kept.append(instead.value)
+    if kept == value.split(",") and not key.startswith(("resources", "required", "member_of", "same_subtree", "root")):
+        return []  # a key with one value, such as group_policy
+    return [",".join(kept)] if kept else []

@@ -1,0 +1,163 @@
+"""Answers of a server to every call of the library, recorded and played back.
+
+``python -m tests.rooms.client.recording`` writes ``recorded/VERSION.json`` with the answers of this checkout. Do that
+before a release: the library of the next release is tested against it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import stead
+from stead import Group, Node, Request, Site, testing
+from stead.client.blocking.transport import InProcess
+from stead.client.calls import Call, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECORDED = Path(__file__).parent / "recorded"
+
+JOB = Request(Group(VCPU=2), Group("gpu", PGPU=1), order="pack")
+HEADERS = ("etag", "openstack-api-version", "retry-after", "stead-incomplete")
+
+
+def exercise(site: Site) -> dict[str, str]:
+    """Call every method of a site and of a claim that sends something; what each returned or raised, as text."""
+    results: dict[str, str] = {}
+
+    def note(name: str, value: Any) -> Any:
+        results[name] = str(value)
+        return value
+
+    uuids = [str(stead.uuid_of(f"provider-{number}")) for number in range(2)]
+    gpu = Node("gpu", uuid=uuids[1], PGPU=1)
+    note("supports", site.supports("1.1"))
+    note("apply", site.apply(Node("host", uuid=uuids[0], VCPU=8, traits="CUSTOM_A", children=[gpu]), create_names=True))
+    note("apply dry run", site.apply(Node("host", VCPU=9), dry_run=True).changes)
+    note("provider", site.provider("gpu").rooms)
+    note("providers", sorted(provider.name for provider in site.providers(required="CUSTOM_A")))
+    note("tree", [(each.name, each.traits, each.inventories) for each in site.tree("host")])
+    note("trees", list(site.trees(name="h*")))
+    note("names", site.names(uuids))
+    candidates = note("candidates", site.candidates(JOB, limit=5))
+    note("candidate", candidates[0].allocations)
+    note("explain", site.explain(JOB))
+    note("headroom", site.headroom(JOB).at_most)
+    watch = site.watch(since=site.request("GET", "/changes", stead="1.0")["token"])
+    claim = note("claim", site.claim(JOB, "train"))
+    note("watch", next(watch).kind)
+    _move(claim, note)
+    note("claim_all", site.claim_all([Request(Group(VCPU=1))] * 2, "gang"))
+    note("find", site.find("train"))
+    note("find nothing", site.find("other"))
+    note("claims", sorted(each.consumer for each in site.claims(in_tree="host")))
+    note("usages", site.usages())
+    disabled = note("disable", site.disable("host", "repair"))
+    note("disabled", disabled.reason)
+    note("trees disabled", [each.disabled is not None for each in site.tree("host")])
+    _refused(site, claim, note)
+    note("enable", site.enable("host"))
+    note("release", claim.release())
+    note("release_all", site.release_all(project="lab"))
+    note(
+        "request",
+        [each["name"] for each in site.request("GET", "/resource_providers", name="host")["resource_providers"]],
+    )
+    note("response", site.response("GET", "/traits", name="in:CUSTOM_A").status)
+    return results
+
+
+def _move(claim: Any, note: Callable[[str, Any], Any]) -> None:
+    claim.move(Request(Group(VCPU=3), order="pack"))
+    note("move", claim.allocations)
+
+
+def _refused(site: Site, claim: Any, note: Callable[[str, Any], Any]) -> None:
+    """Calls that fail; the type of each error."""
+
+    def error_of(call: Callable[[], object]) -> str:
+        try:
+            call()
+        except stead.Refused as error:
+            return f"{type(error).__name__} {error.status} {error.code}"
+        return "none"
+
+    note("nothing fits", error_of(lambda: site.claim(Request(Group(VCPU=1)), "late")))
+    note("unknown trait", error_of(lambda: site.candidates(Request(Group(VCPU=1, required="CUSTOM_NONE")))))
+    note("no provider", error_of(lambda: site.provider("nobody")))
+    note("capacity below use", error_of(lambda: site.apply(Node("host", VCPU=1))))
+    note("stale", error_of(lambda: site.claim(Request(Group(VCPU=7)), claim.consumer)))
+
+
+class Recording:
+    """A transport that keeps what another one answers."""
+
+    longest_wait = 1
+
+    def __init__(self, transport: InProcess) -> None:
+        self.shown = transport.shown
+        self.calls: list[dict[str, Any]] = []
+        self._transport = transport
+
+    def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:
+        reply = self._transport.send(call, headers, timeout)
+        kept = {name: value for name, value in reply.headers.items() if name in HEADERS}
+        answer = {"status": reply.status, "headers": kept, "body": json.loads(reply.content) if reply.content else None}
+        self.calls.append({"call": key_of(call), "versions": call.versions, **answer})
+        return reply
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class Replaying:
+    """A transport that answers as it was recorded: the calls of one method and path in the order of the recording.
+
+    Args:
+        change: makes another answer of each recorded body; called with the method and path, and the body.
+    """
+
+    longest_wait = 1
+    shown = "a recording"
+
+    def __init__(
+        self, calls: list[dict[str, Any]], change: Callable[[str, Any], Any] = lambda _call, body: body
+    ) -> None:
+        self._answers: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+        self._change = change
+        for answer in calls:
+            self._answers[answer["call"]].append(answer)
+
+    def send(self, call: Call, _headers: dict[str, str], _timeout: float) -> Reply:
+        answers = self._answers[key_of(call)]
+        assert answers, f"{key_of(call)} was not recorded; run python -m tests.rooms.client.recording"
+        answer = answers.popleft()
+        body = answer["body"]
+        content = b"" if body is None else json.dumps(self._change(answer["call"], body)).encode()
+        return Reply(answer["status"], dict(answer["headers"]), content)
+
+    def close(self) -> None:
+        pass
+
+
+def key_of(call: Call) -> str:
+    """The method and the path, without the query."""
+    return f"{call.method} {call.target.partition('?')[0]}"
+
+
+def record() -> dict[str, Any]:
+    """What a server of this checkout answers, and what the library makes of it."""
+    with testing.deterministic_uuids(), testing.site(project="lab") as live:
+        transport = Recording(InProcess(live.faults, "in memory", lambda: None))
+        results = exercise(Site(transport, "admin", project="lab"))
+    return {"version": stead.__version__, "calls": transport.calls, "results": results}
+
+
+if __name__ == "__main__":
+    made = record()
+    RECORDED.mkdir(exist_ok=True)
+    (RECORDED / f"{made['version']}.json").write_text(json.dumps(made, indent=1) + "\n")

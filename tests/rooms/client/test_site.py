@@ -1,0 +1,320 @@
+"""What a site does, over HTTP and in the process, synchronously and asynchronously: one suite for all four."""
+
+import uuid
+from contextlib import closing
+from itertools import islice
+
+import pytest
+
+import stead
+from stead import Group, Inventory, Node, Request
+
+TWO_CORES = Request(Group(VCPU=2), order="pack")
+
+
+@pytest.fixture
+def hosts(site):
+    """Two hosts with 8 cores each, and their uuids by name."""
+    nodes = [Node(f"host{number}", VCPU=8, MEMORY_MB=1024, traits=["HW_CPU_X86_AVX"]) for number in range(2)]
+    return site.apply(nodes).uuids
+
+
+def test_candidates_are_up_to_the_limit(site, hosts):
+    candidates = site.candidates(TWO_CORES)
+    assert {tuple(candidate.allocations) for candidate in candidates} == {(host,) for host in hosts.values()}
+    assert candidates.is_complete
+    assert len(site.candidates(TWO_CORES, limit=1)) == 1
+    summary = candidates.summaries[hosts["host0"]]
+    assert (summary.rooms["VCPU"].free, summary.traits, summary.parent) == (8, {"HW_CPU_X86_AVX"}, None)
+
+
+def test_a_claim_is_found_by_its_name_and_by_its_uuid(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    assert claim.consumer == stead.uuid_of("train-1")
+    assert claim.project == claim.user == "lab"
+    for consumer in ("train-1", claim.consumer, claim.consumer.upper(), uuid.UUID(claim.consumer)):
+        found = site.find(consumer)
+        assert (found.consumer, found.allocations, found.generation) == (claim.consumer, claim.allocations, 1)
+    assert site.find("train-2") is None
+
+
+def test_the_same_claim_again_is_the_same_claim(site, hosts):
+    first, second = site.claim(TWO_CORES, "train-1"), site.claim(TWO_CORES, "train-1")
+    assert (first.allocations, first.generation) == (second.allocations, second.generation)
+    assert site.usages()["INSTANCE"].amounts == {"VCPU": 2}
+
+
+def test_another_claim_of_the_same_consumer_is_stale(site, hosts):
+    site.claim(TWO_CORES, "train-1")
+    with pytest.raises(stead.Stale) as refused:
+        site.claim(Request(Group(VCPU=5)), "train-1", wait=5)
+    assert (refused.value.status, refused.value.code) == (409, "placement.concurrent_update")
+    assert refused.value.request_id.startswith("req-")
+    assert refused.value.advice
+
+
+def test_a_claim_moves_and_is_released(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    claim.move(Request(Group(VCPU=4, MEMORY_MB=512)))
+    assert list(claim.allocations.values()) == [{"VCPU": 4, "MEMORY_MB": 512}]
+    assert site.find("train-1").generation == claim.generation == 2
+    claim.release()
+    claim.release()
+    assert (claim.allocations, claim.generation, site.find("train-1")) == ({}, None, None)
+
+
+def test_a_claim_that_another_client_changed_is_stale(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    site.find("train-1").move(Request(Group(VCPU=4)))
+    with pytest.raises(stead.Stale):
+        claim.move(Request(Group(VCPU=1)))
+    with pytest.raises(stead.Stale):
+        claim.release()
+    assert site.usages()["INSTANCE"].amounts == {"VCPU": 4}
+
+
+def test_a_gang_is_placed_on_distinct_hosts_or_not_at_all(site, hosts):
+    gang = site.claim_all([TWO_CORES] * 2, "gang", distinct_hosts=True)
+    assert [claim.name for claim in gang] == ["gang-0", "gang-1"]
+    assert {claim.providers for claim in gang} == {(host,) for host in hosts.values()}
+    with pytest.raises(stead.NothingFits) as refused:
+        site.claim_all([TWO_CORES] * 3, distinct_hosts=True)
+    assert refused.value.claim == 2
+    assert site.usages()["INSTANCE"].consumers == 2
+
+
+def test_a_gang_needs_a_consumer_for_each_claim(site, hosts):
+    with pytest.raises(stead.InvalidRequest, match="2 claims need 2 different consumers"):
+        site.claim_all([TWO_CORES] * 2, ["a", "a"])
+
+
+def test_nothing_fits_with_its_explanation(site, hosts):
+    with pytest.raises(stead.NothingFits) as refused:
+        site.claim(Request(Group(VCPU=9)), "big")
+    explanation = refused.value.explanation
+    assert explanation.candidates == 0
+    assert "would help: without resources=VCPU:9 with resources=VCPU:8: 2 candidates" in str(explanation)
+    assert str(site.explain(Request(Group(VCPU=9)))) == str(explanation)
+
+
+def test_headroom_is_the_number_of_claims_that_fit(site, hosts):
+    headroom = site.headroom(TWO_CORES)
+    assert (headroom.at_least, headroom.at_most, headroom.is_exact, headroom.is_complete) == (8, 8, True, True)
+    assert {(tree.root, tree.at_least, tree.at_most) for tree in headroom.trees} == {
+        (host, 4, 4) for host in hosts.values()
+    }
+    assert (headroom.limited_by, headroom.stranded) == ([("room for VCPU", 2)], {"VCPU": 0})
+    assert (repr(headroom), headroom.explanation) == ("<Headroom: 8 in 2 trees>", None)
+    site.claim(TWO_CORES, "one")
+    assert site.headroom(TWO_CORES).at_least == 7
+    assert site.headroom(Request(Group(VCPU=9))).explanation.candidates == 0
+
+
+def test_a_claim_waits_until_another_one_is_released(site, hosts):
+    full = site.claim_all([Request(Group(VCPU=8))] * 2, "full")
+    full[0].release()
+    waiting = site.claim(Request(Group(VCPU=8)), "patient", wait=30)
+    assert waiting.providers == full[0].providers or waiting.allocations
+    with pytest.raises(stead.NothingFits) as refused:
+        site.claim(Request(Group(VCPU=8)), "impatient", wait=0.2)
+    assert refused.value.explanation is not None
+
+
+def test_waiting_for_room_needs_no_right_to_see_changes(site, hosts):
+    gang = site.claim_all([Request(Group(VCPU=8))] * 2, "full")
+    host = gang[0].providers
+    application, asked = site.faults._application, []
+
+    def without_changes(environ, start_response):
+        if environ["PATH_INFO"] != "/changes":
+            return application(environ, start_response)
+        asked.append(environ["QUERY_STRING"])
+        if len(asked) == 2:
+            gang[0].release()
+        start_response("403 Forbidden", [("content-type", "application/json")])
+        return [b"{}"]
+
+    site.faults._application = without_changes
+    assert site.names(host)
+    assert site.claim(Request(Group(VCPU=8)), "patient", wait=30).providers == host
+    assert len(asked) >= 2
+
+
+def test_an_unknown_trait_is_invalid_and_says_its_name(site, hosts):
+    with pytest.raises(stead.Invalid, match="CUSTOM_NO_SUCH") as refused:
+        site.candidates(Request(Group(VCPU=1, required="CUSTOM_NO_SUCH")))
+    assert refused.value.status == 400
+
+
+def test_all_claims_of_a_project_are_listed_and_released(site, hosts):
+    for number in range(5):
+        site.claim(Request(Group(VCPU=1)), f"job-{number}")
+    site.claim(TWO_CORES, "other", project="else")
+    assert {claim.consumer for claim in site.claims(project="lab")} == {
+        stead.uuid_of(f"job-{number}") for number in range(5)
+    }
+    assert site.release_all(project="lab") == 5
+    assert list(site.claims(project="lab")) == []
+    assert site.find("other").allocations
+    with pytest.raises(stead.InvalidRequest):
+        site.release_all()
+
+
+def test_the_claims_of_a_host_and_of_all_below_it_are_listed(site):
+    site.apply([Node("a", VCPU=4, children=[Node("gpu", PGPU=1)]), Node("b", VCPU=4)])
+    ours = {
+        site.claim(Request(Group(PGPU=1)), "1").consumer,
+        site.claim(Request(Group(VCPU=3, in_tree="a")), "2").consumer,
+    }
+    site.claim(Request(Group(VCPU=1, in_tree="b")), "3")
+    assert {claim.consumer for claim in site.claims(in_tree="gpu")} == ours
+    assert [claim.consumer for claim in site.claims(provider="gpu", project="lab")] == [stead.uuid_of("1")]
+    assert list(site.claims(provider="gpu", project="else")) == []
+
+
+def test_trees_are_applied_read_and_changed(site):
+    host = Node("host", VCPU=4, children=[Node("gpu0", PGPU=1, traits=["CUSTOM_A100"]), Node("gpu1", PGPU=1)])
+    assert site.apply(host, create_names=True, dry_run=True).changes.keys() == {"host", "gpu0", "gpu1"}
+    assert list(site.providers()) == []
+    uuids = site.apply(host, create_names=True).uuids
+    tree = site.tree("gpu1")
+    assert [provider.name for provider in tree] == ["host", "gpu0", "gpu1"]
+    assert (tree.root.name, [child.name for child in tree.children(tree.root)]) == ("host", ["gpu0", "gpu1"])
+    assert tree.find("gpu0").traits == {"CUSTOM_A100"}
+    assert tree.find(uuids["host"]).inventories["VCPU"] == Inventory(4, max_unit=2147483647)
+    assert site.apply(tree).changes == {}
+    site.apply(Node("host", VCPU=Inventory(4, allocation_ratio=2.0)))
+    with pytest.raises(stead.Stale):
+        site.apply(tree)
+    assert site.provider("host").rooms["VCPU"].capacity == 8
+    assert site.apply(Node("host", VCPU=4), prune=True).changes == {
+        "host": ["inventories"],
+        "gpu0": ["deleted"],
+        "gpu1": ["deleted"],
+    }
+
+
+def test_a_disabled_provider_gives_nothing_until_it_is_enabled(site, hosts):
+    state = site.disable("host0", "broken fan", until="2099-01-01T00:00:00Z")
+    assert (state.reason, state.until, state.provider) == ("broken fan", "2099-01-01T00:00:00Z", hosts["host0"])
+    assert site.provider("host0").disabled == state
+    assert "disabled: broken fan" in repr(site.provider("host0"))
+    assert {claim.providers for claim in site.claim_all([TWO_CORES] * 3)} == {(hosts["host1"],)}
+    site.enable(hosts["host0"])
+    assert site.provider("host0").disabled is None
+    assert len(site.candidates(TWO_CORES)) == 2
+
+
+def test_providers_come_in_pages(site, monkeypatch):
+    monkeypatch.setattr("stead.client.calls.PAGE", 3)
+    uuids = site.apply([Node(f"h{number}", VCPU=number + 1) for number in range(8)]).uuids
+    assert [provider.uuid for provider in site.providers()] == sorted(uuids.values())
+    assert [provider.name for provider in site.providers(resources="VCPU:8")] == ["h7"]
+    assert [tree.root.name for tree in site.trees(name="h1*")] == ["h1"]
+
+
+def test_a_provider_that_does_not_exist_is_not_found(site):
+    with pytest.raises(stead.NotFound):
+        site.provider("nobody")
+    with pytest.raises(stead.NotFound):
+        site.tree(uuid.UUID(int=1))
+
+
+def test_names_are_cached_and_follow_changes(site, hosts, monkeypatch):
+    claim = site.claim(TWO_CORES, "train-1")
+    (host,) = claim.providers
+    before = site.names(claim)[host]
+    requests = len(site.faults.requests)
+    assert site.names([host]) == {host: before}
+    assert len(site.faults.requests) == requests
+    monkeypatch.setattr("stead.client.aio.names.FRESH_SECONDS", 0)
+    monkeypatch.setattr("stead.client.blocking.names.FRESH_SECONDS", 0)
+    site.apply(Node("renamed", uuid=host))
+    assert site.names([host, str(uuid.UUID(int=9))]) == {host: "renamed"}
+    assert set(site.names(hosts.values()).values()) == {"renamed", *(hosts.keys() - {before})}
+
+
+def test_watching_tells_each_change_and_resumes_at_a_token(site, hosts):
+    since = site.request("GET", "/changes", stead="1.0")["token"]
+    claim = site.claim(TWO_CORES, "train-1")
+    with closing(site.watch(since=since)) as changes:
+        seen = {(change.kind, change.uuid): change for change in islice(changes, 2)}
+    assert set(seen) == {("provider", claim.providers[0]), ("consumer", claim.consumer)}
+    last = seen["consumer", claim.consumer]
+    claim.release()
+    with closing(site.watch(since=last.token, project="lab")) as changes:
+        change = next(changes)
+    assert (change.uuid, change.is_deletion) == (claim.consumer, True)
+
+
+def test_watching_a_quiet_site_returns_heartbeats(site):
+    with closing(site.watch(heartbeat=0.1)) as changes:
+        assert [change.kind for change in islice(changes, 2)] == ["heartbeat", "heartbeat"]
+
+
+def test_watching_tells_of_lost_changes(site, hosts):
+    since = site.request("GET", "/changes", stead="1.0")["token"]
+    site.faults.fail_next(410)
+    with closing(site.watch(since=since, heartbeat=0.1)) as changes:
+        assert next(changes).kind == "start over"
+        assert next(changes).kind == "heartbeat"
+
+
+def test_watching_goes_on_after_an_outage(site, hosts):
+    since = site.request("GET", "/changes", stead="1.0")["token"]
+    claim = site.claim(TWO_CORES, "train-1")
+    site.faults.fail_next(503, times=2)
+    site.faults.break_next(times=2)
+    with closing(site.watch(since=since)) as changes:
+        assert {change.uuid for change in islice(changes, 2)} == {claim.consumer, *claim.providers}
+
+
+def test_a_call_is_repeated_after_503_and_after_a_broken_connection(site, hosts):
+    site.faults.fail_next(503, times=2)
+    site.faults.break_next()
+    assert len(site.candidates(TWO_CORES)) == 2
+
+
+def test_a_claim_whose_answer_was_lost_is_there_once(site, hosts):
+    site.faults.lose_commit_answer(times=2)
+    claim = site.claim(TWO_CORES, "train-1")
+    assert (claim.generation, site.usages()["INSTANCE"].amounts) == (1, {"VCPU": 2})
+
+
+def test_a_release_whose_answer_was_lost_is_done(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    site.faults.lose_commit_answer()
+    claim.release()
+    assert site.usages() == {}
+
+
+def test_a_call_of_unknown_effect_is_not_repeated(site):
+    site.faults.lose_commit_answer()
+    with pytest.raises(stead.Unreachable):
+        site.request("POST", "/resource_providers", {"name": "once"})
+    assert [provider.name for provider in site.providers()] == ["once"]
+
+
+def test_retries_end_at_the_deadline(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    site.faults.fail_next(503, times=1000)
+    with pytest.raises(stead.Unavailable) as refused:
+        claim.move(Request(Group(VCPU=3)), timeout=0.3)
+    site.faults.clear()
+    assert refused.value.status == 503
+    assert site.find("train-1").generation == 1
+
+
+def test_a_refusal_of_a_proxy_keeps_its_status(site):
+    site.faults.fail_next(418)
+    with pytest.raises(stead.Refused) as refused:
+        site.usages()
+    assert refused.value.status == 418
+
+
+def test_a_claim_needs_a_project(site):
+    site.__dict__.get("subject", site)._project = None
+    with pytest.raises(stead.InvalidRequest, match="needs a project"):
+        site.claim(TWO_CORES, "train-1")
+    with pytest.raises(stead.InvalidRequest, match="needs a project"):
+        site.usages()

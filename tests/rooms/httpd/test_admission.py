@@ -1,0 +1,437 @@
+"""The queue before the threads: who is next, what is refused, and that nothing is lost in it."""
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from queue import SimpleQueue
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stead.httpd.admission import KNOWN_CREDENTIALS, PASSES, Admission
+from stead.httpd.bounds import Bounds
+from stead.httpd.concurrency import Concurrency
+from stead.httpd.requests import Lane, Peers, Request
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.one_database, pytest.mark.timeout(60)]
+
+PATIENCE_SECONDS = 20
+LANES = (Lane.CLAIM, Lane.READ, Lane.BULK)
+
+
+class Nowhere:
+    """Answers go here."""
+
+    def deliver(self, answer):
+        raise AssertionError
+
+    def refuse(self, refusal):
+        raise AssertionError
+
+
+def request(address="192.0.2.1", token=None, lane=Lane.READ, arrived=0.0):
+    fields = {} if token is None else {"HTTP_X_AUTH_TOKEN": token}
+    return Request(
+        method="GET",
+        path="/",
+        query="",
+        fields=fields,
+        is_1_0=False,
+        body=b"",
+        declared=0,
+        keeps_connection=True,
+        peers=Peers(address, False, {}),
+        answering=Nowhere(),
+        arrived=arrived,
+        lane=lane,
+    )
+
+
+def admission(threads=1, may_start_bulk=lambda: True, **bounds):
+    """A queue for which each request that runs is a long one, so that only its own rules decide."""
+    return Admission(Bounds(**bounds), threads, may_start_bulk, Concurrency(threads, clock=itertools.count().__next__))
+
+
+def put(queue, *requests):
+    for each in requests:
+        assert queue.put(each) is None
+
+
+def accept(queue, *tokens, address="192.0.2.1"):
+    """Have the application accept tokens."""
+    for token in tokens:
+        put(queue, request(address, token))
+        assert queue.done(queue.take(), accepted=True) is None
+
+
+def in_order(queue):
+    """What one thread takes until nothing waits."""
+    taken = [queue.take()]
+    while (following := queue.done(taken[-1], accepted=False)) is not None:
+        taken.append(following)
+    return taken
+
+
+def test_clients_have_equal_turns_however_much_each_asks():
+    queue = admission()
+    accept(queue, "greedy", "modest")
+    put(queue, *(request(token="greedy") for _ in range(5)), *(request(token="modest") for _ in range(2)))
+    assert [each.token for each in in_order(queue)] == ["greedy", "modest"] * 2 + ["greedy"] * 3
+
+
+def test_tokens_that_were_not_accepted_share_the_turns_of_their_address():
+    queue = admission()
+    guesses = [request("192.0.2.1", f"guess {number}") for number in range(5)]
+    put(queue, *guesses, request("192.0.2.2"), request("192.0.2.2", "another"))
+    addresses = [each.peers.remote_address[-1] for each in in_order(queue)]
+    assert addresses == ["1", "2", "1", "2", "1", "1", "1"]
+
+
+def test_an_accepted_token_has_turns_of_its_own_until_it_is_refused():
+    queue = admission()
+    accept(queue, "one", "two")
+    requests = [request(token="one"), request(token="one"), request(token="two")]
+    put(queue, *requests)
+    assert in_order(queue) == [requests[0], requests[2], requests[1]]  # and none of the two was accepted this time
+    requests = [request(token="one"), request(token="one"), request(token="two")]
+    put(queue, *requests)
+    assert in_order(queue) == requests
+
+
+def test_of_accepted_tokens_those_used_longest_ago_are_forgotten():
+    queue = admission()
+    tokens = [f"token {number}" for number in range(KNOWN_CREDENTIALS)]
+    accept(queue, *tokens)
+    accept(queue, tokens[0], "one more")
+    put(queue, *(request(token=token) for token in tokens[:3]), request())
+    first, second, third, none = sorted(in_order(queue), key=lambda each: each.token or "~")
+    assert second.client == none.client  # it is forgotten, and has the turns of its address
+    assert len({first.client, second.client, third.client}) == 3
+
+
+def test_claims_go_before_reads_and_reads_before_bulk():
+    queue = admission()
+    put(queue, *(request(lane=lane) for lane in (Lane.BULK, Lane.READ, Lane.CLAIM)))
+    assert [each.lane for each in in_order(queue)] == [Lane.CLAIM, Lane.READ, Lane.BULK]
+
+
+def test_no_lane_waits_for_ever_while_claims_keep_coming():
+    queue = admission()
+    put(queue, request(lane=Lane.BULK), *(request(lane=Lane.READ) for _ in range(2)), request(lane=Lane.CLAIM))
+    running, order = queue.take(), []
+    while len(order) < 4 * PASSES:
+        put(queue, request(lane=Lane.CLAIM))
+        order.append(running.lane)
+        running = queue.done(running, accepted=False)
+    claims = [Lane.CLAIM] * PASSES
+    assert order[: 2 * PASSES + 3] == [*claims, Lane.READ, Lane.BULK, *claims, Lane.READ]
+    assert set(order[2 * PASSES + 3 :]) == {Lane.CLAIM}
+
+
+@pytest.mark.parametrize("how", ["dropped", "expired"])
+def test_a_lane_that_was_emptied_has_no_right_from_those_that_waited_in_it(how):
+    queue = admission()
+    put(queue, read := request(lane=Lane.READ), *(request(lane=Lane.CLAIM) for _ in range(PASSES)))
+    read.arrived = -100.0
+    running = queue.take()
+    for _ in range(PASSES - 1):
+        running = queue.done(running, accepted=False)
+    assert queue.drop(read) if how == "dropped" else queue.expire(0.0) == [read]
+    put(queue, request(lane=Lane.READ), claim := request(lane=Lane.CLAIM))
+    assert queue.done(running, accepted=False) is claim
+
+
+def test_one_client_never_holds_all_threads():
+    queue = admission(threads=4)
+    put(queue, *(request("192.0.2.1") for _ in range(10)))
+    for _ in range(3):
+        assert queue.take().peers.remote_address == "192.0.2.1"
+    put(queue, request("192.0.2.2"))
+    assert queue.take().peers.remote_address == "192.0.2.2"
+
+
+def test_a_client_alone_is_served_by_the_only_thread():
+    queue = admission(threads=1)
+    put(queue, request(), request(lane=Lane.BULK))
+    assert len(in_order(queue)) == 2
+
+
+@pytest.mark.parametrize(("threads", "share"), [(2, 1), (4, 1), (8, 2), (16, 4)])
+def test_bulk_reads_run_on_a_quarter_of_the_threads_at_most(threads, share):
+    queue = admission(threads)
+    put(queue, *(request(f"192.0.2.{number}", lane=Lane.BULK) for number in range(threads)))
+    bulk = [queue.take() for _ in range(share)]
+    put(queue, request("198.51.100.1"), request("198.51.100.2"), request("198.51.100.3"))
+    reads = [queue.take()]
+    reads.append(queue.done(reads[0], accepted=False))
+    reads.append(queue.done(bulk[0], accepted=False))
+    assert [each.lane for each in (*bulk, *reads)] == [Lane.BULK] * share + [Lane.READ] * 3
+    assert queue.done(reads[1], accepted=False).lane is Lane.BULK
+    assert queue.done(reads[2], accepted=False) is None
+
+
+def test_a_large_answer_is_not_started_while_others_are_not_read():
+    is_room = threading.Event()
+    queue = admission(4, is_room.is_set)
+    put(queue, request(lane=Lane.BULK), request())
+    read = queue.take()
+    assert read.lane is Lane.READ
+    assert queue.done(read, accepted=False) is None
+    taken = SimpleQueue()
+    threading.Thread(target=lambda: taken.put(queue.take()), daemon=True).start()
+    is_room.set()
+    queue.wake()
+    assert taken.get(timeout=PATIENCE_SECONDS).lane is Lane.BULK
+
+
+def test_too_many_waiting_requests_are_refused():
+    queue = admission(queue=3, queue_per_client=2)
+    put(queue, request("192.0.2.1"), request("192.0.2.1", lane=Lane.CLAIM))
+    refused = queue.put(request("192.0.2.1"))
+    assert (refused.status, refused.reason, refused.retry_after, refused.closes) == (503, "queue_full", 1, False)
+    assert "[stead] max_queue_per_client" in refused.detail
+    put(queue, request("192.0.2.2"))
+    refused = queue.put(request("192.0.2.3"))
+    assert (refused.status, refused.reason) == (503, "queue_full")
+    assert "[stead] max_queue)" in refused.detail
+    assert queue.length() == 3
+    queue.take()
+    put(queue, request("192.0.2.3"))  # there is room again
+
+
+def test_what_waited_for_too_long_expires_and_leaves_room():
+    queue = admission(queue_timeout=10.0, queue_per_client=2)
+    old, young = request(arrived=1.0, lane=Lane.BULK), request(arrived=5.0)
+    put(queue, old, young)
+    assert queue.age(9.0) == 8.0
+    assert queue.expire(11.0) == []
+    assert queue.expire(11.5) == [old]
+    assert queue.age(11.5) == 6.5
+    put(queue, request(arrived=12.0))
+    assert not queue.drop(old)
+    assert queue.expire(100.0)[0] is young
+    assert (queue.length(), queue.age(100.0)) == (0, 0.0)
+
+
+def test_a_postponed_request_is_passed_by_those_that_come_later():
+    queue = admission()
+    old, taken = [request() for _ in range(3)], request()
+    put(queue, taken)
+    assert queue.take() is taken
+    queue.postpone(taken)  # a thread has it already
+    assert taken.lane is Lane.READ
+    put(queue, *old)
+    for each in old:
+        queue.postpone(each)
+    new = [request() for _ in range(3)]
+    put(queue, *new)
+    assert queue.length() == 6
+    assert queue.done(taken, accepted=True) is new[0]
+    assert queue.done(new[0], accepted=True) is new[1]
+    assert queue.done(new[1], accepted=True) is new[2]
+    assert queue.drop(old[1])
+    assert queue.done(new[2], accepted=True) is old[0]
+    assert queue.done(old[0], accepted=True) is old[2]
+    assert queue.done(old[2], accepted=True) is None
+
+
+def test_a_dropped_request_is_not_taken_and_a_taken_one_not_dropped():
+    queue = admission(queue_per_client=2)
+    gone, stays = request(), request()
+    put(queue, gone, stays)
+    assert queue.drop(gone)
+    assert not queue.drop(gone)
+    put(queue, request(lane=Lane.CLAIM))
+    assert queue.drop(stays)
+    claim = queue.take()
+    assert claim.lane is Lane.CLAIM
+    assert not queue.drop(claim)
+    assert queue.length() == 0
+
+
+def test_what_never_waited_cannot_be_dropped():
+    assert not admission().drop(request(lane=Lane.HEALTH))
+
+
+@pytest.mark.parametrize("attempt", range(10))  # whether the thread sleeps already, nothing shows
+def test_an_end_that_lets_two_requests_run_starts_both(attempt):
+    queue, taken = admission(threads=8), SimpleQueue()
+    put(queue, *(request(lane=Lane.BULK) for _ in range(2)), *(request() for _ in range(5)))
+    running = [queue.take() for _ in range(7)]
+    both = [request(), request("192.0.2.2", lane=Lane.BULK)]  # too many of its client run, and too many of its lane
+    put(queue, *both)
+    queue.stop(1)
+    assert queue.take() is None
+    threading.Thread(target=lambda: taken.put(queue.take()), daemon=True).start()
+    bulk = next(each for each in running if each.lane is Lane.BULK)
+    assert {queue.done(bulk, accepted=False), taken.get(timeout=PATIENCE_SECONDS)} == set(both)
+
+
+class Threads:
+    """Real threads that take requests, and what they noticed.
+
+    Attributes:
+        ran: how often each request ran.
+        wrong: requests that started beside too many of their client or lane, for eight threads.
+    """
+
+    def __init__(self, queue, count):
+        self.ran, self.wrong = Counter(), []
+        self._queue, self._lock = queue, threading.Lock()
+        self._clients, self._bulk = Counter(), 0
+        self._threads = [
+            threading.Thread(target=self._work, args=(random.Random(each),), daemon=True) for each in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self):
+        for thread in self._threads:
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive()
+
+    def _work(self, chance):
+        while (each := self._queue.take()) is not None:
+            while each is not None:
+                self._run(each, chance)
+                each = self._queue.done(each, accepted=chance.random() < 0.5)
+
+    def _run(self, each, chance):
+        with self._lock:
+            self.ran[each] += 1
+            self._clients[each.client] += 1
+            self._bulk += each.lane is Lane.BULK
+            if self._clients[each.client] > 7 or self._bulk > 2:
+                self.wrong.append(each)
+        if chance.random() < 0.1:
+            time.sleep(chance.random() / 1000)
+        with self._lock:
+            self._clients[each.client] -= 1
+            self._bulk -= each.lane is Lane.BULK
+
+
+def test_threads_end_when_they_are_told_to_after_what_waits():
+    queue = admission(threads=3)
+    put(queue, *(request(f"192.0.2.{number}") for number in range(10)))
+    queue.stop(3)
+    threads = Threads(queue, 3)
+    threads.join()
+    assert sum(threads.ran.values()) == 10
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2), st.sampled_from(LANES)),
+        st.tuples(st.sampled_from(["take", "end", "drop", "expire"]), st.integers(0, 20), st.none()),
+    ),
+    max_size=80,
+)
+
+
+class Model:
+    """An admission beside two lists: what waits, and what runs on four threads. Time is counted in actions."""
+
+    threads, share, bulk_share = 4, 3, 1
+
+    def __init__(self):
+        self.queue = admission(self.threads, queue=12, queue_per_client=6, queue_timeout=20.0)
+        self.waiting, self.running, self.all = [], [], []
+        self.now = 0.0
+
+    def apply(self, action, number, lane):
+        self.now += 1
+        getattr(self, action)(number, lane)
+        assert self.queue.length() == len(self.waiting)
+        assert self.queue.age(self.now) == max((self.now - each.arrived for each in self.waiting), default=0.0)
+
+    def put(self, number, lane):
+        new = request(f"192.0.2.{number}", lane=lane, arrived=self.now)
+        own = [each for each in self.waiting if each.peers == new.peers]
+        refused = self.queue.put(new)
+        assert (refused is not None) == (len(self.waiting) >= 12 or len(own) >= 6)
+        self.all.append(new)
+        if refused is None:
+            self.waiting.append(new)
+
+    def take(self, _number, _lane):
+        if len(self.running) < self.threads:
+            self.queue.stop(1)  # or it would wait for a request
+            self._started(self.queue.take())
+
+    def end(self, number, _lane):
+        if self.running:
+            ended = self.running.pop(number % len(self.running))
+            self._started(self.queue.done(ended, accepted=False))
+
+    def drop(self, number, _lane):
+        if self.all:
+            dropped = self.all[number % len(self.all)]
+            assert self.queue.drop(dropped) == (dropped in self.waiting)
+            self.waiting = [each for each in self.waiting if each is not dropped]
+
+    def expire(self, _number, _lane):
+        expired = self.queue.expire(self.now)
+        assert set(expired) == {each for each in self.waiting if each.arrived < self.now - 20}
+        assert len(expired) == len(set(expired))
+        self.waiting = [each for each in self.waiting if each not in expired]
+
+    def _started(self, started):
+        may_run = [each for each in self.waiting if self._may_run(each)]
+        if started is None:
+            assert may_run == []
+        else:
+            assert started in may_run
+            earlier = self.waiting[: self.waiting.index(started)]
+            assert not any((each.peers, each.lane) == (started.peers, started.lane) for each in earlier)
+            self.waiting.remove(started)
+            self.running.append(started)
+
+    def _may_run(self, waiting):
+        own = sum(each.peers == waiting.peers for each in self.running)
+        bulk = sum(each.lane is Lane.BULK for each in self.running)
+        return own < self.share and (waiting.lane is not Lane.BULK or bulk < self.bulk_share)
+
+
+@given(ACTIONS)
+def test_a_request_is_next_if_and_only_if_it_may_run(actions):
+    model = Model()
+    for action in actions:
+        model.apply(*action)
+
+
+def ask(queue, chance, accepted, gone):
+    """A client's requests, some of which it gives up."""
+    for _ in range(400):
+        address, token = f"192.0.2.{chance.randrange(3)}", chance.choice([None, "one", "two"])
+        new = request(address, token, chance.choice(LANES))
+        if queue.put(new) is not None:
+            time.sleep(chance.random() / 1000)
+            continue
+        accepted.append(new)
+        if chance.random() < 0.2 and queue.drop(new):
+            gone.append(new)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_under_real_threads_nothing_is_lost_or_runs_twice(seed):
+    queue = admission(threads=8, queue=50, queue_per_client=20)
+    threads, accepted, gone = Threads(queue, 8), [], []
+    clients = [
+        threading.Thread(target=ask, args=(queue, random.Random(f"{seed} {each}"), accepted, gone), daemon=True)
+        for each in range(4)
+    ]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join(PATIENCE_SECONDS)
+    # With no wake from outside.
+    wait_until(lambda: not queue.length(), lambda: f"{queue.length()} requests wait for ever")
+    queue.stop(8)
+    threads.join()
+    assert threads.wrong == []
+    assert set(threads.ran.values()) == {1}
+    assert set(threads.ran) == set(accepted) - set(gone)

@@ -1,0 +1,111 @@
+"""What is promised in an order comes in it, and each once, whatever plan the database makes for a query."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from stead.domain.errors import InventoryInUse
+from stead.domain.pages import Page
+from stead.store import consumer_listing, inventories
+from stead.store.consumer_listing import Whose
+from tests.rooms.store.books import Books, fresh_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLANS = {
+    "sqlite": ["PRAGMA reverse_unordered_selects = OFF", "PRAGMA reverse_unordered_selects = ON"],
+    "postgresql": ["SET enable_nestloop = off", "SET enable_hashjoin = off; SET enable_mergejoin = off"],
+    "mysql": [
+        "SET optimizer_switch = 'firstmatch=off,materialization=off'",  # LooseScan of the semi-joins
+        "SET optimizer_switch = 'firstmatch=off,loosescan=off'",
+        "SET optimizer_switch = 'semijoin=off'",
+    ],
+}
+"""Settings of a connection under which plans differ, by kind of database."""
+
+CLASSES = ["VCPU", "MEMORY_MB", "DISK_GB", "PCI_DEVICE", "SRIOV_NET_VF"]
+"""In the order of their ids."""
+
+
+@contextmanager
+def planned(books: Books, setting: str) -> Iterator[None]:
+    """New connections of *books* plan as *setting* says."""
+
+    def plan(connection: Any, _record: object) -> None:
+        connection.cursor().execute(setting)
+
+    engines = (books.store.writer, books.store.reader)
+    for engine in engines:
+        sa.event.listen(engine, "connect", plan)
+        engine.dispose()
+    try:
+        yield
+    finally:
+        for engine in engines:
+            sa.event.remove(engine, "connect", plan)
+            engine.dispose()
+
+
+def every_plan(books: Books) -> Iterator[None]:
+    """*books* plans in each way that its database has, one after the other."""
+    for setting in PLANS[books.store.writer.dialect.name]:
+        with planned(books, setting):
+            yield
+
+
+def test_classes_in_use_are_named_once_in_the_order_of_their_ids(books: Books) -> None:
+    draw = Random(0)
+    hosts = [books.provider() for _ in range(6)]
+    for host in hosts:
+        books.restock(host, **dict.fromkeys(draw.sample(CLASSES, len(CLASSES)), 99))
+    taken: dict[str, set[str]] = {host: set() for host in hosts}
+    for _ in range(3):
+        for name in draw.sample(CLASSES[1:], 4):
+            holders_of_it = draw.sample(hosts, 3)
+            books.claim(fresh_uuid(), {host: {name: 1} for host in holders_of_it})
+            for host in holders_of_it:
+                taken[host].add(name)
+        for _ in every_plan(books):
+            for host in filter(taken.get, hosts):
+                in_use = sorted(taken[host], key=CLASSES.index)
+                with pytest.raises(InventoryInUse) as refused:
+                    books.service.write(inventories.delete_all, host)
+                assert refused.value.resource_classes == in_use
+                others = [other for other in hosts if other != host]
+                with pytest.raises(InventoryInUse) as refused:
+                    books.reshape({one: books.shape(one, VCPU=99) for one in (host, *others)}, {})
+                assert refused.value.resource_classes == in_use
+
+
+def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(empty_books: Books) -> None:
+    hosts = [empty_books.provider(VCPU=99, DISK_GB=99) for _ in range(3)]
+    consumers = [fresh_uuid() for _ in range(10)]
+    for consumer in consumers:
+        empty_books.claim(consumer, {host: {"DISK_GB": 1, "VCPU": 1} for host in hosts})
+    for _ in every_plan(empty_books):
+        marker, shown, goes_on = None, [], True
+        while goes_on and len(shown) < len(consumers):
+            page = empty_books.service.read(consumer_listing.page_of, Whose(), Page(limit=3, marker=marker), 1000)
+            shown += page.held
+            marker, goes_on = shown[-1], page.goes_on
+        assert (shown, goes_on) == (sorted(consumers), False)
+
+
+def test_allocations_are_shown_in_the_order_in_which_they_were_written(books: Books) -> None:
+    """Clients up to 1.11 see them in a list."""
+    hosts = [books.provider(VCPU=99, DISK_GB=99) for _ in range(3)]
+    consumers = [fresh_uuid() for _ in range(5)]
+    for consumer in consumers:
+        books.claim(consumer, {host: {"VCPU": 1} for host in reversed(hosts)})
+    for _ in every_plan(books):
+        for consumer in consumers:
+            held = books.service.read(consumer_listing.of_consumer, consumer)
+            assert held is not None
+            assert list(held.providers) == hosts[::-1]
+        assert list(books.service.read(consumer_listing.of_provider, hosts[0]).consumers) == consumers

@@ -1,0 +1,166 @@
+"""What a client is told when other writers are faster, until the service's patience is over.
+
+Source: "Writing allocations", "Errors", docs/api.md.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from stead.store.protocol.transaction import RaceLost, Store
+from tests.conftest import open_door
+from tests.system.api.client import CONCURRENT_UPDATE, Api, Provider, fresh_uuid, holding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.system.api.client import Answer
+
+SHORT, FOR_EVER = "0.1", "100000"
+AGAIN = "Another thread concurrently updated the resource provider data. Please retry your update"
+CHANGED = f"Inventory and/or allocations changed while attempting to allocate: {AGAIN}"
+
+
+def put_one(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.put(f"/allocations/{fresh_uuid()}", holding((host, {"VCPU": 1})))
+
+
+def post_several(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.post("/allocations", {fresh_uuid(): holding((host, {"VCPU": 1})) for _ in range(2)})
+
+
+def reshape(api: Api, host: Provider, _consumer: str) -> Answer:
+    wanted = {"resource_provider_generation": generation(api, host), "inventories": {"VCPU": {"total": 9}}}
+    return api.post("/reshaper", {"inventories": {host.uuid: wanted}, "allocations": {}})
+
+
+def add_inventory(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.post(host.inventories, {"resource_class": "MEMORY_MB", "total": 1})
+
+
+def replace_inventories(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.put(host.inventories, generation=generation(api, host), inventories={"VCPU": {"total": 9}})
+
+
+def replace_inventory(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.put(host.inventory("VCPU"), generation=generation(api, host), total=9)
+
+
+def delete_inventories(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.delete(host.inventories)
+
+
+def delete_inventory(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.delete(host.inventory("VCPU"))
+
+
+def replace_traits(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.put(host.traits, generation=generation(api, host), traits=["HW_NUMA_ROOT"])
+
+
+def clear_traits(api: Api, host: Provider, _consumer: str) -> Answer:
+    return api.delete(host.traits)
+
+
+def release(api: Api, _host: Provider, consumer: str) -> Answer:
+    return api.delete(f"/allocations/{consumer}")
+
+
+def create_provider(api: Api, _host: Provider, _consumer: str) -> Answer:
+    return api.post("/resource_providers", {"name": fresh_uuid()})
+
+
+CLAIMS: dict[Any, str] = {put_one: CHANGED, post_several: CHANGED, reshape: f"update conflict: {AGAIN}"}
+OTHERS: dict[Any, str] = {
+    add_inventory: f"Update conflict: {AGAIN}",
+    replace_inventories: f"update conflict: {AGAIN}",
+    replace_inventory: f"update conflict: {AGAIN}",
+    delete_inventories: AGAIN,
+    delete_inventory: AGAIN,
+    replace_traits: AGAIN,
+    clear_traits: AGAIN,
+}
+WITHOUT_WORDS: tuple[Any, ...] = (release, create_provider)
+
+
+def generation(api: Api, host: Provider) -> int:
+    return int(api.get(host.path).json["generation"])
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Api]]:
+    """An API with these options, on a database of its own."""
+    doors = []
+
+    def opened(**options: str) -> Api:
+        for name, value in options.items():
+            monkeypatch.setenv(f"OS_STEAD__{name.upper()}", value)
+        doors.append(open_door(tmp_path, f"sqlite:///{tmp_path}/stead.db"))
+        return Api(doors[-1].__enter__())
+
+    yield opened
+    for door in doors:
+        door.__exit__(None, None, None)
+
+
+def ends(api: Api, ask: Any, error: Exception, monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """The answer, where every attempt ends with *error*."""
+    host = api.create_provider(inventories={"VCPU": 8}, traits=["COMPUTE_NODE"])
+    consumer = api.claim((host, {"VCPU": 1}))
+    api.claim((host, {"VCPU": 1}))  # its project, user and type are known from here on
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Store, "_attempt", fail)
+    return ask(api, host, consumer)
+
+
+BUSY = sqlite3.OperationalError("database is locked")
+BUSY.sqlite_errorcode = sqlite3.SQLITE_BUSY
+TAKEN = sqlite3.IntegrityError("UNIQUE constraint failed")
+TAKEN.sqlite_errorcode = sqlite3.SQLITE_CONSTRAINT_UNIQUE
+LOST = (RaceLost("resource_providers"), sa.exc.IntegrityError("INSERT", {}, TAKEN))
+WAITED = sa.exc.OperationalError("BEGIN IMMEDIATE", {}, BUSY)
+
+
+@pytest.mark.parametrize("lost", LOST, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("ask", CLAIMS)
+def test_a_claim_whose_races_are_lost_until_claim_timeout_is_a_conflict(
+    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any, lost: Exception
+) -> None:
+    api = patience(claim_timeout=SHORT, write_timeout=FOR_EVER)
+    answer = ends(api, ask, lost, monkeypatch)
+    assert answer.refused(409, CLAIMS[ask], code=CONCURRENT_UPDATE)
+    assert answer.header("retry-after") is None
+
+
+@pytest.mark.parametrize("ask", OTHERS)
+def test_another_write_whose_races_are_lost_until_write_timeout_is_a_conflict_too(
+    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> None:
+    api = patience(claim_timeout=FOR_EVER, write_timeout=SHORT)
+    assert ends(api, ask, LOST[0], monkeypatch).refused(409, OTHERS[ask], code=CONCURRENT_UPDATE)
+
+
+@pytest.mark.parametrize("ask", WITHOUT_WORDS)
+def test_where_a_conflict_would_mean_something_else_the_service_is_busy(
+    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> None:
+    answer = ends(patience(write_timeout=SHORT), ask, LOST[0], monkeypatch)
+    assert answer.refused(503)
+    assert answer.header("retry-after") == "1"
+
+
+@pytest.mark.parametrize("ask", [*CLAIMS, *OTHERS, *WITHOUT_WORDS])
+def test_a_database_that_lets_everybody_wait_is_no_conflict(
+    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> None:
+    answer = ends(patience(claim_timeout=SHORT, write_timeout=SHORT), ask, WAITED, monkeypatch)
+    assert answer.refused(503)
+    assert answer.header("retry-after") == "1"

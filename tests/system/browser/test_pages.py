@@ -1,0 +1,157 @@
+"""The live parts of the pages in a browser: what they show, by keyboard, for every reader, with hostile names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.system.browser.site import HOSTILE, Api, names
+from tests.system.browser.window import used, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+    from tests.servers.stead import Serving
+    from tests.system.browser.window import Window
+
+
+pytestmark = pytest.mark.timeout(180)  # a busy machine takes long to start a server and a browser
+
+RULES = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
+}"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (2560, "dark")])
+@pytest.mark.parametrize("path", ["/ui/", "/ui/activity", "/ui/ask?resources=VCPU:65", "/ui/consumers", "provider"])
+def test_every_reader_can_use_it(window: Window, node_modules: Path, path: str, width: int, scheme: str) -> None:
+    if path == "provider":
+        with Api(window.url) as api:
+            path = f"/ui/providers/{api.uuid(HOSTILE[0])}"
+    is_live = not path.startswith(("/ui/ask", "/ui/consumers"))
+    page = window.open(path, width=width, scheme=scheme, is_live=is_live)
+    if path == "/ui/":
+        page.locator(".grid-view").press("Home")
+        page.locator(".grid-view").press("Enter")
+        page.locator(".grid-host").wait_for()
+    page.evaluate((node_modules / "axe-core/axe.min.js").read_text())
+    assert page.evaluate(RULES) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_grid_by_keyboard_alone(window: Window) -> None:
+    page = window.open("/ui/")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "grid-view":
+            break
+    page.keyboard.press("Home")
+    page.get_by_text("host-000: VCPU 0 of 64 (0 %) used").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("host-001: VCPU 1 of 64 (2 %) used").wait_for()
+    page.keyboard.press("End")
+    page.keyboard.press("Home")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    panel = page.locator(".grid-host")
+    panel.get_by_role("heading", name="host-004").wait_for()
+    panel.get_by_text("host-004_gpu").wait_for()
+    with Api(window.url) as api:
+        link = panel.get_by_role("link", name="host-004")
+        assert link.get_attribute("href") == f"/ui/providers/{api.uuid('host-004')}"
+    assert page.evaluate("document.activeElement.id") == "grid-host-name"
+    before = page.evaluate("grid.layout.cell")
+    page.locator(".grid-view").press("-")
+    assert page.evaluate("grid.layout.cell") < before
+
+
+def test_searches_find_hosts(window: Window) -> None:
+    page = window.open("/ui/")
+    number = len(names())
+    for query, found in (
+        ("host-00", 10),
+        ("trait:custom_ssd", number - number // 3),
+        ("disabled", 1),
+        ("VCPU>=64", 2),
+        ("aggregate:7f1f0d5e-0000-4000-8000-000000000002", number // 2),
+        ("host-00 VCPU>=60", 5),
+        ("no-such-host", 0),
+    ):
+        page.get_by_role("searchbox", name="Find hosts").fill(query)
+        page.get_by_text(f"{found} of {number} hosts found").wait_for()
+
+
+def test_groups_and_classes(window: Window) -> None:
+    page = window.open("/ui/")
+    page.get_by_label("Group by").select_option("aggregate")
+    assert page.evaluate("grid.layout.groups.map((group) => group.hosts.length)") == [len(names()) // 2] * 2
+    page.get_by_label("Group by").select_option("traits")
+    assert page.evaluate("grid.layout.groups.length") == 3  # the disabled host has a trait of its own
+    page.get_by_label("Group by").select_option("prefix")
+    assert "host-" in page.evaluate("grid.layout.groups.map((group) => group.label)")
+    page.get_by_label("Class").select_option("PGPU")
+    page.get_by_text("PGPU: 0 of 34 (0 %) used").wait_for()
+
+
+def test_colours_follow_the_fill(window: Window) -> None:
+    page = window.open("/ui/")
+    page.locator(".grid-view").press("+")
+
+    def color(host: int) -> list[int]:
+        """The pixel in the upper left corner of a cell."""
+        found: list[int] = page.evaluate(
+            """(host) => { grid.draw(); const { x, y } = grid.layout.placeOf(host);
+               return [...grid.context.getImageData(x + 2, y + 2, 1, 1).data].slice(0, 3); }""",
+            host,
+        )
+        return found
+
+    empty, half, full = color(0), color(32), color(59)
+    assert empty == [254, 232, 56]
+    assert empty != half != full
+    page.get_by_role("searchbox", name="Find hosts").fill("host-000")
+    page.get_by_text("1 of 66 hosts found").wait_for()
+    assert color(0) == empty
+    assert sum(color(59)) > sum(full)  # faded
+
+
+def test_hostile_names_are_texts(window: Window) -> None:
+    page = window.open("/ui/")
+    for name in HOSTILE:
+        page.evaluate("(name) => grid.chosen(stead.live.site.numberOf(name))", name)
+        wait_for(page, "(name) => document.querySelector('#grid-host-name')?.textContent === name", name)
+    assert "owned" not in page.title()
+    assert page.locator("#grid img, #grid script").count() == 0
+    page.evaluate("grid.chosen(stead.live.site.numberOf('host-007'))")
+    page.locator(".grid-host").get_by_text("Disabled: <b>broken</b> fan").wait_for()
+
+
+def test_a_claim_appears_in_all_pages(window: Window, serving: Serving) -> None:
+    pages: dict[str, Page] = {path: window.open(path) for path in ("/ui/", "/ui/activity", "/ui/table")}
+    with Api(serving.url) as api:
+        api.claim("host-001", 17)
+        pages["/ui/"].bring_to_front()
+        for path in ("/ui/", "/ui/table"):
+            wait_for(pages[path], "stead.live.site.sums.VCPU.used[1] === 17")
+        wait_for(pages["/ui/"], "grid.levels[1] === 27")
+        pages["/ui/activity"].get_by_role("link", name="host-001").first.wait_for()
+        wait_for(pages["/ui/table"], "document.querySelector('[data-tree]').textContent === '17'")
+        api.claim("host-001", 1)
+        for path in ("/ui/", "/ui/table"):
+            wait_for(pages[path], "stead.live.site.sums.VCPU.used[1] === 1")
+            assert used(pages[path]) == api.used()
+        assert pages["/ui/activity"].evaluate("stead.live.site === null")  # it does not read all hosts
+
+
+def test_the_page_of_a_provider_follows_its_tree(window: Window, serving: Serving) -> None:
+    with Api(serving.url) as api:
+        page = window.open(f"/ui/providers/{api.uuid('host-004')}")
+        api.claim("host-004", 61)
+        wait_for(page, "document.querySelector('main').innerText.includes('61')")
+        api.claim("host-004", 4)
+        wait_for(page, "!document.querySelector('main').innerText.includes('61')")

@@ -1,0 +1,157 @@
+"""A server under attack, and a probe beside it: what other clients notice, and what it costs the server."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from tests.servers.stead import started
+from tests.system.hostile.attacks import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+PROBE = {"X-Auth-Token": "probe:probe", "OpenStack-API-Version": "placement 1.39"}
+ADMIN = {**PROBE, "X-Auth-Token": "admin", "Content-Type": "application/json"}
+LARGEST_BODY = 16 * 1024 * 1024
+CHILDREN = 24
+PROBE_SECONDS = 0.05
+
+
+def query_for(groups: str) -> str:
+    """A query whose answer has as many candidates as CHILDREN to the power of the number of *groups*."""
+    resources = "&".join(f"resources_{group}=VCPU:1" for group in groups)
+    return f"/allocation_candidates?{resources}&group_policy=none"
+
+
+LARGE_QUERY = query_for("ABC")
+"""5 MB."""
+LARGEST_QUERY = query_for("ABCD")
+WORK_OF_100_MB = 15_000_000
+"""`max_candidate_work` with which the answer to LARGEST_QUERY has 106 MB; by default it is cut at 35 MB."""
+
+SMALL_QUERY = "/allocation_candidates?resources=MEMORY_MB:1&limit=1"
+
+
+@dataclass
+class Report:
+    """What one attack did. Times are seconds, ``memory`` is bytes above rest, at most.
+
+    ``attackers``: connections that they had open at most, or answers by status.
+    """
+
+    health: list[float] = field(default_factory=list)
+    query: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    memory: int = 0
+    descriptors: int = 0
+    recovered: float = 0.0
+    attackers: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"health at worst {max(self.health, default=0):.2f} s, small query {max(self.query, default=0):.2f} s, "
+            f"{len(self.query)} probes, {len(self.failures)} failed, memory + {self.memory / 1e6:.0f} MB, "
+            f"{self.descriptors} descriptors, well after {self.recovered:.1f} s; "
+            f"attackers: {self.attackers or 'nothing'}"
+        )
+
+
+class Victim:
+    """A server with a site, and its one worker."""
+
+    def __init__(self, url: str, main_process: int, largest_query: str) -> None:
+        place = urlsplit(url)
+        assert place.hostname is not None
+        assert place.port is not None
+        self.target = Target(place.hostname, place.port, LARGE_QUERY, largest_query, LARGEST_BODY)
+        children = Path(f"/proc/{main_process}/task/{main_process}/children").read_text().split()
+        (self._worker,) = [
+            child for child in children if b"stead.serve.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+        ]
+
+    def memory(self) -> int:
+        lines = Path(f"/proc/{self._worker}/status").read_text().splitlines()
+        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self._worker}/fd").iterdir()))
+
+    def ask(self, method: str, path: str, headers: dict[str, str], body: object = None) -> int:
+        connection = HTTPConnection(self.target.host, self.target.port, timeout=60)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        finally:
+            connection.close()
+
+    def fill(self) -> None:
+        """One tree in which a query for three groups has thousands of candidates, and a host for the small query."""
+        root = str(uuid4())
+        assert self.ask("POST", "/resource_providers", ADMIN, {"name": "root", "uuid": root}) == 200
+        for number in range(CHILDREN):
+            child = str(uuid4())
+            made = {"name": f"child{number}", "uuid": child, "parent_provider_uuid": root}
+            assert self.ask("POST", "/resource_providers", ADMIN, made) == 200
+            inventories = {"VCPU": {"total": 100}} | ({"MEMORY_MB": {"total": 100}} if number == 0 else {})
+            body = {"resource_provider_generation": 0, "inventories": inventories}
+            assert self.ask("PUT", f"/resource_providers/{child}/inventories", ADMIN, body) == 200
+
+    def attacked(self, attack: AbstractContextManager[None], seconds: float) -> Report:
+        """Probe all the time, during the attack and afterwards, until it is well again."""
+        self.target.done.clear()
+        report, rest = Report(), self.memory()
+        with attack:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                self._probe(report)
+                report.memory = max(report.memory, self.memory() - rest)
+                report.descriptors = max(report.descriptors, self.descriptors())
+                time.sleep(PROBE_SECONDS)
+        report.attackers = ", ".join(f"{what} {count}" for what, count in sorted(self.target.done.items()))
+        ended = time.monotonic()
+        after = Report()
+        while True:
+            after.failures.clear()
+            self._probe(after)
+            if not after.failures and max(after.health[-1], after.query[-1]) < 0.5:
+                break
+        report.recovered = time.monotonic() - ended
+        return report
+
+    def _probe(self, report: Report) -> None:
+        """Ask as other clients do, each time on a new connection."""
+        for path, times in (("/healthcheck", report.health), (SMALL_QUERY, report.query)):
+            begin = time.monotonic()
+            try:
+                status = self.ask("GET", path, {**PROBE, "X-Auth-Token": "admin:probe"})
+            except (OSError, HTTPException) as error:
+                report.failures.append(f"{path}: {error!r}")
+            else:
+                if status != 200:
+                    report.failures.append(f"{path}: {status}")
+            times.append(time.monotonic() - begin)
+
+
+@contextmanager
+def victim(directory: Path, options: str = "", largest_query: str = LARGE_QUERY) -> Iterator[Victim]:
+    """A server on SQLite with one worker, filled."""
+    file = directory / "placement.conf"
+    file.write_text(
+        f"[placement_database]\nconnection = sqlite:///{directory}/placement.db\nsync_on_startup = true\n"
+        f"[api]\nauth_strategy = noauth2\n[stead]\n{options}"
+    )
+    with started(file, workers=1) as server:
+        under_attack = Victim(server.url, server.process.pid, largest_query)
+        under_attack.fill()
+        yield under_attack
