@@ -60,7 +60,7 @@ def replace(
 
     Raises:
         OwnersUnknown
-        IdsOutdated: one of *ids* is another provider's, or nobody's.
+        IdsOutdated: one of *ids* is the id of another provider, or of none.
         ProvidersChanged
         ConsumerConflict: the client's generation of its consumer is out of date.
         UnknownProvider, UnknownResourceClass

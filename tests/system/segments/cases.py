@@ -93,7 +93,10 @@ def _of_handler(method: str, template: str, handler: object, is_own: bool) -> It
     yield _refused("an unknown version", 406, method, template, **{"OpenStack-API-Version": "placement 1.9999"})
     longest = longest_body(method, _target(method, template), LONGEST_BODY)
     yield _case("a long body", method, _target(method, template), 413, body=b" " * (longest + 1), closes=True)
-    if template != "/":
+    if template == "/openapi.json":
+        # [stead] public_docs is true by default.
+        yield _case("no token", method, template, 200, fields={"X-Auth-Token": ""})
+    elif template != "/":
         yield _refused("no token", 401, method, template, **{"X-Auth-Token": ""})
     if is_own:
         yield _refused("no such route", 404, method, template, **{"OpenStack-API-Version": f"placement {NEWEST}"})
