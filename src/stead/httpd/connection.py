@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stead.httpd import answers
 from stead.httpd.answers import Answer
+from stead.httpd.deadlines import Overdue, overdue
 from stead.httpd.reader import Reader
 from stead.httpd.refusals import Refusal, overloaded
 from stead.httpd.sending import PART, Sending
@@ -41,12 +42,6 @@ LARGE_ANSWER = 1024 * 1024
 UNSENT_FACTOR = 2
 """Large answers are refused if more than this multiple of the limit is unsent. At the limit, bulk reads wait already:
 this is for the answers that were made meanwhile, and for large answers to other reads."""
-
-LINGER_SECONDS = 5.0
-"""After the last answer, the server reads what the client still sends until it pauses for this time. Closing at once
-would reset the connection, and a reset destroys the answer on its way."""
-
-LONGEST_LINGER_SECONDS = 30.0
 
 
 class Owner(Protocol):
@@ -93,7 +88,8 @@ class Connection(asyncio.Protocol):
         self._ahead: list[bytes] = []  # arrived while a request was running
         self._is_read = True  # the transport reads
         self._has_ended = False  # the client sends no more
-        self._received_at = now
+        self.received_at = now
+        """When data last arrived, on the loop's clock."""
         self._current: Request | None = None
         self._is_busy = False  # until the transport has the whole answer
         self._keeps = True  # whether the connection stays open after the current answer
@@ -123,7 +119,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read *data*. If a request is running, store the data for later and pause reading."""
-        self._received_at = self._loop.time()
+        self.received_at = self._loop.time()
         if self.state is State.LINGERING:
             self._skip([data])
             return
@@ -133,7 +129,7 @@ class Connection(asyncio.Protocol):
                     self._ahead.append(data)
                     self._read(False)
                     return
-        self._reader.feed(data, self._received_at)
+        self._reader.feed(data, self.received_at)
         self._next()
 
     def eof_received(self) -> bool:
@@ -192,7 +188,7 @@ class Connection(asyncio.Protocol):
         while not self._is_busy and self.state not in (State.CLOSED, State.LINGERING):
             if not reader.read and self._ahead:
                 ahead, self._ahead = b"".join(self._ahead), []
-                reader.feed(ahead, self._received_at)
+                reader.feed(ahead, self.received_at)
             if reader.read:
                 following = reader.read.popleft()
                 if isinstance(following, Refusal):
@@ -401,7 +397,7 @@ class Connection(asyncio.Protocol):
         if self._transport.can_write_eof() or self._transport.is_closing():
             return
         for piece in pieces:
-            self._reader.feed(piece, self._received_at)
+            self._reader.feed(piece, self.received_at)
         if not self._reader.in_message:
             self._transport.close()
 
@@ -423,65 +419,46 @@ class Connection(asyncio.Protocol):
         """Enforce the deadlines; called about once a second."""
         if self._may_idle and self._is_idle():
             return
-        match self.state:
-            case State.OPENING | State.HEAD:
-                self._check_head(now)
-            case State.IDLE:
-                self._check_idle(now)
-            case State.BODY:
-                self._check_body(now)
-            case State.SENDING:
-                self._check_sending(now)
-            case State.STREAMING:
-                self._check_stream(now)
-            case State.LINGERING:
-                self._check_lingering(now)
-
-    def _check_idle(self, now: float) -> None:
-        if self._transport.get_write_buffer_size():
-            self._check_progress(now)
-        elif now - self.since > self._bounds.idle_timeout:
-            self._linger()
-
-    def _check_head(self, now: float) -> None:
-        if now - self.since > self._bounds.head_timeout:
-            self._time_out("head_timeout", "the head of the request")
-
-    def _check_body(self, now: float) -> None:
-        allowed = self._bounds.body_idle_timeout + self._reader.body_size / self._bounds.body_rate
-        if now - self._received_at > self._bounds.body_idle_timeout or now - self.since > allowed:
-            self._time_out("body_timeout", "the body of the request")
-
-    def _check_sending(self, now: float) -> None:
-        size = self._sending.size if self._sending is not None else 0
-        allowed = self._bounds.send_idle_timeout + size / self._bounds.send_rate
-        if now - self.since > allowed:
-            self._abort("unread_answer")
-        else:
-            self._check_progress(now)
-
-    def _check_stream(self, now: float) -> None:
-        if self._streaming is not None and self._transport.get_write_buffer_size():
-            self._progress_at = max(self._progress_at, self._streaming.progress_at)
-            self._check_progress(now)
-
-    def _check_lingering(self, now: float) -> None:
-        if self._transport.get_write_buffer_size():
-            self._check_progress(now)
-        elif now - max(self.since, self._received_at) > LINGER_SECONDS or now - self.since > LONGEST_LINGER_SECONDS:
-            if self._transport.is_closing() or self._transport.can_write_eof():
+        match overdue(self, now, self._bounds):
+            case Overdue.HEAD:
+                self._time_out("head_timeout", Overdue.HEAD)
+            case Overdue.BODY:
+                self._time_out("body_timeout", Overdue.BODY)
+            case Overdue.NEXT_REQUEST:
+                self._linger()
+            case Overdue.READING:
+                self._abort("unread_answer")
+            case Overdue.CLOSING if self._transport.is_closing() or self._transport.can_write_eof():
                 self._transport.abort()
-            else:
+            case Overdue.CLOSING:
                 self._transport.close()
 
-    def _check_progress(self, now: float) -> None:
-        if now - max(self._progress_at, self.since) > self._bounds.send_idle_timeout:
-            self._abort("unread_answer")
+    @property
+    def read_at(self) -> float:
+        """When the client last read part of the answer, on the loop's clock."""
+        return self._progress_at if self._streaming is None else max(self._progress_at, self._streaming.progress_at)
 
-    def _time_out(self, reason: Reason, what: str) -> None:
+    @property
+    def body_size(self) -> int:
+        """Bytes of the body that is arriving."""
+        return self._reader.body_size
+
+    @property
+    def answer_size(self) -> int:
+        """Bytes of the answer that remained when the transport first received some of them."""
+        return self._sending.size if self._sending is not None else 0
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the transport has bytes that the client has not read."""
+        return bool(self._transport.get_write_buffer_size())
+
+    def _time_out(self, reason: Reason, missing: Overdue) -> None:
         """Answer 408 in the middle of a request. Between requests a client would take it for its next answer."""
         if self._transport is not None and self._reader.in_message:
-            self._refuse_and_close(Refusal(HTTPStatus.REQUEST_TIMEOUT, reason, f"{what} did not arrive in time"))
+            self._refuse_and_close(
+                Refusal(HTTPStatus.REQUEST_TIMEOUT, reason, f"{missing.value} did not arrive in time")
+            )
         else:
             self._server.refusals.add(reason)
             self.evict()
