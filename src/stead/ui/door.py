@@ -15,7 +15,7 @@ _PATHS = ("/ui", "/docs", "/openapi.json")
 
 
 class Door:
-    """Sends ``/ui/``, ``/docs`` and a browser's ``/`` to *ui*, and everything else to *api*."""
+    """Sends ``/ui/``, ``/docs`` and a browser's ``GET /`` to *ui*, and everything else to *api*."""
 
     def __init__(self, api: WSGIApplication, ui: WSGIApplication, *, pages: bool, public_docs: bool) -> None:
         """*pages*: the web interface is served; *public_docs*: so is the reference of the API, without a token."""
@@ -34,12 +34,18 @@ class Door:
 
     def _is_for_ui(self, path: str, environ: WSGIEnvironment) -> bool:
         if path in ("", "/"):
-            return self._pages and "text/html" in environ.get("HTTP_ACCEPT", "") and _reads(environ)
+            return self._pages and _is_browser(environ) and _reads(environ)
         if path == "/docs":
             return self._public_docs
         if path == "/openapi.json":
             return self._public_docs and _reads(environ) and "HTTP_X_AUTH_TOKEN" not in environ
         return self._pages and (path == "/ui" or path.startswith("/ui/"))
+
+
+def _is_browser(environ: WSGIEnvironment) -> bool:
+    """Whether the client wants HTML, and sends neither a version nor a token, as only programs do."""
+    accepts_html = "text/html" in environ.get("HTTP_ACCEPT", "")
+    return accepts_html and not {"HTTP_OPENSTACK_API_VERSION", "HTTP_X_AUTH_TOKEN"} & environ.keys()
 
 
 def _reads(environ: WSGIEnvironment) -> bool:

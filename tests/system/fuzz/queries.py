@@ -164,6 +164,8 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
     "/changes": {"since": one_of("", "AQ", "x" * 3000, "é"), "timeout": one_of("0", "00", "61", "x", "-1")},
 }
 """The parameters of every route that has any, with a maker of values."""
+LISTS["/allocation_candidates/explain"] = LISTS["/allocation_candidates"]
+LISTS["/headroom"] = LISTS["/allocation_candidates"] | {"marker": tree}
 
 OWN = ("root_member_of", "isolate", "can_split", "order_by")
 """Keys of Stead's own that stand for the whole request."""

@@ -327,9 +327,19 @@ def test_a_static_file_is_cached_by_its_version(browser: Browser) -> None:
     assert browser.get("/ui/static/stead.css", HTTP_IF_NONE_MATCH=plain.headers["etag"]).status == 304
 
 
-def test_the_root_is_a_page_for_browsers_only(browser: Browser) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"HTTP_ACCEPT": "application/json"},
+        {"HTTP_OPENSTACK_API_VERSION": "placement 1.39"},
+        {"HTTP_X_AUTH_TOKEN": "admin"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_the_root_is_a_page_for_browsers_only(browser: Browser, fields: dict[str, str]) -> None:
+    """A program may accept HTML too, but a browser sends neither a version nor a token."""
     assert 'href="/ui/"' in browser.get("/").text
-    document = browser.get("/", HTTP_ACCEPT="application/json")
+    document = browser.get("/", **fields)
     assert json.loads(document.text)["versions"][0]["id"] == "v1.0"
     assert "content-security-policy" not in document.headers
 
