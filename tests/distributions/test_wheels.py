@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # builds dist
 OF_STEAD = {
     "__init__.py", "aio.py", "api", "application.py", "auth", "candidates", "catalog", "cli", "client", "config",
     "domain", "embedded.py", "httpd", "observation.py", "observe", "process", "py.typed", "serve", "service", "store",
-    "testing", "topology", "wsgi.py",
+    "testing", "topology", "ui", "wsgi.py",
 }  # fmt: skip
 
 
