@@ -73,6 +73,7 @@ TEXTS = (
         "none",
         "isolate",
         "all",
+        "true",
         "1",
         "01",
     ),
