@@ -13,7 +13,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/rooms/observe/test_exporter.py tests/rooms/observe/test_scraping.py \
 	tests/rooms/topology/test_command.py tests/rooms/topology/test_hwloc.py tests/rooms/api/test_bodies.py \
 	tests/rooms/api/test_routing.py tests/system/microversions/test_openapi.py \
-	tests/rooms/cli/test_the_command.py tests/rooms/cli/test_serve.py tests/rooms/httpd \
+	tests/rooms/cli/test_the_command.py tests/rooms/serve/test_serve.py tests/rooms/httpd \
 	tests/rooms/store/test_bulk_queries.py tests/rooms/store/test_epoch.py \
 	tests/system/faults/test_a_database_that_hangs.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
@@ -61,7 +61,7 @@ differential: $(VENV)/for-development  ## Compare with the released service over
 	$(BIN)/python -m tests.system.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
 
 torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
-	$(BIN)/pytest -m torture tests/rooms/cli/test_serving.py
+	$(BIN)/pytest -m torture tests/rooms/serve/test_serving.py
 	$(BIN)/python -m tests.system.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 releases: $(VENV)/for-development  ## Adopt databases that every release of the OpenStack service makes, each installed here

@@ -17,9 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stead.cli.addresses import Address
 from stead.cli.errors import CommandError
-from stead.cli.running import running
+from stead.cli.server.addresses import Address
+from stead.cli.server.running import running
 
 if TYPE_CHECKING:
     from types import FrameType

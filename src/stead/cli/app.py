@@ -1,8 +1,8 @@
 """The ``stead`` command: selects the subcommand, passes the shared options, and maps errors to exit codes.
 
 A subcommand's module is imported when the subcommand runs, so that ``stead --help`` takes no longer than Typer itself.
-Each of these modules has an ``app``: a :class:`typer.Typer` (without completion, which only this module offers) with
-one command, or with several for a family.
+Each module of ``commands/`` has the name of its subcommand and an ``app``: a :class:`typer.Typer` (without completion,
+which only this module offers) with one command, or with several for a family.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # Typer exports no 
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A row of ``stead --help``: the module of the command, and the shared options that it accepts."""
+    """A row of ``stead --help``, and the shared options that the command accepts."""
 
-    module: str
     help: str
     shared: frozenset[str]
 
@@ -45,29 +44,27 @@ class Subcommand:
 _CLIENT = frozenset({"url", "token", "data_dir", "json"})
 _HOUSE = frozenset({"data_dir", "json"})
 
-SUBCOMMANDS = {
-    "serve": Subcommand("stead.cli.serve", "Start the server.", _HOUSE),
-    "tree": Subcommand("stead.cli.tree", "Show provider trees with their usage, or a summary of many.", _CLIENT),
-    "provider": Subcommand("stead.cli.provider", "Show and change one provider.", _CLIENT),
-    "candidates": Subcommand("stead.cli.candidates", "List allocation candidates for a request.", _CLIENT),
-    "explain": Subcommand("stead.cli.explain", "Explain where a request fits, or why nothing fits.", _CLIENT),
-    "headroom": Subcommand("stead.cli.headroom", "Show how many times a request fits.", _CLIENT),
-    "claim": Subcommand("stead.cli.claim", "Claim a place where a request fits.", _CLIENT),
-    "consumers": Subcommand("stead.cli.consumers", "List consumers and their allocations.", _CLIENT),
-    "consumer": Subcommand("stead.cli.consumer", "Show one consumer.", _CLIENT),
-    "usage": Subcommand("stead.cli.usage", "Show sums of allocations per project, user or type.", _CLIENT),
-    "who": Subcommand("stead.cli.who", "List the consumers of a host.", _CLIENT),
-    "watch": Subcommand("stead.cli.watch", "Print changes of providers and consumers.", _CLIENT),
-    "top": Subcommand("stead.cli.top", "Watch the fullest and emptiest hosts, live.", _CLIENT),
-    "release": Subcommand("stead.cli.release", "Release the allocations of a consumer, or of several.", _CLIENT),
-    "topology": Subcommand("stead.cli.topology", "Load, save and generate provider trees as files.", _CLIENT),
-    "completion": Subcommand("stead.cli.completion", "Let the shell complete commands, options and names.", _CLIENT),
-    "audit": Subcommand(
-        "stead.cli.audit", "Check the allocations and inventories of a database, and repair them.", _HOUSE
-    ),
-    "config": Subcommand("stead.cli.config", "Print the configuration in effect, or a sample.", _HOUSE),
-    "token": Subcommand("stead.cli.token", "Create, list and revoke tokens of auth_strategy `token`.", _HOUSE),
-    "db": Subcommand("stead.cli.db", "Create, upgrade and check the database tables.", _HOUSE),
+SUBCOMMANDS = {  # the module of each has the same name, in ``commands/``
+    "serve": Subcommand("Start the server.", _HOUSE),
+    "tree": Subcommand("Show provider trees with their usage, or a summary of many.", _CLIENT),
+    "provider": Subcommand("Show and change one provider.", _CLIENT),
+    "candidates": Subcommand("List allocation candidates for a request.", _CLIENT),
+    "explain": Subcommand("Explain where a request fits, or why nothing fits.", _CLIENT),
+    "headroom": Subcommand("Show how many times a request fits.", _CLIENT),
+    "claim": Subcommand("Claim a place where a request fits.", _CLIENT),
+    "consumers": Subcommand("List consumers and their allocations.", _CLIENT),
+    "consumer": Subcommand("Show one consumer.", _CLIENT),
+    "usage": Subcommand("Show sums of allocations per project, user or type.", _CLIENT),
+    "who": Subcommand("List the consumers of a host.", _CLIENT),
+    "watch": Subcommand("Print changes of providers and consumers.", _CLIENT),
+    "top": Subcommand("Watch the fullest and emptiest hosts, live.", _CLIENT),
+    "release": Subcommand("Release the allocations of a consumer, or of several.", _CLIENT),
+    "topology": Subcommand("Load, save and generate provider trees as files.", _CLIENT),
+    "completion": Subcommand("Let the shell complete commands, options and names.", _CLIENT),
+    "audit": Subcommand("Check the allocations and inventories of a database, and repair them.", _HOUSE),
+    "config": Subcommand("Print the configuration in effect, or a sample.", _HOUSE),
+    "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _HOUSE),
+    "db": Subcommand("Create, upgrade and check the database tables.", _HOUSE),
 }
 
 
@@ -99,7 +96,7 @@ class Subcommands(TyperGroup):
     def load(self, name: str) -> Any:
         """Import and return the command *name*, with its shared options."""
         row = SUBCOMMANDS[name]
-        command = get_command(import_module(row.module).app)
+        command = get_command(import_module(f"stead.cli.commands.{name}").app)
         command.name = name
         name_values(command)
         add_examples(command, name)

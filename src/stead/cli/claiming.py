@@ -15,10 +15,19 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.cli.connecting import summary
 from stead.cli.errors import Negative
+from stead.cli.fetching.candidates import (
+    Candidate,
+    amount_in,
+    amounts_by_group,
+    ask,
+    names_of,
+    query_string,
+    rows_of,
+    version_for,
+)
 from stead.cli.forest import capacity
-from stead.cli.request import Candidate, amount_in, amounts_by_group, ask, names_of, query_string, rows_of, version_for
+from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
 from stead.client.errors import Conflict, NotFound, NothingFits, Refused, Unreachable, Unsupported
 from stead.domain.printable import one_line

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from stead.cli.errors import Negative
-from stead.cli.site_server import ATTEMPTS, Watcher, apply, read_site, rehearse
+from stead.cli.sites.providers import ATTEMPTS, Watcher, apply, read_site, rehearse
 from stead.client.errors import NotAllowed
 from stead.domain.inventory import Inventory
 from stead.topology.document import load

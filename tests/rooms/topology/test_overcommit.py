@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from stead.cli.app import run
-from stead.cli.site_server import Overcommits, Watcher, apply, rehearse
+from stead.cli.sites.providers import Overcommits, Watcher, apply, rehearse
 from stead.client.blocking.connecting import connect
 from stead.domain.inventory import Inventory
 from stead.topology.document import load

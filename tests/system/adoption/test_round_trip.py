@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stead.cli import placement_manage, placement_status
 from stead.cli.app import run
-from tests.rooms.cli.deployment import exit_code
+from stead.cli.placement import manage as placement_manage
+from stead.cli.placement import status as placement_status
+from tests.rooms.cli.placement.deployment import exit_code
 from tests.servers.environment import Unavailable
 from tests.system.adoption import site
 from tests.system.adoption.layout import layout, own_tables

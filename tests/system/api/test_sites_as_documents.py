@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stead.cli import site_documents, site_server
-from stead.cli.site_documents import Manner
-from stead.cli.site_server import Watcher
-from stead.cli.site_snapshot import read_snapshot
+from stead.cli.sites import documents as site_documents
+from stead.cli.sites import providers as site_providers
+from stead.cli.sites.documents import Manner
+from stead.cli.sites.providers import Watcher
+from stead.cli.sites.snapshot import read_snapshot
 from stead.client.calls import Call, Reply
 from stead.client.errors import Invalid
 from stead.topology.document import dump, load
@@ -63,7 +64,7 @@ def read(commands: Commands) -> Site:
     return read_snapshot(commands, Watcher(), allocations=False).site
 
 
-def apply(commands: Commands, site: Site, manner: Manner, size: int = 100) -> site_server.Outcome:
+def apply(commands: Commands, site: Site, manner: Manner, size: int = 100) -> site_providers.Outcome:
     return site_documents.apply(commands, site, Watcher(), manner, size=size)
 
 
@@ -176,7 +177,7 @@ def _sorted(said: dict[str, Any]) -> dict[str, Any]:
 def test_a_site_in_documents_is_the_site_of_single_calls(commands: Commands, site: Site, size: int) -> None:
     """Its generations too."""
     ways: list[Callable[[], object]] = [
-        lambda: site_server.apply(commands, site, Watcher()),
+        lambda: site_providers.apply(commands, site, Watcher()),
         lambda: apply(commands, site, Manner(), size),
     ]
     said = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead import application
-from stead.cli.site_documents import Manner
+from stead.cli.sites.documents import Manner
 from stead.client.errors import TooLarge
 from stead.config import load
 from stead.domain.inventory import Inventory

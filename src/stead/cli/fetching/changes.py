@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.cli.connecting import summary
 from stead.cli.errors import Negative
 from stead.cli.fetching.consumers import Consumer, fetch_consumer
 from stead.cli.forest import Amount, capacity
+from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
 from stead.client.errors import Refused, StartOver, Unavailable
 

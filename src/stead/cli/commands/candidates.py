@@ -1,0 +1,44 @@
+"""``stead candidates``: where a request fits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stead.cli.errors import Negative
+from stead.cli.fetching.candidates import QUERY_HELP, ask, names_of, query_string
+from stead.cli.options import options
+from stead.cli.server.connecting import connect
+from stead.cli.terminal.output import line_width, print_json, show_lines
+
+app = typer.Typer(add_completion=False)
+
+_DEFAULT_LIMIT = 20
+
+
+@app.command()
+def candidates(
+    query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of candidates. A limit in the query overrides it.")
+    ] = _DEFAULT_LIMIT,
+) -> None:
+    """List allocation candidates, and what stays free after a claim."""
+    question = query_string(query, limit)
+    with connect() as api:
+        found = ask(api, question)
+        names = names_of(api, found)
+    if options().json:
+        from stead.cli.pictures.candidates import candidate_as_json
+
+        print_json({"candidates": [candidate_as_json(candidate, names) for candidate in found]})
+    if not found:
+        raise Negative("nothing fits; `stead explain` with the same query says why")
+    if options().json:
+        return
+    from stead.cli.pictures.candidates import draw_candidates
+
+    show_lines(draw_candidates(found, names, line_width()))
+    if len(found) == limit and question != query_string(query):
+        print(f"The first {limit} are shown; --limit shows more.")

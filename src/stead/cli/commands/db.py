@@ -1,0 +1,178 @@
+"""``stead db``: the database's tables."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from pathlib import Path  # Typer reads it at run time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stead.cli.errors import CommandError, Negative
+from stead.cli.options import options
+from stead.cli.terminal.output import print_json
+from stead.domain.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stead.store.protocol.transaction import Store
+    from stead.store.schema.adoption import Findings
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+ConfigFile = Annotated[
+    list[Path] | None, typer.Option(help="Configuration file, instead of the default ones; repeatable.")
+]
+ConfigDir = Annotated[
+    list[Path] | None, typer.Option(help="Directory of *.conf files, read after the files; repeatable.")
+]
+AsSql = Annotated[bool, typer.Option("--sql", help="Print the SQL statements without running them.")]
+
+
+class Target(StrEnum):
+    """The state to which a database can be downgraded."""
+
+    UPSTREAM = "upstream"
+
+
+@app.command()
+def upgrade(config_file: ConfigFile = None, config_dir: ConfigDir = None, sql: AsSql = False) -> None:
+    """Bring the tables up to date; a database without any gets them all.
+
+    The statements of --sql are for an account that may change tables, if that of the service may not.
+    """
+    from stead.store.schema import adoption, schema
+
+    with open_store(config_file, config_dir) as store:
+        if sql:
+            statements = schema.upgrade_statements(store.writer)
+            if statements and (objections := adoption.data_objections(store.writer)):
+                raise CommandError("; ".join(objections))
+            print(statements or "-- nothing to do")
+            return
+        done = schema.upgrade(store.writer)
+    if options().json:
+        print_json({"upgraded": done})
+    else:
+        print("\n".join(f"ran {revision}" for revision in done) or "nothing to do")
+
+
+@app.command()
+def downgrade(
+    to: Annotated[Target, typer.Option(help="`upstream`: the tables of the OpenStack service, and none of Stead's.")],
+    config_file: ConfigFile = None,
+    config_dir: ConfigDir = None,
+    sql: AsSql = False,
+) -> None:
+    """Take Stead's own tables away again; what the deployment holds stays as it is.
+
+    Stop every Stead on the database first. Afterwards the OpenStack service works on it as before.
+    """
+    from stead.store.schema import schema
+
+    with open_store(config_file, config_dir) as store:
+        if sql:
+            print(schema.remove_statements(store.writer) or "-- nothing to do")
+            return
+        removed = schema.remove(store.writer)
+    if options().json:
+        print_json({"downgraded_to": to.value, "removed": removed})
+    else:
+        print("\n".join(f"removed {name}" for name in removed) or "nothing to do")
+
+
+@app.command()
+def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
+    """Show at which revisions the tables are."""
+    from stead.store.schema import schema
+
+    with open_store(config_file, config_dir) as store:
+        found = {standing.history: standing.revision for standing in schema.standings(store.writer)}
+    if options().json:
+        print_json(found)
+    else:
+        print("\n".join(f"{history:>9}  {printable(revision or 'none')}" for history, revision in found.items()))
+
+
+@app.command()
+def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
+    """Say what an upgrade would do, and what stands against it; exit code 1 if the service could not start as it is.
+
+    Nothing is changed.
+    """
+    from stead.store.schema import adoption, schema
+
+    with open_store(config_file, config_dir) as store:
+        found = adoption.examine(store.writer)
+    if options().json:
+        print_json(_as_json(found))
+    else:
+        print("\n".join(map(printable, _told(found))))
+    if not found.is_ready:
+        raise Negative(str(schema.refusal_of(found.standings) or "The database is not ready; see above"))
+
+
+def _told(found: Findings) -> Iterator[str]:
+    yield from (f"would run {step.revision}: {step.meaning}" for step in found.pending)
+    yield from (f"prevented by: {objection}" for objection in found.objections)
+    yield from (f"warning: {warning}" for warning in found.warnings)
+    if found.is_ready:
+        yield "the database is ready"
+
+
+def _as_json(found: Findings) -> dict[str, Any]:
+    return {
+        "ready": found.is_ready,
+        "revisions": {standing.history: standing.revision for standing in found.standings},
+        "pending": [step.revision for step in found.pending],
+        "objections": found.objections,
+        "warnings": found.warnings,
+    }
+
+
+@app.command()
+def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
+    """After a restore: let every running service load everything again, and add up allocations again."""
+    from stead.store.protocol import epoch
+
+    with open_store(config_file, config_dir) as store:
+        begun = store.write(epoch.renew)
+    if options().json:
+        print_json({"epoch": begun})
+    else:
+        print(f"epoch {begun} has begun; every running service reloads everything")
+
+
+@contextmanager
+def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = None) -> Iterator[Store]:
+    """The configured database in its present state.
+
+    Raises:
+        CommandError: the configuration is missing, or the database cannot be used.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from stead.application import database_of
+    from stead.auth.private_files import private_directory
+    from stead.config import ConfigError, load
+    from stead.domain.errors import SteadError
+    from stead.store.protocol.transaction import Store
+    from stead.store.sql.dialects import UrlUnusable
+
+    try:
+        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
+        if settings.embedded:
+            private_directory(settings.data_dir)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"data directory {settings.data_dir}: {error.strerror}") from error
+    try:
+        with closing(Store(database_of(settings.database), write_timeout=settings.database.write_timeout)) as store:
+            yield store
+    except UrlUnusable as error:
+        raise CommandError(str(error)) from error
+    except (SQLAlchemyError, RuntimeError, SteadError) as error:
+        raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error

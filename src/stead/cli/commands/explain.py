@@ -1,0 +1,38 @@
+"""``stead explain``: why a request has its candidates, or none."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import typer
+
+from stead.cli.errors import CommandError
+from stead.cli.fetching.candidates import QUERY_HELP, query_string, version_for
+from stead.cli.options import options
+from stead.cli.server.connecting import connect
+from stead.cli.terminal.output import line_width, print_json, show_lines
+from stead.client.errors import Unsupported
+
+app = typer.Typer(add_completion=False)
+
+_ROUTE = "/allocation_candidates/explain"
+
+
+@app.command()
+def explain(query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)]) -> None:
+    """Explain what each constraint of a request excludes, which providers almost fit, and what would help."""
+    with connect() as api:
+        try:
+            route = f"{_ROUTE}?{query_string(query)}"
+            explanation: dict[str, Any] = api.request("GET", route, stead=version_for(query))
+        except Unsupported as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise CommandError(f"{api.url} has no explanations: it is no Stead, or an older one") from error
+            raise
+    if options().json:
+        print_json(explanation)
+        return
+    from stead.cli.pictures.explanation import draw_explanation
+
+    show_lines(draw_explanation(explanation, line_width()))

@@ -1,0 +1,45 @@
+"""``stead headroom``: how many times a request fits."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+import typer
+
+from stead.cli.errors import CommandError
+from stead.cli.fetching.candidates import QUERY_HELP, query_string
+from stead.cli.options import options
+from stead.cli.server.connecting import connect
+from stead.cli.terminal.output import line_width, print_json, show_lines
+from stead.client.calls import TREES
+from stead.client.errors import Unsupported
+
+app = typer.Typer(add_completion=False)
+
+_ROUTE = "/headroom"
+_MOST_TREES = 10_000
+
+
+@app.command()
+def headroom(
+    query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
+    top: Annotated[int, typer.Option(min=0, help="Maximum number of trees to show. 0 shows all.")] = 10,
+) -> None:
+    """Show how many times a request can be claimed until nothing fits, where, and what runs out first."""
+    with connect() as api:
+        try:
+            answer = api.request("GET", f"{_ROUTE}?{query_string(query, _MOST_TREES)}", stead=TREES)
+        except Unsupported as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise CommandError(f"{api.url} has no headroom: it is no Stead, or an older one") from error
+            raise
+    found: dict[str, Any] = answer["headroom"]
+    if options().json:
+        print_json(found)
+        return
+    from stead.cli.pictures.headroom import draw_headroom
+
+    is_ordered = any(key == "order_by" for key, _ in parse_qsl(query))
+    show_lines(draw_headroom(found, line_width(), top or None, is_ordered=is_ordered))

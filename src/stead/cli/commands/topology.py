@@ -1,0 +1,396 @@
+"""``stead topology``: describes a site in a file, and makes the server match it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import count as numbers
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from stead.cli.errors import NO, CommandError
+from stead.cli.options import options
+from stead.cli.server.connecting import connect
+from stead.cli.sites.collector import paused_collector
+from stead.cli.sites.documents import Manner, has_documents
+from stead.cli.sites.documents import apply as apply_documents
+from stead.cli.sites.providers import Outcome, Overcommits, Watcher, read_site, rehearse
+from stead.cli.sites.providers import apply as apply_site
+from stead.cli.sites.snapshot import SiteSnapshot, read_snapshot
+from stead.cli.terminal.cells import number
+from stead.cli.terminal.output import console, print_json, say, show
+from stead.client.calls import TREES
+from stead.domain.printable import one_line, printable
+from stead.topology.document import MAX_BYTES as MAX_SITE_BYTES
+from stead.topology.document import as_data, dump, load
+from stead.topology.hwloc import Options, describe
+from stead.topology.machine import MAX_BYTES, read_xml
+from stead.topology.omissions import omissions
+from stead.topology.reserving import Reserve, reserve
+from stead.topology.site import Description, Site, SiteError, site_of
+from stead.topology.steps import SetInventories
+from stead.topology.table import write_allocations, write_inventories
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import stead
+    from stead.cli.sites.snapshot import Holder
+    from stead.topology.steps import InventoryChange, Step
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save and generate provider trees as files.")
+
+_NUMBER = re.compile(r"\{n(?::0(\d))?\}")
+_SHARE_ALL = "all"
+_PER_NODE = "node"
+_PIECE = 1024 * 1024  # bytes
+
+
+@app.command("apply")
+def apply_files(
+    files: Annotated[
+        list[Path], typer.Argument(help="Site files, together one site; - reads standard input.", metavar="FILE")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")] = False,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Remove inventories, traits and aggregates of the files' providers that the files lack."
+        ),
+    ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="As --exact, and delete providers that the files lack from the trees whose roots they describe.",
+        ),
+    ] = False,
+    prune_all: Annotated[
+        bool,
+        typer.Option("--prune-all", help="As --prune, and delete all other trees of the server."),
+    ] = False,
+    allow_overcommit: Annotated[
+        bool,
+        typer.Option("--allow-overcommit", help="Also make inventories smaller than what is allocated from them."),
+    ] = False,
+) -> None:
+    """Make the server's providers what the files say; what is in use is neither removed nor made too small."""
+    with _refusing(), paused_collector(), _watched() as watcher:
+        described = _load(files, watcher)
+        manner = Manner(exact, prune, prune_all, allow_overcommit, dry_run)
+        with connect() as api:
+            if has_documents(api):
+                outcome = apply_documents(api, described, watcher, manner)
+            else:
+                outcome = _apply_steps(api, described, watcher, manner)
+    _report(outcome, len(described.providers), dry_run=dry_run)
+    if outcome.overcommitted and not allow_overcommit:
+        raise Overcommits(outcome.overcommitted)
+    if outcome.kept:
+        raise typer.Exit(NO)
+
+
+def _apply_steps(api: stead.Site, described: Site, watcher: Watcher, manner: Manner) -> Outcome:
+    """Apply a site to a server that has nothing beyond the Placement API."""
+    removals = {"exact": manner.exact, "prune": manner.prune_all, "prune_trees": manner.prune}
+    if manner.dry_run:
+        return rehearse(api, described, watcher, **removals)
+    return apply_site(api, described, watcher, **removals, allow_overcommit=manner.allow_overcommit)
+
+
+@app.command("dump")
+def dump_site(
+    allocations: Annotated[
+        bool, typer.Option("--allocations", help="Write all consumers with their allocations too.")
+    ] = False,
+    as_csv: Annotated[
+        bool,
+        typer.Option("--csv", help="Write a table: a row per inventory, or with --allocations a row per allocation."),
+    ] = False,
+) -> None:
+    """Write the server's providers as a site file, as they are at one moment."""
+    with _refusing(), paused_collector():
+        with connect() as api, _watched() as watcher:
+            if has_documents(api):
+                snapshot = read_snapshot(api, watcher, allocations=allocations)
+            elif allocations:
+                raise CommandError(f"--allocations requires Stead {TREES} or newer, which {api.url} is not")
+            else:
+                snapshot = SiteSnapshot(read_site(api, watcher))
+        _write_snapshot(snapshot, as_csv=as_csv)
+
+
+def _write_snapshot(snapshot: SiteSnapshot, *, as_csv: bool) -> None:
+    holders = snapshot.holders
+    if not as_csv:
+        _write(snapshot.site, None if holders is None else [_holder_as_data(holder) for holder in holders])
+    elif holders is None:
+        write_inventories(snapshot.site, sys.stdout)
+    else:
+        identities = (((one.uuid, one.project, one.user, one.consumer_type), one.allocations) for one in holders)
+        write_allocations(identities, sys.stdout)
+
+
+def _holder_as_data(holder: Holder) -> dict[str, Any]:
+    return {
+        "uuid": holder.uuid,
+        "project_id": holder.project,
+        "user_id": holder.user,
+        "consumer_type": holder.consumer_type,
+        "allocations": {name: dict(sorted(amounts.items())) for name, amounts in sorted(holder.allocations.items())},
+    }
+
+
+@app.command()
+def hwloc(
+    machines: Annotated[
+        list[Path],
+        typer.Argument(help="Output of `lstopo --of xml`; - reads standard input.", metavar="MACHINE.xml"),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The host's name; the one in the file, if not given. {n} stands for 1, 2, 3, …; {n:02} for 01, 02, …."
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of hosts like each file.")] = 1,
+    shared: Annotated[
+        str, typer.Option(help="Hardware threads of a NUMA node that guests share, as VCPU; or all. The rest is PCPU.")
+    ] = "0",
+    vcpu_ratio: Annotated[float, typer.Option(min=0.0, max=1000.0, help="Allocation ratio of VCPU.")] = 1.0,
+    aggregate: Annotated[
+        list[str] | None, typer.Option(help="UUID of an aggregate the hosts belong to; may be repeated.")
+    ] = None,
+    reserve_memory: Annotated[
+        str,
+        typer.Option(
+            metavar="MIB[:node]", help="Memory in MiB that each host keeps for itself; with :node, each NUMA node."
+        ),
+    ] = "0",
+    reserve_cpus: Annotated[
+        str,
+        typer.Option(
+            metavar="COUNT[:node]", help="Hardware threads that each host keeps for itself; with :node, each NUMA node."
+        ),
+    ] = "0",
+) -> None:
+    """Write real machines as a site file: hosts, NUMA nodes, memory without CPUs, GPUs, NICs, NVMe disks."""
+    has_one_name = count > 1 if name is None else len(machines) * count > 1 and not _NUMBER.search(name)
+    if has_one_name:
+        raise CommandError("several hosts need different names: give a --name with {n} in it")
+    with _refusing():
+        chosen = Options(_shared(shared), vcpu_ratio, frozenset(_uuid(one) for one in aggregate or ()))
+        memory, cpus = _reserve("--reserve-memory", reserve_memory), _reserve("--reserve-cpus", reserve_cpus)
+        following = numbers(1)
+        descriptions: list[Description] = []
+        left_out: list[tuple[str, str]] = []
+        for path in machines:
+            machine = read_xml(_read(path, MAX_BYTES), _called(path))
+            left_out.extend((_called(path), reason) for reason in omissions(machine))
+            for _ in range(count):
+                host = None if name is None else _numbered(name, next(following))
+                descriptions.extend(reserve(describe(machine, host, chosen, source=_called(path)), memory, cpus))
+        _write(site_of(descriptions))
+    for file, reason in dict.fromkeys(left_out):
+        print(f"stead: warning: {printable(file)}: {one_line(reason)}", file=sys.stderr)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """End the command as refused if a site cannot be used."""
+    try:
+        yield
+    except SiteError as error:
+        raise CommandError(str(error)) from error
+
+
+def _load(files: list[Path], watcher: Watcher) -> Site:
+    watcher.begin("reading files", len(files))
+    descriptions: list[Description] = []
+    for path in files:
+        try:
+            text = _read(path, MAX_SITE_BYTES).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise SiteError(f"{_called(path)}: not a site file: it is not UTF-8 text") from error
+        # A failed `stead topology hwloc … > FILE` leaves an empty file. With --prune, it would delete all providers.
+        if not text.strip():
+            raise SiteError(f"{_called(path)}: empty file. A site without providers is `providers: []`.")
+        descriptions.extend(load(text, _called(path)).providers.values())
+        watcher.advance()
+    return site_of(descriptions)
+
+
+def _read(path: Path, limit: int) -> bytes:
+    """The whole file or stream; reads at most one piece beyond *limit* bytes.
+
+    Raises:
+        CommandError: it cannot be read, or is longer than *limit* bytes, as an endless device is.
+    """
+    try:
+        if path != Path("-"):
+            with path.open("rb") as file:
+                return _up_to(limit, file, _called(path))
+        if sys.stdin is None:  # for example after `<&-`
+            raise CommandError("standard input is closed")
+        return _up_to(limit, sys.stdin.buffer, _called(path))
+    except OSError as error:
+        raise CommandError(f"{_called(path)}: {error.strerror or error}") from error
+
+
+def _up_to(limit: int, stream: BinaryIO, called: str) -> bytes:
+    data = bytearray()
+    while piece := stream.read(_PIECE):
+        data += piece
+        if len(data) > limit:
+            raise CommandError(f"{called}: larger than {limit // 1024 // 1024} MiB")
+    return bytes(data)
+
+
+def _called(path: Path) -> str:
+    """The name of the file in messages."""
+    return "standard input" if path == Path("-") else str(path)
+
+
+def _numbered(template: str, number: int) -> str:
+    return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}}", template)
+
+
+def _shared(text: str) -> int | None:
+    if text == _SHARE_ALL:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise CommandError(f"--shared takes a number of hardware threads or {_SHARE_ALL}, not {text!r}")
+    return int(text)
+
+
+def _reserve(option: str, text: str) -> Reserve:
+    amount, colon, where = text.partition(":")
+    is_number = amount.isascii() and amount.isdigit() and len(amount) < 10
+    if not is_number or (colon and where != _PER_NODE):
+        raise CommandError(f"{option} takes a number, or a number and :{_PER_NODE}, not {text!r}")
+    return Reserve(int(amount), per_node=bool(colon))
+
+
+def _uuid(text: str) -> str:
+    from uuid import UUID
+
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise CommandError(f"--aggregate takes a UUID, not {text!r}") from None
+
+
+def _write(site: Site, consumers: list[dict[str, Any]] | None = None) -> None:
+    if options().json:
+        print_json(as_data(site, consumers))
+    else:
+        sys.stdout.write(dump(site, consumers))
+
+
+@contextmanager
+def _watched() -> Iterator[Watcher]:
+    """A progress bar on stderr, if it is a terminal."""
+    terminal = console(stderr=True)
+    if not terminal.is_terminal:
+        yield Watcher()
+        return
+    from rich.progress import Progress
+
+    with Progress(console=terminal, transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def begin(work: str, size: int) -> None:
+            progress.reset(task, description=work, total=size)
+
+        yield Watcher(begin, lambda: progress.advance(task))
+
+
+def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
+    if options().json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "described": described,
+                "steps": [_as_json(step) for step in outcome.steps],
+                "overcommitted": [
+                    {"provider": one.provider, **_change_as_json(one.change)} for one in outcome.overcommitted
+                ],
+                "kept": [
+                    {"provider": kept.provider, "resource_class": kept.resource_class, "reason": kept.reason}
+                    for kept in outcome.kept
+                ],
+            }
+        )
+        return
+    if dry_run:
+        for step in outcome.steps:
+            _show_step(step)
+    show(_summary(outcome, described, dry_run=dry_run))
+    for kept in outcome.kept:
+        say(one_line(str(kept)))
+    for overcommitted in outcome.overcommitted:
+        say(one_line(f"over-committed: {overcommitted}"))
+
+
+def _show_step(step: Step) -> None:
+    """Print a line for the step, and one for each inventory that it changes."""
+    if not isinstance(step, SetInventories):
+        say(one_line(str(step)))
+        return
+    say(one_line(f"set inventories of {step.name}:"))
+    for change in step.changes:
+        say(f"  {change}", indent=4)
+
+
+def _as_json(step: Step) -> dict[str, Any]:
+    shown = {"action": type(step).__name__, "name": step.name, "text": str(step)}
+    if isinstance(step, SetInventories):
+        return {**shown, "inventories": [_change_as_json(change) for change in step.changes]}
+    return shown
+
+
+def _change_as_json(change: InventoryChange) -> dict[str, Any]:
+    """The complete records before and after; null if there is none."""
+    before, after = (
+        None if inventory is None else {**asdict(inventory), "capacity": inventory.capacity}
+        for inventory in (change.before, change.after)
+    )
+    return {"resource_class": change.resource_class, "before": before, "after": after, "used": change.used}
+
+
+_ROWS = {
+    "CreateClass": "resource classes created",
+    "CreateTrait": "traits created",
+    "CreateProvider": "providers created",
+    "MoveProvider": "providers moved",
+    "RenameProvider": "providers renamed",
+    "SetInventories": "providers whose inventories changed",
+    "SetTraits": "providers whose traits changed",
+    "SetAggregates": "providers whose aggregates changed",
+    "DeleteProvider": "providers deleted",
+}
+
+
+def _summary(outcome: Outcome, described: int, *, dry_run: bool) -> Any:
+    from rich.table import Table
+
+    amounts = Counter(type(step).__name__ for step in outcome.steps)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_row(number(described), "providers described")
+    for action, words in _ROWS.items():
+        if amounts[action]:
+            table.add_row(number(amounts[action]), words)
+    if not outcome.steps:
+        table.add_row("0", "changes: none; the server already matches")
+    if outcome.kept:
+        table.add_row(number(len(outcome.kept)), "kept, although not described")
+    if dry_run:
+        table.add_row("", "(a dry run: nothing was done)")
+    return table

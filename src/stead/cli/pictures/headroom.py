@@ -1,0 +1,91 @@
+"""Draws a headroom: the number, the trees with most of it, what runs out first, and what is stranded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from stead.cli.terminal.bars import FULL
+from stead.cli.terminal.cells import widest, wrapped
+from stead.cli.terminal.columns import GAP, beside, lay_out
+from stead.domain.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Json = dict[str, Any]
+
+_INDENT = 2
+_MOST_BAR = 12
+
+
+def draw_headroom(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
+    """The lines for a body of ``GET /headroom``, none longer than *width* cells.
+
+    Args:
+        top: maximum number of trees; None shows all.
+        is_ordered: the trees keep their order; otherwise those with most headroom come first.
+    """
+    for line in _lines(found, width, top, is_ordered=is_ordered):
+        yield from wrapped(line, width, indent=2 * _INDENT) if line else [line]
+
+
+def _lines(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
+    if not found["at_most"]:
+        yield Text("Nothing fits. `stead explain` with the same query says why.")
+        return
+    yield Text(_sentence(found))
+    trees = found["trees"] if is_ordered else sorted(found["trees"], key=lambda tree: (-tree["at_least"], tree["name"]))
+    shown = trees[:top]
+    yield Text("")
+    yield from _bars([(printable(tree["name"]), _number(tree), tree["at_least"]) for tree in shown], width)
+    if len(shown) < found["tree_count"]:
+        yield Text(f"  and {_counted(found['tree_count'] - len(shown), 'more tree')}", style="dim")
+    if found["limited_by"]:
+        yield Text("")
+        yield Text("Runs out first", style="bold")
+        for limit in found["limited_by"]:
+            yield Text(f"  {_counted(limit['trees'], 'tree')}: {_reason(limit)}")
+    stranded = {name: amount for name, amount in found["stranded"].items() if amount}
+    if stranded:
+        yield Text("")
+        yield Text("Left over when full", style="bold")
+        yield Text("  " + ", ".join(f"{amount:,} {name}" for name, amount in stranded.items()))
+
+
+def _sentence(found: Json) -> str:
+    trees = _counted(found["tree_count"], "tree")
+    if found["exact"]:
+        return f"Fits {_counted(found['at_least'], 'time')} in {trees}."
+    return f"Fits between {found['at_least']:,} and {found['at_most']:,} times in {trees}."
+
+
+def _number(tree: Json) -> str:
+    if tree["at_least"] == tree["at_most"]:
+        return f"{tree['at_least']:,}"
+    return f"{tree['at_least']:,} to {tree['at_most']:,}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _reason(limit: Json) -> str:
+    if "parameter" in limit:
+        return f"{limit['parameter']}={printable(limit['value'])}{' (sum)' if limit.get('check') else ''}"
+    name = limit["resource_class"] or "providers with room for all classes"
+    return f"{name} for group {printable(limit['suffix'])}" if limit["suffix"] else name
+
+
+def _bars(rows: Sequence[tuple[str, str, int]], width: int) -> Iterator[Text]:
+    """Lines of a name, a number and a bar, the longest bar for the greatest number."""
+    numbers = widest(number for _, number, _ in rows)
+    columns = lay_out([_INDENT + widest([name]) for name, _, _ in rows], numbers, width, most_bar=_MOST_BAR)
+    most = max((amount for _, _, amount in rows), default=0)
+    for name, number, amount in rows:
+        bar = FULL * max(round(amount / most * columns.bar), 1) if most and amount else ""
+        details = Text(f"{number:>{numbers}}")
+        if columns.bar:
+            details += Text(" " * GAP) + Text(bar, style="green")
+        yield from beside(Text(" " * _INDENT + name), [details], columns)

@@ -1,0 +1,1 @@
+"""The commands ``placement-manage`` and ``placement-status``, for deployments that already use them."""

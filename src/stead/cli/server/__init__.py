@@ -1,0 +1,1 @@
+"""The server of a command: which one it is, where it listens, and how the command connects to it."""
