@@ -26,6 +26,7 @@ from stead.cli.fetching.candidates import (
     rows_of,
     version_for,
 )
+from stead.cli.fetching.providers import require_named
 from stead.cli.forest import capacity
 from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
@@ -128,6 +129,7 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
         version = version_for(asked)
         answer = _writing(owners[0], lambda: _again(lambda: api.request("POST", "/claims", body, stead=version)))
     except NothingFits as error:
+        require_named(api, asked)
         raise Negative(_why_not(query, error.detail, len(owners))) from error
     claimed = []
     for granted, had in zip(answer["claims"], held, strict=True):

@@ -104,6 +104,7 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "who": lambda _: ["who", HOSTILE],
     "candidates": lambda site: ["candidates", "resources=VCPU:1"],
     "explain": lambda site: ["explain", "resources=VCPU:50"],
+    "headroom": lambda site: ["headroom", "resources=VCPU:1"],
     "claim": lambda site: ["claim", "resources=VCPU:1", "--project", HOSTILE, "--user", HOSTILE],
     "release": lambda site: ["release", site.released],
     "watch": lambda site: ["watch", "--once", "--since", site.token],

@@ -8,6 +8,7 @@ import typer
 
 from stead.cli.errors import Negative
 from stead.cli.fetching.candidates import QUERY_HELP, ask, names_of, query_string
+from stead.cli.fetching.providers import require_named
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
 from stead.cli.terminal.output import line_width, print_json, show_lines
@@ -28,6 +29,8 @@ def candidates(
     question = query_string(query, limit)
     with connect() as api:
         found = ask(api, question)
+        if not found:
+            require_named(api, question)
         names = names_of(api, found)
     if options().json:
         from stead.cli.pictures.candidates import candidate_as_json

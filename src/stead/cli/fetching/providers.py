@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from stead.cli.errors import CommandError
 from stead.cli.fetching.trees import TreeFilter, fetch_names, fetch_trees, uuid_of
@@ -12,6 +13,7 @@ from stead.cli.forest import walk
 from stead.cli.suggestions import no_provider
 from stead.client.calls import TREES
 from stead.client.errors import Unsupported
+from stead.domain.provider import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +64,17 @@ def find_provider(api: Site, called: str) -> Located | None:
                     parent = by_uuid.get(parent.parent or "")
                 return Located(each, tuple(above))
     return None
+
+
+def require_named(api: Site, query: str) -> None:
+    """Check that the providers exist that a candidate *query* names (``in_tree=name:…``).
+
+    Raises:
+        Negative: the first that does not exist. For the API, nothing fits in the tree of such a name.
+    """
+    for name in (value.removeprefix(BY_NAME) for _, value in parse_qsl(query) if value.startswith(BY_NAME)):
+        if not api.request("GET", "/resource_providers", name=name)["resource_providers"]:
+            raise no_provider(name, fetch_names(api).values())
 
 
 def fetch_allocations(api: Site, provider: Provider) -> dict[str, dict[str, int]]:
