@@ -199,14 +199,13 @@ def _followed(snapshot: Snapshot, moment: Moment | None, portions: Iterator[Chan
 def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Snapshot:
     """*snapshot* with all *portions* added, which have *number* providers in total."""
     progress = _Progress(number)
+    snapshot = snapshot.growing()
     for changes in portions:
-        replaced = [snapshot]
         snapshot = refreshed(snapshot, changes)
-        let_go(replaced)  # portion by portion: freeing a large site at once would block all other threads
         progress.add(len(changes.providers))
     if number >= MANY:
         keep_for_good()
-    return snapshot
+    return snapshot.settled()
 
 
 class _Progress:

@@ -1,12 +1,14 @@
-"""Directories: immutable maps. A copy with a few changed entries is cheap."""
+"""Directories: immutable maps. A copy with a few changed entries is cheap. A load fills a map that grows instead."""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Self
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")
@@ -37,6 +39,10 @@ class Directory(Generic[K, V]):
         """
         return self._buckets[hash(key) % BUCKETS][key]
 
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All entries, in any order."""
+        return itertools.chain.from_iterable(bucket.items() for bucket in self._buckets)
+
     def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Directory[K, V]:
         """A directory without the keys *gone*, which must exist, then with the entries of *new* added or replaced."""
         removed: dict[int, list[K]] = defaultdict(list)
@@ -57,3 +63,30 @@ class Directory(Generic[K, V]):
             size += len(bucket)
             buckets[number] = bucket
         return Directory(tuple(buckets), size)
+
+    def growing(self) -> Growing[K, V]:
+        """A map with the same entries that is filled in place."""
+        return Growing(tuple([dict(bucket) for bucket in self._buckets]), self._size)
+
+
+class Growing(Directory[K, V]):
+    """A map that a load fills portion by portion, before any reader has it.
+
+    A portion has keys for nearly all buckets. Copying them for each portion would take time in the square of the
+    number of providers.
+    """
+
+    def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Self:
+        """Remove the keys *gone*, which must exist, then add or replace the entries of *new*; returns this object."""
+        buckets = self._buckets
+        removed = list(gone)  # it may be computed from this map
+        for key in removed:
+            del buckets[hash(key) % BUCKETS][key]
+        for key, value in new.items():
+            buckets[hash(key) % BUCKETS][key] = value
+        self._size = sum(map(len, buckets))
+        return self
+
+    def settled(self) -> Directory[K, V]:
+        """The entries as an immutable map. This map must not be used any more."""
+        return Directory(self._buckets, self._size)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stead.catalog.blocks import Blocks
 from stead.catalog.columns import InventoryColumns
-from stead.catalog.directory import Directory
+from stead.catalog.directory import Directory, Growing
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.fragments import Fragments
 from stead.catalog.masks import Masks
@@ -100,6 +100,28 @@ class Snapshot:
             masks,
             Fragments(),
         )
+
+    def growing(self) -> Snapshot:
+        """The same for a load: its directories are filled in place, so no reader may have it before `settled`."""
+        return self._with_directories(*(directory.growing() for directory in self._directories()))
+
+    def settled(self) -> Snapshot:
+        """A snapshot that was `growing`, complete and immutable."""
+        return self._with_directories(
+            *(each.settled() if isinstance(each, Growing) else each for each in self._directories())
+        )
+
+    def _directories(self) -> tuple[Directory[Any, Any], ...]:
+        identities = self.identities
+        return identities.slot_of_uuid, identities.slot_of_name, identities.slot_of_id, self.forest.trees
+
+    def _with_directories(self, *directories: Directory[Any, Any]) -> Snapshot:
+        uuids, names, ids, trees = directories
+        identities = replace(self.identities, slot_of_uuid=uuids, slot_of_name=names, slot_of_id=ids)
+        forest = replace(self.forest, trees=trees)
+        sharing = Sharing(forest, self.trait_sets, self.aggregate_sets, self.sharing_trait, self.masks)
+        states = ServiceStates(forest, self.service_states.disabled)
+        return replace(self, identities=identities, forest=forest, sharing=sharing, service_states=states)
 
     def find(self, uuid: str) -> Slot | None:
         """The slot of the provider with exactly this uuid."""

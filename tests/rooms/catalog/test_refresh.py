@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from stead.api.provider_text import ProviderForm
 from stead.candidates.engine import Enumeration, answer
 from stead.candidates.render import Form
+from stead.catalog.catalog import _followed
+from stead.catalog.directory import Growing
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.domain.provider import Disabled
@@ -384,3 +386,18 @@ def test_what_was_shown_of_a_provider_before_a_name_changed_is_not_shown_again()
         names[row.id] = row._replace(name=f"{old}_NO_MORE")
         snapshot = refreshed(snapshot, truth.changes((), names=True))
         assert view(snapshot) == view(refreshed(Snapshot.empty(), truth.everything()))
+
+
+def test_a_load_in_portions_of_trees_is_a_load_at_once_and_leaves_older_snapshots_alone() -> None:
+    for parents in itertools.chain(*map(trees_of, range(1, 5))):
+        truth, ids = planted(parents)
+        before = refreshed(Snapshot.empty(), truth.everything())
+        expected = view(before)
+        whole = truth.everything()
+        roots = sorted({row.root_id for row in whole.providers})
+        trees = [truth.changes({row.id for row in whole.providers if row.root_id == root}) for root in roots]
+        names = replace(whole, provider_ids=(), providers=(), inventories=(), used={}, providers_in_all=len(ids))
+        loaded = _followed(before, None, iter([names, *trees])).snapshot
+        assert view(loaded) == expected, parents
+        assert view(before) == expected, parents
+        assert not any(isinstance(each, Growing) for each in loaded._directories())
