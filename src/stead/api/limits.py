@@ -64,14 +64,25 @@ class Limits:
         if any(len(query.encode("utf-8", "surrogatepass")) > self.query for query in queries):
             raise Refused(413, f"A query has more than {self.query} bytes.")
 
-    def require_tree_providers(self, count: int) -> None:
+    def require_tree_providers(self, counts: Sequence[int]) -> None:
         """Refuse too many providers in one document of provider trees.
 
+        Args:
+            counts: the number of providers in each tree of the document.
+
         Raises:
-            Refused: 413
+            Refused: 413, with the place of the first provider over the limit.
         """
-        if count > self.tree_providers:
-            raise Refused(413, f"The document has {count} providers; at most {self.tree_providers} are accepted.")
+        count = sum(counts)
+        if count <= self.tree_providers:
+            return
+        before = 0
+        for tree, size in enumerate(counts):
+            if before + size > self.tree_providers:
+                place = f"provider_trees[{tree}].providers[{self.tree_providers - before}]"
+                most = f"at most {self.tree_providers} are accepted ([stead] max_tree_providers)"
+                raise Refused(413, f"The document has {count} providers; {most}. The first one too many is {place}.")
+            before += size
 
 
 class Sizes:

@@ -84,7 +84,7 @@ class Described:
             Refused: 413, too many providers.
             DocumentFault: a provider has neither a uuid nor a name.
         """
-        limits.require_tree_providers(sum(len(tree["providers"]) for tree in self.trees))
+        limits.require_tree_providers([len(tree["providers"]) for tree in self.trees])
         emptied = [
             (f"provider_trees[{number}]", str(uuids.normalised(tree["root_provider_uuid"])))
             for number, tree in enumerate(self.trees)

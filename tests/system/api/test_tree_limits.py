@@ -40,9 +40,12 @@ def small(tmp_path: Path) -> Iterator[Api]:
 def test_a_document_over_a_limit_is_refused_and_changes_nothing(small: Api) -> None:
     before = small.get(PATH).header("etag")
     providers = [{"name": f"host-{number}"} for number in range(4)]
-    assert small.put(PATH, provider_trees=[{"providers": providers}]).refused(413, "4 providers; at most 3")
-    parted = [{"providers": providers[:2]}, {"providers": providers[2:]}]
-    assert small.put(PATH, provider_trees=parted).refused(413, "4 providers; at most 3")
+    in_one_tree = small.put(PATH, provider_trees=[{"providers": providers}])
+    assert in_one_tree.refused(413, "4 providers; at most 3", "provider_trees[0].providers[3].")
+    parted = [{"providers": providers[:2]}, {"providers": []}, {"providers": providers[2:]}]
+    assert small.put(PATH, provider_trees=parted).refused(
+        413, "4 providers; at most 3", "provider_trees[2].providers[1]."
+    )
     body = b'{"provider_trees": [{"providers": [{"name": "host-0"}]}]}'
     assert small.call("PUT", PATH, raw=body.ljust(4001)).refused(413, "more than 4000 bytes")
     assert small.get(PATH).header("etag") == before
