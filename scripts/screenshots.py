@@ -55,7 +55,7 @@ def main() -> None:
         activity = window.open("/ui/activity", **SIZE)
         rng = Random(2)
         for _ in range(60):
-            api.claim(f"rack-{rng.randrange(8)}-host-{rng.randrange(RACK):03}", rng.randint(1, 40))
+            claim(api, f"rack-{rng.randrange(8)}-host-{rng.randrange(RACK):03}", rng.randint(1, 40))
         activity.wait_for_timeout(2000)
         activity.screenshot(path=folder / "activity.png")
         browser.close()
@@ -83,6 +83,13 @@ def holding(api: Api, name: str, amount: int) -> dict[str, Any]:
     return {**api.holding(name, amount), "allocations": {api.uuid(name): {"resources": resources}}}
 
 
+def claim(api: Api, name: str, amount: int) -> None:
+    """Make the consumer on a host hold another amount of all classes."""
+    path = f"/allocations/{api.consumer(name)}"
+    generation = api.send("GET", path).get("consumer_generation")
+    api.send("PUT", path, {**holding(api, name, amount), "consumer_generation": generation})
+
+
 def tree(number: int, name: str) -> list[dict[str, Any]]:
     """The providers of one host."""
     rack = f"7f1f0d5e-0000-4000-8000-{number // RACK:012}"
@@ -100,6 +107,7 @@ def site(window: Window, scheme: str) -> Page:
     page.get_by_label("Group by").select_option("prefix")
     wait_for(page, "grid.layout.groups.length > 1")
     page.locator(".grid-view").press("Home")
+    page.evaluate("scrollTo(0, 0)")  # a key scrolls the grid into view
     page.wait_for_timeout(300)
     return page
 

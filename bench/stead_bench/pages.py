@@ -2,20 +2,27 @@
 
 Needs Playwright and Chromium. One worker serves, on SQLite, and the browser draws without a GPU. It measures the first
 view (from the request of the page to the drawn grid; the minimum of three), the bytes before the data and of the data,
-and how long redraws take: of all hosts at once, and of cells of 14 pixels while they scroll. With `--minutes`, hosts
-are then created all the time, and it shows how the heap of the page grows.
+and how long redraws take: of all hosts at once, and of cells of 14 pixels while they scroll. With `--minutes`,
+consumers then claim and release 20 times per second, and it shows how the heaps of two pages grow.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
+import json
 import shutil
 import statistics
+import threading
 import time
-from contextlib import ExitStack
+from collections import deque
+from contextlib import ExitStack, contextmanager
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 from playwright.sync_api import sync_playwright
 from rich.console import Console
@@ -23,11 +30,22 @@ from rich.table import Table
 
 from stead_bench import filling, servers
 from stead_bench.beside_big_queries import silent
-from stead_bench.beside_streams import writing
-from stead_bench.sites import Site
+from stead_bench.beside_streams import HEADERS
+from stead_bench.sites import Site, roomy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RUNS = 3
 SCROLLS = 60
+
+CLAIMS = 20.0
+"""Claims per second; as many releases follow."""
+
+HELD = 200
+"""Consumers with allocations at the same time."""
+
+HEAP = "(gc(), performance.memory.usedJSHeapSize)"
 
 VIEW = """async () => {
   const drawn = () => globalThis.grid?.site && globalThis.grid.times.length;
@@ -105,7 +123,7 @@ def measured(hosts: int, minutes: float) -> list[tuple[str, ...]]:
                 )
             )
         if minutes:
-            grow(page, server.url, minutes)
+            grow(page, server.url, Site("flat", hosts), minutes)
         browser.close()
         return rows
 
@@ -118,14 +136,56 @@ def signed_in(browser: Any, url: str) -> Any:
     return context.new_page()
 
 
-def grow(page: Any, url: str, minutes: float) -> None:
-    """Print the size of the heap while hosts change."""
-    with writing(url, 20.0):
+def grow(page: Any, url: str, site: Site, minutes: float) -> None:
+    """Print the size of the heaps of the Site page and of an Activity page while consumers claim and release."""
+    activity = page.context.new_page()
+    activity.goto(f"{url}/ui/activity")
+    pages = {"Site": page, "Activity": activity}
+    with claiming(url, site):
         end = time.monotonic() + minutes * 60
         while time.monotonic() < end:
-            size = page.evaluate("(gc(), performance.memory.usedJSHeapSize)")
-            print(f"{(end - time.monotonic()) / 60:5.1f} minutes left, heap {size / 1e6:.1f} MB")
+            heaps = [f"{name} {each.evaluate(HEAP) / 1e6:.2f} MB" for name, each in pages.items()]
+            print(f"{(end - time.monotonic()) / 60:5.1f} minutes left, heap of {', of '.join(heaps)}", flush=True)
             page.wait_for_timeout(min(60_000, minutes * 10_000))
+        assert page.evaluate("stead.live.status.value") == "live"
+        assert page.evaluate("stead.live.site.whole(grid.className).used") > 0
+
+
+@contextmanager
+def claiming(url: str, site: Site) -> Iterator[None]:
+    """Claim a unit on one host after the other, :data:`CLAIMS` times per second, and release each claim later."""
+    stopped = threading.Event()
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(str(place.hostname), place.port or 80)
+    headers = {**HEADERS, "Content-Type": "application/json"}
+
+    def send(method: str, consumer: str, body: object = None) -> None:
+        content = None if body is None else json.dumps(body)
+        connection.request(method, f"/allocations/{consumer}", content, headers)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 204, answer.status
+
+    def claim() -> None:
+        held: deque[str] = deque()
+        owner = {"consumer_generation": None, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+        for uuid, name in cycle(roomy(site)):
+            if stopped.wait(1 / CLAIMS):
+                break
+            consumer = str(uuid4())
+            send("PUT", consumer, {"allocations": {uuid: {"resources": {name: 1}}}, **owner})
+            held.append(consumer)
+            if len(held) > HELD:
+                send("DELETE", held.popleft())
+        connection.close()
+
+    claimer = threading.Thread(target=claim)
+    claimer.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        claimer.join()
 
 
 if __name__ == "__main__":

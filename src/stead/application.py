@@ -133,7 +133,7 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
     watchers = observation.watchers if observation else ()
     app: WSGIApplication = _surrounded(authenticate(api, settings), settings)
     if settings.ui.enabled or settings.ui.public_docs:
-        app = _with_ui(app, api, service, policy, settings, limits)
+        app = _with_ui(app, api, service, policy, settings, limits, observation)
     app = RequestLog(HeaderSizes(app), watchers)
     app = Health(app, _readiness(service).problem)
     if settings.proxy_headers:
@@ -144,11 +144,19 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
 
 
 def _with_ui(
-    app: WSGIApplication, api: WSGIApplication, service: Service, policy: Policy, settings: Settings, limits: Limits
+    app: WSGIApplication,
+    api: WSGIApplication,
+    service: Service,
+    policy: Policy,
+    settings: Settings,
+    limits: Limits,
+    observation: Observation | None,
 ) -> WSGIApplication:
     from stead.ui.app import Features, with_ui
+    from stead.ui.pages.activity import Counts
 
     ui = settings.ui
+    counts = Counts(observation.doings.done, observation.all_workers) if observation else None
     return with_ui(
         app,
         api,
@@ -156,8 +164,9 @@ def _with_ui(
         policy,
         strategy_of(settings),
         lambda pages: authenticate(pages, settings),
-        Features(ui.enabled, ui.writes, ui.public_docs, ui.hosts),
+        Features(ui.enabled, ui.writes, ui.public_docs, ui.hosts, settings.proxy_headers),
         limits,
+        counts,
     )
 
 

@@ -15,7 +15,9 @@ from stead.domain.errors import Unavailable
 from stead.httpd.refusals import REASONS
 from stead.observe import log, metrics
 from stead.observe.capacity import Group, text_of_providers, text_of_sums
+from stead.observe.doings import Doings
 from stead.observe.tallies import Recorder
+from stead.observe.workers import all_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from stead.httpd.server import Server
     from stead.observe.notes import Watcher
     from stead.observe.tallies import Gauge
+    from stead.observe.workers import AllWorkers
     from stead.service.service import Service
 
 _log = logging.getLogger(__name__)
@@ -48,6 +51,7 @@ class Observation:
         self._watchers: list[Watcher] = []
         self._closing: list[Callable[[], None]] = []
         self._server: Server | None = None
+        self.doings = Doings()
         if self._recorder is not None:
             if self._watch.metrics_dir is None:
                 raise ConfigError(
@@ -55,6 +59,8 @@ class Observation:
                     "which all workers may write"
                 )
             self._watchers.append(metrics.RequestMetrics(self._recorder))
+        if settings.ui.enabled:
+            self._watchers.append(self.doings)
         if self._watch.traces:
             self._trace()
 
@@ -65,6 +71,7 @@ class Observation:
 
     def retried(self, cause: str) -> None:
         """Record that a write is retried."""
+        self.doings.retried(cause)
         if self._recorder is not None:
             self._recorder.record(metrics.RETRIES, (cause,))
 
@@ -75,18 +82,25 @@ class Observation:
 
     def refused(self, reason: Reason) -> None:
         """Record that the HTTP server refused a request or a connection."""
+        self.doings.refused(reason)
         if self._recorder is not None:
             self._recorder.record(metrics.REFUSED, (reason,))
 
     def watch_server(self, server: Server) -> None:
-        """Also export the metrics of *server*."""
+        """Also count and export what *server* does."""
+        server.refusals.tell(self.refused)
         if self._recorder is None:
             return
         for reason in REASONS:
             # Create the counter with 0: a counter that first appears with 1 shows no increase.
             self._recorder.record(metrics.REFUSED, (reason,), 0.0)
-        server.refusals.tell(self.refused)
         self._server = server
+
+    def all_workers(self) -> AllWorkers | None:
+        """What the workers report to each other; None without metrics, since this process then knows itself only."""
+        if self._recorder is None or self._watch.metrics_dir is None:
+            return None
+        return all_workers(self._watch.metrics_dir)
 
     def start(self, service: Service) -> None:
         """Export the metrics of *service* from now on, until the process ends."""

@@ -17,7 +17,9 @@ UI_OPTS: list[cfg.Opt] = [
         "ui_hosts",
         default=[],
         help="Host names by which browsers reach the web interface, without ports. Other names return 403, which stops "
-        "DNS rebinding. IP addresses and localhost are always accepted. Default: any name. Embedded: default none.",
+        "DNS rebinding. IP addresses and localhost are always accepted. Default: any name, but over loopback none, "
+        "unless `[oslo_middleware] enable_proxy_headers_parsing` says that a proxy is before the service. Embedded: "
+        "default none.",
     ),
     cfg.BoolOpt(
         "public_docs",

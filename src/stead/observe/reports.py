@@ -88,6 +88,14 @@ class Reports:
             if file.name != _GONE:
                 file.unlink(missing_ok=True)
 
+    def peek(self) -> tuple[Tallies, list[Report]]:
+        """As :meth:`read`, for any process at any time: it changes no file."""
+        found = [report for file in sorted(self._directory.glob("*.json")) if (report := _read(file))]
+        sums = Tallies()
+        for report in found:
+            sums.merge(report.counted)
+        return sums, [report for report in found if not report.is_stale]
+
     def _replace(self, name: str, content: object) -> None:
         draft = self._directory / f"{name}.draft"
         draft.write_bytes(orjson.dumps(content))

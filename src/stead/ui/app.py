@@ -14,7 +14,8 @@ from stead.auth.credentials import Credentials
 from stead.domain.errors import Forbidden, SteadError
 from stead.ui.door import Door
 from stead.ui.guard import Guard
-from stead.ui.pages.activity import Activity
+from stead.ui.heads import Heads
+from stead.ui.pages.activity import Activity, Counts
 from stead.ui.pages.ask import Ask
 from stead.ui.pages.consumers import Consumers
 from stead.ui.pages.front import Front
@@ -41,12 +42,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What of the web interface is served; ``hosts`` are the accepted names, None accepts all."""
+    """What of the web interface is served; ``hosts`` and ``is_proxied`` are those of :class:`Guard`."""
 
     pages: bool
     writes: bool
     public_docs: bool
     hosts: frozenset[str] | None
+    is_proxied: bool
 
 
 def with_ui(
@@ -58,6 +60,7 @@ def with_ui(
     authenticated: Callable[[WSGIApplication], WSGIApplication],
     features: Features,
     limits: Limits,
+    counts: Counts | None,
 ) -> WSGIApplication:
     """*outer* beside the web interface.
 
@@ -67,15 +70,23 @@ def with_ui(
         strategy: how users sign in.
         authenticated: puts authentication before an application.
         limits: of one request, as for the API.
+        counts: of requests, for the Activity page; None if nothing counts them.
     """
     static = StaticFiles()
-    pages = _pages(service, policy, strategy, Rendering(static, writes=features.writes), static, limits)
-    ui = Sessions(pages, authenticated, api, is_token=strategy.kind == "token", writes=features.writes)
-    return Door(outer, Guard(ui, features.hosts), pages=features.pages, public_docs=features.public_docs)
+    pages = _pages(service, policy, strategy, Rendering(static, writes=features.writes), static, limits, counts)
+    ui = Sessions(Heads(pages), authenticated, api, is_token=strategy.kind == "token", writes=features.writes)
+    guarded = Guard(ui, features.hosts, is_proxied=features.is_proxied)
+    return Door(outer, guarded, pages=features.pages, public_docs=features.public_docs)
 
 
 def _pages(
-    service: Service, policy: Policy, strategy: Strategy, rendering: Rendering, static: StaticFiles, limits: Limits
+    service: Service,
+    policy: Policy,
+    strategy: Strategy,
+    rendering: Rendering,
+    static: StaticFiles,
+    limits: Limits,
+    counts: Counts | None,
 ) -> falcon.App[Request, Response]:
     app = falcon.App(request_type=Request, response_type=Response, middleware=[_Caller(policy)])
     app.req_options.strip_url_path_trailing_slash = False
@@ -96,7 +107,7 @@ def _pages(
         "/ui/providers/{uuid}": Provider(service, rendering),
         "/ui/ask": Ask(service, rendering, limits),
         "/ui/consumers": Consumers(service, rendering),
-        "/ui/activity": Activity(service, rendering),
+        "/ui/activity": Activity(service, rendering, counts),
         "/ui/sign-in": SignIn(strategy, rendering),
         "/ui/sign-out": SignOut(rendering),
     }.items():

@@ -34,10 +34,14 @@ CSRF_HEADER = "HTTP_X_STEAD_CSRF"
 class Guard:
     """Adds :data:`HEADERS`, and refuses Host headers that are not a name of this service."""
 
-    def __init__(self, app: WSGIApplication, hosts: frozenset[str] | None) -> None:
-        """*hosts*: accepted beside IP addresses and localhost; None: every name."""
+    def __init__(self, app: WSGIApplication, hosts: frozenset[str] | None, *, is_proxied: bool) -> None:
+        """*hosts*: accepted beside IP addresses and localhost; None: every name, but none over loopback.
+
+        With *is_proxied*, a request over loopback is one of a proxy, which browsers reach by any name.
+        """
         self._app = app
         self._hosts = hosts
+        self._is_proxied = is_proxied
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -46,7 +50,8 @@ class Guard:
             return start_response(status, [*headers, *HEADERS], *exc_info)
 
         host = environ.get("HTTP_HOST", "")
-        if self._hosts is None or is_known_host(host, self._hosts):
+        accepts_all = self._hosts is None and (self._is_proxied or not is_over_loopback(environ))
+        if accepts_all or is_known_host(host, self._hosts or frozenset()):
             return self._app(environ, start)
         problem = f"Unknown Host header {host[:200]!r}. If it is a name of this service, add it to [stead] ui_hosts."
         return refuse(environ, start, 403, problem)
@@ -69,6 +74,21 @@ def is_known_host(header: str, hosts: frozenset[str]) -> bool:
     except ValueError:
         return name == ""  # HTTP/1.0, which browsers do not speak
     return True
+
+
+def is_over_loopback(environ: WSGIEnvironment) -> bool:
+    """Whether both ends of the connection have a loopback address, as for a browser on the machine of the server.
+
+    Servers that put another name than the address into SERVER_NAME are not recognized.
+    """
+    return all(_is_loopback(environ.get(name, "")) for name in ("SERVER_NAME", "REMOTE_ADDR"))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def csrf_token(session: str) -> str:

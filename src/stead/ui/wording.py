@@ -38,10 +38,29 @@ def moment(seconds: float) -> str:
     return in_utc(int(seconds))
 
 
+_REASONS = {
+    "capacity_exceeded": "Not enough free",
+    "units_violated": "Amount does not fit the units of the inventory",
+    "no_such_inventory": "The provider has no inventory of the class",
+    "provider_disabled": "The provider is disabled",
+    "nothing_fits": "No allocation candidates",
+    "generation_conflict": "The provider changed first (generation)",
+    "consumer_conflict": "The consumer changed first (generation)",
+    "concurrent_update": "Other writers were faster until the time limit",
+    "unavailable": "The database did not answer",
+}
+
+
+def reason(name: str) -> str:
+    """The label of a metric, in words where a name is not enough; the label follows, since alerts have it."""
+    return f"{_REASONS[name]}: {name}" if name in _REASONS else name
+
+
 FILTERS: Mapping[str, Callable[..., object]] = {
     "number": number,
     "percent": percent,
     "fill": fill,
     "level": level,
     "moment": moment,
+    "reason": reason,
 }

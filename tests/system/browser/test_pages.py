@@ -26,13 +26,28 @@ RULES = """async () => {
 }"""
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (2560, "dark")])
-@pytest.mark.parametrize("path", ["/ui/", "/ui/activity", "/ui/ask?resources=VCPU:65", "/ui/consumers", "provider"])
+PATHS = [
+    "/ui/",
+    "/ui/activity",
+    "/ui/ask?resources=VCPU:65",
+    "/ui/ask?resources=VCPU:1&resources_G=PGPU:1&group_policy=none&explain=1",
+    "/ui/consumers",
+    "provider",
+    "/ui/sign-in",
+    "/docs",
+]
+"""Every page; `provider` stands for that of a host with a hostile name."""
+
+CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark"), (2560, "dark")])
+@pytest.mark.parametrize("path", PATHS)
 def test_every_reader_can_use_it(window: Window, node_modules: Path, path: str, width: int, scheme: str) -> None:
     if path == "provider":
         with Api(window.url) as api:
             path = f"/ui/providers/{api.uuid(HOSTILE[0])}"
-    is_live = not path.startswith(("/ui/ask", "/ui/consumers"))
+    is_live = path.startswith(("/ui/providers", "/ui/activity")) or path == "/ui/"
     page = window.open(path, width=width, scheme=scheme, is_live=is_live)
     if path == "/ui/":
         page.locator(".grid-view").press("Home")
@@ -41,6 +56,73 @@ def test_every_reader_can_use_it(window: Window, node_modules: Path, path: str, 
     page.evaluate((node_modules / "axe-core/axe.min.js").read_text())
     assert page.evaluate(RULES) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/activity", "/ui/ask?resources=VCPU:1&limit=2", "/ui/consumers?user=x"])
+def test_every_control_is_reached_by_keyboard_alone(window: Window, path: str) -> None:
+    page = window.open(path, is_live=path in ("/ui/", "/ui/activity"))
+    number = page.evaluate(
+        """(controls) => {
+          const all = [...document.querySelectorAll(controls)].filter((each) => each.checkVisibility());
+          all.forEach((each) => each.addEventListener("focus", () => (each.dataset.reached = "yes")));
+          return all.length;
+        }""",
+        CONTROLS,
+    )
+    for _ in range(number + 1):
+        page.keyboard.press("Tab")
+    missed = page.evaluate(
+        """(controls) => [...document.querySelectorAll(controls)]
+          .filter((each) => each.checkVisibility() && !each.dataset.reached).map((each) => each.outerHTML)""",
+        CONTROLS,
+    )
+    assert missed == []
+
+
+def test_a_request_is_asked_by_keyboard_alone(window: Window) -> None:
+    page = window.open("/ui/", is_live=False)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Ask"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Ask for allocation candidates").wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skips to the content
+    page.keyboard.press("Tab")
+    page.keyboard.type("VCPU:65")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="No candidates").wait_for()
+    page.get_by_role("heading", name="Why the request has 0 candidates").wait_for()
+
+
+def test_the_table_of_trees_follows_the_site(window: Window, serving: Serving) -> None:
+    page = window.open("/ui/")
+    cell = "document.querySelector('#trees [data-tree=host-009][data-class=VCPU][data-of=free]')"
+    bar = "document.querySelector('#trees svg[data-tree=host-009][data-class=VCPU] rect')"
+    with Api(serving.url) as api:
+        api.claim("host-009", 32)
+        wait_for(page, f"{cell}.textContent === '32'")
+        assert page.evaluate(f"{bar}.getAttribute('width')") == "50.00%"
+        api.claim("host-009", 9)
+        wait_for(page, f"{cell}.textContent === '55'")
+        # A host that is created appears without another load of the page, and a host that is deleted vanishes.
+        row = "document.querySelector('#trees').innerText.includes('a-new-host')"
+        uuid = api.send("POST", "/resource_providers", {"name": "a-new-host"})["uuid"]
+        wait_for(page, row)
+        api.send("DELETE", f"/resource_providers/{uuid}")
+        wait_for(page, f"!{row}")
+
+
+def test_the_counts_of_activity_follow(window: Window, serving: Serving) -> None:
+    page = window.open("/ui/activity")
+    written = "document.querySelector('#counts dl dd + dt + dd').textContent"
+    before = int(page.evaluate(written).replace(",", ""))
+    with Api(serving.url) as api:
+        api.claim("host-011", 12)
+        api.claim("host-011", 11)
+    wait_for(page, f"Number({written}.replaceAll(',', '')) === {before + 2}")
 
 
 def test_the_grid_by_keyboard_alone(window: Window) -> None:

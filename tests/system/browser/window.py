@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 UI = Path(stead.__file__).parent / "ui"
+COOKIE = "stead-session"
+REBOUND = "rebound.invalid"
+"""A name that the browser finds at 127.0.0.1."""
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 PATIENCE = 15_000
 """Milliseconds until a state must be there."""
@@ -24,12 +27,16 @@ TABLE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Tab
 
 
 class Window:
-    """A window with the administrator's token. ``faults`` has the errors of its pages."""
+    """A window with the administrator's token.
+
+    ``faults`` has the errors of its pages. With ``is_attacked``, these are expected: they are what protects the pages.
+    """
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.context = context
         self.url = url
         self.faults: list[str] = []
+        self.is_attacked = False
         context.set_default_timeout(PATIENCE)
         context.route("**/ui/table", lambda route: route.fulfill(body=TABLE, headers=HTML))
         self.sign_in()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
-from wsgiref.util import setup_testing_defaults
 
 import pytest
 
@@ -16,8 +14,12 @@ from stead import application
 from stead.auth import one_time_codes
 from stead.auth.token_editing import create
 from stead.config import load
+from stead.observation import Observation
+from stead.observe import metrics
+from stead.observe.reports import Reports
 from stead.ui.guard import is_known_host
 from tests.system.api.client import Api, fresh_uuid, wsgi_door
+from tests.system.ui.wsgi_browser import Browser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,75 +31,26 @@ HOSTILE = ["<script>alert(1)</script>", "\u202eevil", "🚀" * 20, "n" * 200, '"
 OTHER = {"HTTP_ORIGIN": "https://evil.example"}
 
 
-@dataclass
-class Page:
-    status: int
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def csrf(self) -> str:
-        found = re.search(r'data-csrf="([0-9a-f]+)"', self.text)
-        assert found
-        return found[1]
-
-
-class Browser:
-    """A WSGI client with one cookie."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-        self.cookie = ""
-
-    def call(self, method: str, path: str, body: bytes = b"", **environ: str) -> Page:
-        path, _, query = path.partition("?")
-        from io import BytesIO
-
-        sent: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
-        sent |= {"HTTP_ACCEPT": "text/html", "HTTP_HOST": "127.0.0.1:8778", "wsgi.input": BytesIO(body)}
-        if body:
-            sent |= {"CONTENT_LENGTH": str(len(body)), "CONTENT_TYPE": "application/x-www-form-urlencoded"}
-        if self.cookie:
-            sent["HTTP_COOKIE"] = self.cookie
-        sent |= environ
-        setup_testing_defaults(sent)
-        started: list[Any] = []
-        parts = self.app(sent, lambda status, headers, *_: started.append((status, headers)))
-        text = b"".join(parts).decode()
-        status, headers = started[-1]
-        return Page(int(status[:3]), {name.lower(): value for name, value in headers}, text)
-
-    def get(self, path: str, **environ: str) -> Page:
-        return self.call("GET", path, **environ)
-
-    def post(self, path: str, form: dict[str, str], **environ: str) -> Page:
-        return self.call("POST", path, urlencode(form).encode(), **environ)
-
-    def sign_in(self, token: str) -> Page:
-        page = self.post("/ui/sign-in", {"token": token})
-        self.cookie = page.headers.get("set-cookie", "").partition(";")[0]
-        return page
-
-
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Browser]]:
     """Make a service with some options of ``[stead]``; by default tokens are checked by a file."""
     monkeypatch.setenv("HOME", str(tmp_path))
     services = []
 
-    def make(strategy: str = "noauth2", **options: str) -> Browser:
+    def make(strategy: str = "noauth2", more: str = "", **options: str) -> Browser:
         file = tmp_path / "placement.conf"
         lines = [f"{name} = {value}" for name, value in options.items()]
         if strategy == "token":
             lines.append(f"token_file = {tmp_path / 'tokens.json'}")
         file.write_text(
             f"[placement_database]\nconnection = sqlite:///{tmp_path}/placement.db\nsync_on_startup = true\n"
-            f"[api]\nauth_strategy = {strategy}\n[stead]\n" + "\n".join(lines)
+            f"[api]\nauth_strategy = {strategy}\n[stead]\n" + "\n".join(lines) + f"\n{more}"
         )
         settings = load([file])
-        service = application.build_service(settings)
+        observation = Observation(settings)
+        service = application.build_service(settings, observation)
         services.append(service)
-        return Browser(application.assemble(service, settings))
+        return Browser(application.assemble(service, settings, observation))
 
     yield make
     for service in services:
@@ -184,6 +137,66 @@ def test_an_explanation_leads_to_a_request_that_has_candidates(browser: Browser)
     found = re.search(r'<li><a href="(/ui/ask\?[^"]+)"', page.text)
     assert found
     assert "1 candidate<" in browser.get(unescape(found[1])).text
+
+
+def test_ask_says_how_many_times_a_request_fits_and_what_runs_out(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    api.create_provider("a", inventories={"VCPU": 8, "MEMORY_MB": 100})
+    api.create_provider("b", inventories={"VCPU": 9, "MEMORY_MB": 40})
+    text = unescape(browser.get("/ui/ask?resources=VCPU:2,MEMORY_MB:20").text)
+    assert "Room for this request: 6 times" in text
+    assert "<code>VCPU</code> in 1 tree" in text
+    assert "<code>MEMORY_MB</code> in 1 tree" in text
+    assert "Room for" not in browser.get("/ui/ask?resources=VCPU:10").text
+    limited = browser.get("/ui/ask?resources=VCPU:2&limit=1").text
+    assert "Room for this request: 8 times" in limited  # the limit is that of candidates
+
+
+def test_ask_shows_the_query_as_people_write_it(browser: Browser) -> None:
+    Api(wsgi_door(browser.app)).create_provider("a", inventories={"VCPU": 8})
+    text = browser.get("/ui/ask?resources=VCPU%3A9%2CDISK_GB:1&required=!COMPUTE_NODE").text
+    assert "resources=VCPU:9,DISK_GB:1&amp;required=!COMPUTE_NODE</code>" in text
+    assert "Why the request has 0 candidates" in text
+
+
+def test_activity_counts_claims_and_refusals_by_reason(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("a", inventories={"VCPU": 8})
+    assert "<html" not in browser.get("/ui/activity?part=counts").text
+    form = {"csrf": browser.get("/ui/").csrf, "consumer": fresh_uuid(), "project": "p", "user": "u"}
+    form["allocations"] = json.dumps({host.uuid: {"VCPU": 5}})
+    assert browser.post("/ui/ask", form).status == 303
+    for _ in range(2):
+        assert browser.post("/ui/ask", form | {"consumer": fresh_uuid()}).status == 409
+    text = browser.get("/ui/activity").text
+    assert re.search(r"Consumers written, this worker<dd>1\n", text)
+    assert re.search(r"Not enough free: capacity_exceeded<td class=\"n\">2\n", text)
+    assert "a worker knows only itself" in text
+
+
+def test_activity_shows_the_lag_of_every_worker_that_reports(start: Callable[..., Browser], tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    browser = start(metrics="9", metrics_directory=str(tmp_path / "metrics"))
+    browser.sign_in("admin")
+    counted = [
+        (metrics.CLAIMS.name, ("written",), [7.0]),
+        (metrics.CONFLICTS.name, ("generation_conflict",), [3.0]),
+        (metrics.REFUSED.name, ("queue_full",), [2.0]),
+    ]
+    Reports(tmp_path / "metrics").write(counted, [(metrics.LAG, ("4711",), 1.25)])
+    written = next((tmp_path / "metrics").glob("*.json"))
+    written.rename(tmp_path / "metrics/4711-1.json")
+    text = browser.get("/ui/activity").text
+    assert re.search(r"4711<td class=\"n\">1\.[23] s", text)
+    assert re.search(r"Consumers written, all workers<dd>7\n", text)
+    assert re.search(r"The provider changed first \(generation\): generation_conflict<td class=\"n\">3\n", text)
+    assert re.search(r"queue_full<td class=\"n\">2\n", text)
+
+
+def test_the_table_of_trees_has_numbers_that_scripts_find(browser: Browser) -> None:
+    Api(wsgi_door(browser.app)).create_provider('a"b', inventories={"VCPU": 8})
+    text = browser.get("/ui/").text
+    assert 'data-class="VCPU" data-tree="a&#34;b" data-of="free">8</span>' in text
 
 
 @pytest.mark.parametrize(
@@ -308,6 +321,57 @@ def test_an_unknown_host_is_refused(start: Callable[..., Browser], header: str) 
     browser = start(ui_hosts="placement.example")
     for path in ("/ui/", "/ui/sign-in", "/docs", "/ui/static/stead.js"):
         assert browser.get(path, HTTP_HOST=header).status == 403
+
+
+LOOPBACK = {"REMOTE_ADDR": "127.0.0.1", "SERVER_NAME": "127.0.0.1", "HTTP_HOST": "evil.example:8778"}
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/sign-in", "/docs", "/ui/api/resource_classes"])
+def test_a_name_that_is_rebound_to_loopback_is_refused(start: Callable[..., Browser], path: str) -> None:
+    browser = start()
+    assert browser.get(path, **LOOPBACK).status == 403
+    assert browser.get(path, **LOOPBACK | {"HTTP_HOST": "localhost:8778"}).status != 403
+    assert browser.get(path, **LOOPBACK | {"REMOTE_ADDR": "192.0.2.1", "SERVER_NAME": "192.0.2.2"}).status != 403
+
+
+def test_a_proxy_over_loopback_may_pass_any_name(start: Callable[..., Browser]) -> None:
+    browser = start(more="[oslo_middleware]\nenable_proxy_headers_parsing = true\n")
+    assert browser.get("/ui/sign-in", **LOOPBACK).status == 200
+    assert start(ui_hosts="evil.example").get("/ui/sign-in", **LOOPBACK).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/ui/sign-in", *PAGES])
+def test_head_is_get_without_the_body(browser: Browser, path: str) -> None:
+    changing = ("date", "content-length", "x-openstack-request-id")  # a page has times and new uuids in it
+    got, head = browser.get(path), browser.call("HEAD", path)
+    assert (head.status, head.text) == (got.status, "")
+    assert {**got.headers, **dict.fromkeys(changing)} == {**head.headers, **dict.fromkeys(changing)}
+
+
+def test_head_does_not_use_up_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEAD_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir(mode=0o700)
+    settings = load([])
+    assert settings.embedded
+    assert settings.data_dir is not None
+    service = application.build_service(settings)
+    try:
+        browser = Browser(application.assemble(service, settings))
+        path = f"/ui/sign-in?code={one_time_codes.new_code(settings.data_dir)}"
+        assert browser.call("HEAD", path).status == 200
+        assert "set-cookie" in browser.get(path).headers
+        assert browser.get(path).status == 403
+    finally:
+        service.close()
+
+
+@pytest.mark.parametrize("path", ["/ui/sign-in", "/prefix/ui/sign-in"])
+def test_a_code_is_not_logged(browser: Browser, path: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "placement.requestlog"):
+        browser.get(f"{path}?a=1&code=SECRET&b=2")
+        browser.get(f"{path}?code=SECRET")
+    assert "SECRET" not in caplog.text
+    assert f"{path}?a=1&code=***&b=2" in caplog.text
 
 
 @pytest.mark.parametrize(

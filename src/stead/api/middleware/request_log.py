@@ -35,6 +35,8 @@ _GLOBAL_ID = re.compile(r"req-[a-f0-9]{8}-([a-f0-9]{4}-){3}[a-f0-9]{12}")
 _SAFE = "/:@!$&'()*+,;=~"
 _SAFE_IN_QUERY = _SAFE + "?%[]"
 
+_CODE = re.compile(r"((?:^|&)code=)[^&]*")
+
 
 class RequestLog:
     """Gives each request an id, returns it to the client, and reports the outcome to the log and all watchers.
@@ -141,7 +143,7 @@ class _Line:
     def __init__(self, environ: WSGIEnvironment) -> None:
         path = _in_log(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
         query = environ.get("QUERY_STRING")
-        self._target = f"{path}?{_in_log(query, _SAFE_IN_QUERY)}" if query else path
+        self._target = f"{path}?{_in_log(_masked(query), _SAFE_IN_QUERY)}" if query else path
 
     def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
         remote = _in_log(environ.get("REMOTE_ADDR") or "-", _SAFE_IN_QUERY)
@@ -177,6 +179,11 @@ def _context(environ: WSGIEnvironment) -> RequestContext:
         request_id=environ[REQUEST_ID_KEY],
         global_request_id=given if _GLOBAL_ID.fullmatch(given) else None,
     )
+
+
+def _masked(query: str) -> str:
+    """*query* with ``***`` for the one-time code with which a user signs in: a refused request does not use it up."""
+    return _CODE.sub(r"\1***", query) if "code" in query else query
 
 
 def _in_log(text: str, safe: str = _SAFE) -> str:

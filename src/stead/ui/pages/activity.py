@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stead.domain.errors import InvalidQuery, StartOver
 from stead.store.feed.changes import happened_since
 from stead.ui.views.activity import last_written
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stead.api.request import Request, Response
+    from stead.observe.doings import Done
+    from stead.observe.workers import AllWorkers
     from stead.service.service import Service
     from stead.store.feed.changes import Happened
     from stead.ui.rendering import Rendering
@@ -19,16 +24,38 @@ _SHOWN = 200
 """Limit of the changed providers, and of the changed consumers, in the page."""
 
 
+_COUNTS = "counts"
+"""The part of the page that its script reads again."""
+
+
+class Counts(NamedTuple):
+    """Where the counts come from: those of this worker, and those of all workers, None without metrics."""
+
+    own: Callable[[], Done]
+    of_all: Callable[[], AllWorkers | None]
+
+
 class Activity:
     """The page."""
 
-    def __init__(self, service: Service, rendering: Rendering) -> None:
+    def __init__(self, service: Service, rendering: Rendering, counts: Counts | None) -> None:
         self._service = service
         self._rendering = rendering
+        self._sources = counts
 
     def on_get(self, req: Request, resp: Response) -> None:
-        """Show the page; with ``since``, also all changes after that moment."""
+        """Show the page; with ``since``, also all changes after that moment; with ``part``, the counts alone."""
         req.require("stead:changes:list", None)
+        own = self._sources.own() if self._sources else None
+        counts = {
+            "own": own,
+            "process": str(os.getpid()),
+            "of_all": self._sources.of_all() if self._sources else None,
+            "vitals": self._service.vitals(),
+        }
+        if req.get_param("part") == _COUNTS:
+            self._rendering.show(req, resp, "counts", **counts)
+            return
         since = req.get_param("since") or None
         problem = ""
         try:
@@ -43,7 +70,7 @@ class Activity:
             since=since,
             shown=_SHOWN,
             problem=problem,
-            vitals=self._service.vitals(),
+            **counts,
             written=last_written(self._service.snapshot()),
         )
 

@@ -35,6 +35,9 @@ _CANDIDATES = 20
 
 _EXPLAIN = "explain"
 
+_READABLE = ":,!/()"
+"""Characters that the page shows as they are in the query of a request; all are allowed in a query."""
+
 
 class Ask:
     """The page. Its query string is that of GET ``/allocation_candidates``, and ``explain``."""
@@ -50,7 +53,7 @@ class Ask:
         given = [(key, value.strip()) for key, value in Pairs.of(req) if value.strip()]
         explained = any(key == _EXPLAIN for key, _ in given)
         given = [(key, value) for key, value in given if key not in (_EXPLAIN, "claimed")]
-        values: dict[str, Any] = {"candidates": None, "why": None, "problem": "", "is_more": False}
+        values: dict[str, Any] = {"candidates": None, "why": None, "headroom": None, "problem": "", "is_more": False}
         if given:
             try:
                 values |= self._answer(req, given, explained=explained)
@@ -64,6 +67,7 @@ class Ask:
             groups=view.groups_of(given),
             fields=view.request_fields(given),
             query=urlencode(given),
+            spelled=urlencode(given, safe=_READABLE),
             claimed=req.get_param("claimed") or "",
             may_explain=may(req, "stead:allocation_candidates:explain"),
             may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
@@ -84,6 +88,9 @@ class Ask:
         }
         if explained or not found:
             answer["why"] = self._why(req, given, request)
+        if found and may(req, "stead:headroom:show"):
+            snapshot, _, room, _ = self._service.headroom(replace(request, limit=None))
+            answer["headroom"] = view.room_for(snapshot, room)
         return answer
 
     def _why(self, req: Request, given: Sequence[tuple[str, str]], request: CandidateRequest) -> view.Why | None:
@@ -105,6 +112,7 @@ class Ask:
         req.require("placement:allocations:update", None)
         claim = _claim(form)
         self._limits.require_allocations([claim])
+        req.note(claims=1)
         try:
             self._service.claim([claim])
         except SteadError as error:

@@ -10,6 +10,7 @@ from stead.auth import one_time_codes
 from stead.auth.admin_token import ensure_admin_token
 from stead.ui.forms import read_form
 from stead.ui.guard import CSRF_FIELD, is_own_write, is_same_origin
+from stead.ui.heads import IS_HEAD_KEY
 from stead.ui.keystone_password import PasswordRefused, token_of_password
 from stead.ui.sessions import cookie, open_for, read
 
@@ -33,7 +34,7 @@ class SignIn:
         """Show the form, or accept the one-time code of an embedded service."""
         code = req.get_param("code")
         data_dir = self._strategy.data_dir
-        if code is None or data_dir is None:
+        if code is None or data_dir is None or IS_HEAD_KEY in req.env:
             self._form(req, resp, _place(req.get_param("next")))
         elif one_time_codes.accept(data_dir, code):
             self._begin(req, resp, ensure_admin_token(data_dir), "/ui/")

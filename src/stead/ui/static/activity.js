@@ -1,6 +1,7 @@
 /** The Activity page: changed consumers and providers per second, and the trees that changed last. */
 import { html } from "./html.js";
 import { searchPage } from "./place.js";
+import { reread } from "./reread.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
 import { render } from "./vendor/preact.js";
 import { signal } from "./vendor/signals.js";
@@ -12,6 +13,9 @@ import uPlot from "./vendor/uplot.js";
 const SECONDS = 300;
 const ROWS = 20;
 
+/** Minimum time between two reads of the counts of the workers, in milliseconds. */
+const PAUSE_OF_COUNTS = 5000;
+
 /** Second, changed consumers and changed providers; as many as are shown, so that memory stays bounded. */
 const times = /** @type {number[]} */ ([]);
 const consumers = /** @type {number[]} */ ([]);
@@ -19,6 +23,7 @@ const providers = /** @type {number[]} */ ([]);
 
 const latest = signal(/** @type {{time: string, name: string, used: string}[]} */ ([]));
 const ticks = signal(0);
+let isDue = false;
 
 /** Draw into *root*. @param {HTMLElement} root @param {Live} live */
 export function start(root, live) {
@@ -29,8 +34,19 @@ export function start(root, live) {
   }, 1000);
 }
 
+/** Read the counts of the workers again, soon. */
+function readCounts() {
+  if (isDue) return;
+  isDue = true;
+  setTimeout(() => {
+    isDue = false;
+    if (!document.hidden) void reread("#counts", `${location.pathname}?part=counts`);
+  }, PAUSE_OF_COUNTS);
+}
+
 /** Count a message. @param {Message | null} message */
 export function changed(message) {
+  readCounts();
   if (!message) return;
   advance();
   consumers[consumers.length - 1] += message.consumer_count;
@@ -39,8 +55,8 @@ export function changed(message) {
   const { name: names, used } = message.trees;
   const rows = names.slice(-ROWS).map((name, place) => {
     const at = Math.max(0, names.length - ROWS) + place;
-    const amounts = Object.entries(used).flatMap(([of, values]) => (values[at] < 0 ? [] : [`${of} ${values[at].toLocaleString()}`]));
-    return { time, name, used: amounts.join(", ") };
+    const amounts = Object.entries(used).flatMap(([of, values]) => (values[at] <= 0 ? [] : [`${of} ${values[at].toLocaleString()}`]));
+    return { time, name, used: amounts.join(", ") || "nothing" };
   });
   latest.value = [...rows.reverse(), ...latest.value].slice(0, ROWS);
   ticks.value += 1;
@@ -67,7 +83,7 @@ function Page({ live }) {
   const recent = consumers.slice(-11, -1);
   const rate = recent.length ? recent.reduce((sum, one) => sum + one, 0) / recent.length : 0;
   return html`
-    <p>Changed consumers per second: <strong>${rate.toFixed(1)}</strong> (last 10 s)${" "}
+    <p>Claims and releases per second, all workers: <strong>${rate.toFixed(1)}</strong> (last 10 s)${" "}
       <span class="live-status" role="status" data-status=${live.status.value}>${live.status.value}</span></p>
     <${Plot} ticks=${ticks.value} />
     <div class="scrolls" tabindex="0" role="region" aria-label="Latest changes"><table>
@@ -76,7 +92,7 @@ function Page({ live }) {
       <tbody>${latest.value.map(({ time, name, used }) => html`<tr><td>${time}</td>
         <th scope="row"><a href=${searchPage(name)}><bdi>${name}</bdi></a></th><td>${used}</td></tr>`)}</tbody>
     </table></div>
-    ${!latest.value.length && html`<p>No changes since the page was opened.</p>`}
+    ${!latest.value.length && html`<p class="quiet">No changes since the page was opened.</p>`}
   `;
 }
 
@@ -112,5 +128,5 @@ function Plot({ ticks: count }) {
   }, []);
   useEffect(() => plot.current?.setData([times, consumers, providers]), [count]);
   return html`<div class="plot" ref=${place} role="img"
-    aria-label="Changed consumers (solid) and providers (dashed) per second, over the last five minutes"></div>`;
+    aria-label="Claims and releases (solid) and changed providers (dashed) per second, over the last five minutes"></div>`;
 }

@@ -1,5 +1,7 @@
 /** Keeps the Provider page current: reads it from the server again when its tree changes. */
 
+import { isEditing, reread } from "./reread.js";
+
 /** @typedef {import("./live.js").Live} Live */
 /** @typedef {import("./site.js").Message} Message */
 
@@ -22,10 +24,10 @@ export function follow(live) {
 
   const refresh = async () => {
     isDue = false;
-    if (isEditing()) return later(); // a text that the reader types must not vanish
     read = performance.now();
-    const answer = await fetch(location.href, { credentials: "same-origin" }).catch(() => null);
-    if (answer?.ok && !answer.redirected) replace(await answer.text());
+    const main = document.querySelector("main");
+    if (main && isEditing(main)) return later();
+    await reread("main");
   };
   const later = () => {
     if (isDue) return;
@@ -42,19 +44,4 @@ export function follow(live) {
         .then(({ providers }) => (root = providers.name[0] ?? ""), () => undefined);
     } else if (message.reload || (root !== null && message.trees.name.includes(root))) later();
   };
-}
-
-function isEditing() {
-  const element = document.activeElement;
-  return element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
-}
-
-/** Show the main part of a document of the server. @param {string} text */
-function replace(text) {
-  const next = new DOMParser().parseFromString(text, "text/html").querySelector("main");
-  const main = document.querySelector("main");
-  if (!next || !main || next.innerHTML === main.innerHTML) return;
-  const { scrollX, scrollY } = window;
-  main.replaceChildren(...next.childNodes);
-  scrollTo(scrollX, scrollY);
 }

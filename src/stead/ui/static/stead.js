@@ -37,9 +37,18 @@ if (document.body.dataset.page === "provider") {
   listeners.push(follow(live));
 }
 if (hasNumbers) {
-  listeners.push(({ site }) => {
+  let isFirst = true;
+  listeners.push(({ site }, message) => {
+    if (!message && !isFirst) void rereadTables(); // hosts came or went, or have other inventories
+    isFirst = isFirst && message !== null;
     if (site) refresh(site);
   });
+}
+
+/** Read the rows of the tables again. */
+async function rereadTables() {
+  const { reread } = await import("./reread.js");
+  await Promise.all([reread("#trees"), reread("#sums")]);
 }
 if (listeners.length) live.run();
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stead.candidates.candidate import Candidate
     from stead.candidates.explain.explain import Count, Explanation
     from stead.candidates.explain.relaxations import Relaxation
+    from stead.candidates.headroom.headroom import Headroom
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
     from stead.ui.views.provider import Node
@@ -196,6 +197,37 @@ def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: Can
     parts.append(_part("Trees", "trees", explanation.trees.in_play, steps))
     ways_out = [_way_out(relaxation, count, given, request) for relaxation, count in explanation.relaxations]
     return Why(_counted(explanation.candidates), explanation.is_complete, parts, ways_out)
+
+
+class Room(NamedTuple):
+    """How many times a request fits: the answer in words, what runs out first with the number of trees, what is left.
+
+    ``rest`` has what is left of each class after the last claim. ``is_complete``: the work for one request sufficed.
+    """
+
+    times: str
+    limits: Sequence[tuple[str, int]]
+    rest: Mapping[str, int]
+    is_complete: bool
+
+
+def room_for(snapshot: Snapshot, headroom: Headroom) -> Room:
+    """A headroom in words."""
+    least, most = headroom.at_least, headroom.at_most
+    times = "time" if most == 1 else "times"
+    words = f"{least:,} {times}" if least == most else f"at least {least:,} and at most {most:,} {times}"
+    limits = [(_limit_words(limit.by), limit.trees) for limit in headroom.limited_by]
+    names = snapshot.class_names.by_id
+    rest = {names[class_id].name: amount for class_id, amount in headroom.stranded.items()}
+    return Room(words, limits, rest, headroom.is_complete)
+
+
+def _limit_words(by: Constraint | tuple[str, str | None]) -> str:
+    if isinstance(by, Constraint):
+        return _words(by)
+    suffix, resource_class = by
+    group = f"group {suffix}" if suffix else ""
+    return f"{resource_class} of {group}" if resource_class and group else resource_class or group
 
 
 def _part(title: str, noun: str, in_play: int, steps: Sequence[tuple[str, int, int]]) -> Part:
