@@ -54,7 +54,10 @@ class Headroom(Displayed):
     @property
     def trees(self) -> list[TreeHeadroom]:
         """The trees in which the request may fit, up to 10,000, in the order of the request or of their uuids."""
-        return [TreeHeadroom(**tree) for tree in self.document["trees"]]
+        return [
+            TreeHeadroom(tree["root"], tree["name"], tree["at_least"], tree["at_most"])
+            for tree in self.document["trees"]
+        ]
 
     @property
     def limited_by(self) -> list[tuple[str, int]]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from struct import pack, unpack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stead.domain.errors import ReservedTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_INT = 2147483647
 """Upper bound of every integer of an inventory, and so of every amount that could fit."""
@@ -29,6 +32,11 @@ class Inventory:
     max_unit: int = MAX_INT
     step_size: int = 1
     allocation_ratio: float = 1.0
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Inventory:
+        """That of a record of the API, which may have more fields if the server is newer."""
+        return cls(**{name: record[name] for name in cls.__slots__ if name in record})
 
     def is_stored_as(self, other: Inventory) -> bool:
         """Whether a database that stores ratios in single precision, as MariaDB does, cannot tell the two apart."""

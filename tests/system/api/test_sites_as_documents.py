@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
@@ -17,15 +18,15 @@ from stead.cli.sites.providers import Watcher
 from stead.cli.sites.snapshot import read_snapshot
 from stead.client.calls import Call, Reply
 from stead.client.errors import Invalid
+from stead.domain.inventory import Inventory
 from stead.topology.document import dump, load
 from stead.topology.site import Description, Site, site_of
+from tests.rooms.client.test_other_versions import newer
 from tests.rooms.topology.sites import sites
 from tests.system.api.client import NEWEST, Api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from stead.domain.inventory import Inventory
 
 pytestmark = [pytest.mark.differs("it has nothing of Stead's own"), pytest.mark.timeout(300)]  # hundreds of requests
 
@@ -53,6 +54,14 @@ class Commands:
         if error is not None:
             raise error
         return reply
+
+
+class NewerCommands(Commands):
+    """The same with a newer server, whose answers have more fields."""
+
+    def response(self, method: str, path: str, body: Any = None, *, stead: str | None = None) -> Reply:
+        reply = super().response(method, path, body, stead=stead)
+        return replace(reply, content=json.dumps(newer(path, reply.json())).encode()) if reply.content else reply
 
 
 @pytest.fixture
@@ -209,3 +218,16 @@ def test_consumers_are_dumped_with_the_providers_of_the_same_moment(empty_api: A
     (holder,) = read_snapshot(commands, Watcher(), allocations=True).holders or []
     assert (holder.uuid, holder.allocations) == (consumer, {host.name: {"VCPU": 2}})
     empty_api.delete(f"/allocations/{consumer}").expect(204)
+
+
+@pytest.mark.parametrize("has_documents", [True, False], ids=["documents", "single calls"])
+def test_a_newer_server_may_add_fields(empty_api: Api, has_documents: bool) -> None:
+    commands = NewerCommands(empty_api)
+    before = site_of([Description("rack", None, None, {"VCPU": Inventory(8, reserved=1)})])
+    after = site_of([Description("rack", None, None, {"VCPU": Inventory(9)}, traits=frozenset({"HW_CPU_X86_AVX2"}))])
+    for described in (before, after):
+        if has_documents:
+            apply(commands, described, EVERYTHING)
+        else:
+            site_providers.apply(commands, described, Watcher(), prune=True)
+        assert without_uuids(read(commands)) == without_uuids(described)

@@ -295,7 +295,7 @@ def _steps(record: Any, described: Description) -> Iterator[Step]:
 
 
 def _change(resource_class: str, difference: Any) -> InventoryChange:
-    before, after = (None if difference[key] is None else Inventory(**difference[key]) for key in ("before", "after"))
+    before, after = (None if difference[key] is None else Inventory.of(difference[key]) for key in ("before", "after"))
     return InventoryChange(resource_class, before, after, difference["used"])
 
 

@@ -189,7 +189,7 @@ def _read_provider(
     wanted = described.providers[listed["name"]].inventories if described is not None and in_full else {}
     try:
         inventories = get("inventories") if in_full else {}
-        had = {name: Inventory(**record) for name, record in inventories.get("inventories", {}).items()}
+        had = {name: Inventory.of(record) for name, record in inventories.get("inventories", {}).items()}
         traits = get("traits") if in_full else {}
         aggregates = get("aggregates") if in_full else {}
         changes = any(had.get(name) != inventory for name, inventory in wanted.items())

@@ -106,7 +106,7 @@ def _description(record: Any, names: dict[str, str]) -> Description:
         name=record["name"],
         uuid=record["uuid"],
         parent=None if parent is None else names[parent],
-        inventories={name: Inventory(**inventory) for name, inventory in record["inventories"].items()},
+        inventories={name: Inventory.of(inventory) for name, inventory in record["inventories"].items()},
         traits=frozenset(record["traits"]),
         aggregates=frozenset(record["aggregates"]),
     )
