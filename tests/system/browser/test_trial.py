@@ -115,7 +115,7 @@ def test_a_new_user_claims_a_gpu_near_its_network_card(chromium: Browser, link: 
     wait_for(site, f"{used} === '0'")
 
     page.get_by_role("link", name="Ask", exact=True).first.click()
-    page.locator("[name=resources]").fill("PGPU:3,VCPU:1000")
+    page.locator("[name=resources]").fill("PGPU:9")
     page.get_by_role("button", name="Find candidates").click()
     page.get_by_role("heading", name="Why the request has 0 candidates").wait_for()
     step(page, "8-why")
