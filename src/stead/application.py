@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
+import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -95,6 +97,8 @@ def build_application(settings: Settings) -> Application:
     prepare_process()
     service = build_service(settings, observation)
     observation.start(service)
+    process = os.getpid()  # a forked child inherits the registration
+    atexit.register(lambda: service.store_snapshot() if os.getpid() == process else None)
     app = Application(assemble(service, settings, observation), observation)
     keep_for_good()
     return app
@@ -266,6 +270,8 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
             on_refresh,
             watchers=settings.limits.watchers,
             watcher_threads=settings.limits.watcher_threads,
+            snapshot_file=settings.database.snapshot_file,
+            snapshot_interval=settings.database.snapshot_interval,
         )
         undoing.callback(service.close)
         service.start()

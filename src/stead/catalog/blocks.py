@@ -47,12 +47,17 @@ class Blocks(Generic[T]):
         self.serials = serials
         self.size = size
         self._fill = fill
-        self._dtype = dtype
+        self.dtype = dtype
 
     @classmethod
     def none(cls, dtype: type[T], fill: Any) -> Blocks[T]:
         """No slots at all."""
         return cls((), (), 0, fill, np.dtype(dtype))
+
+    def holding(self, values: NDArray[T]) -> Blocks[T]:
+        """A column of the same kind with exactly *values*, which must not change afterwards."""
+        blocks = tuple([values[start : start + BLOCK] for start in range(0, len(values), BLOCK)])
+        return Blocks(blocks, tuple([next(_serials) for _ in blocks]), len(values), self._fill, self.dtype)
 
     def __len__(self) -> int:
         return self.size
@@ -66,12 +71,12 @@ class Blocks(Generic[T]):
         """All values, shape ``(size,)``."""
         if len(self.blocks) == 1:
             return self.blocks[0]
-        return np.concatenate(self.blocks) if self.blocks else np.empty(0, self._dtype)
+        return np.concatenate(self.blocks) if self.blocks else np.empty(0, self.dtype)
 
     def at(self, slots: NDArray[np.integer]) -> NDArray[T]:
         """The values at *slots*, which may have any shape."""
         if len(self.blocks) > 1 and slots.size <= _FEW and "whole" not in self.__dict__:
-            few = np.empty(slots.size, self._dtype)
+            few = np.empty(slots.size, self.dtype)
             few[:] = [self[slot] for slot in slots.ravel().tolist()]
             return few.reshape(slots.shape)
         values: NDArray[T] = self.whole[slots]
@@ -82,7 +87,7 @@ class Blocks(Generic[T]):
 
         Returns this object if nothing changes, so that callers can compare by identity.
         """
-        new = np.empty(len(slots), self._dtype)
+        new = np.empty(len(slots), self.dtype)
         new[:] = values
         blocks, serials = self._grown(max(size, self.size))
         changed = size > self.size
@@ -96,12 +101,12 @@ class Blocks(Generic[T]):
                 changed = True
         if not changed:
             return self
-        return Blocks(tuple(blocks), tuple(serials), max(size, self.size), self._fill, self._dtype)
+        return Blocks(tuple(blocks), tuple(serials), max(size, self.size), self._fill, self.dtype)
 
     def mapped(self, function: Callable[[NDArray[T]], NDArray[T]]) -> Blocks[T]:
         """The column with *function* applied to each block; its results have the same shape."""
         blocks = tuple(function(block) for block in self.blocks)
-        return Blocks(blocks, tuple(next(_serials) for _ in blocks), self.size, self._fill, self._dtype)
+        return Blocks(blocks, tuple(next(_serials) for _ in blocks), self.size, self._fill, self.dtype)
 
     def _grown(self, size: int) -> tuple[list[NDArray[T]], list[int]]:
         blocks, serials = list(self.blocks), list(self.serials)
@@ -109,12 +114,12 @@ class Blocks(Generic[T]):
             return blocks, serials
         if blocks and len(blocks[-1]) < BLOCK:
             start = len(blocks) - 1 << _SHIFT
-            longer = np.full(min(size - start, BLOCK), self._fill, self._dtype)
+            longer = np.full(min(size - start, BLOCK), self._fill, self.dtype)
             longer[: len(blocks[-1])] = blocks[-1]
             blocks[-1], serials[-1] = longer, next(_serials)
         while len(blocks) << _SHIFT < size:
             length = min(size - (len(blocks) << _SHIFT), BLOCK)
-            blocks.append(_constant(self._dtype, self._fill)[:length])
+            blocks.append(_constant(self.dtype, self._fill)[:length])
             serials.append(next(_serials))
         return blocks, serials
 

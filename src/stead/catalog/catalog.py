@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from stead.catalog.comparison import differing
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
+from stead.catalog.stored import totals
+from stead.domain.changes import Unfit
 from stead.domain.errors import Unavailable
 from stead.process import turns
 from stead.process.memory import collector_paused, keep_for_good, let_go
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
-    from stead.catalog.source import Source
+    from stead.catalog.source import Resumable, Source
     from stead.domain.changes import Changes, Differences, Moment
 
 MANY = 10_000
@@ -93,6 +96,34 @@ class Catalog:
             if self._failure is not None:
                 raise replace(self._failure)
             return self._snapshot, self._moment
+
+    def present(self) -> tuple[Snapshot, Moment | None]:
+        """The snapshot of the last refresh and its moment, without a refresh; None if the refresh failed."""
+        with self._refreshing:
+            return self._snapshot, self._moment
+
+    def resume(self, snapshot: Snapshot, source: Resumable, stored: Mapping[str, Any]) -> int:
+        """Begin with a stored snapshot, and load what changed since; returns the number of changed providers.
+
+        Args:
+            source: the source of this catalog.
+            stored: the moment of *snapshot*, from `Resumable.stored`.
+
+        Raises:
+            Unfit: *snapshot* cannot be the state of the database at that moment. The catalog is as before.
+            Unavailable: the database does not answer.
+        """
+        with self._refreshing, turns.short(), collector_paused():
+            asked_at = time.monotonic()
+            changes, expected = source.resumed(stored)
+            after = refreshed(snapshot, changes)
+            if totals(after) != expected:
+                raise Unfit(f"the database has {expected}, the file {totals(after)}")
+            self._snapshot, self._moment = after, changes.moment
+            self._refreshed_at, self._true_at = time.monotonic(), asked_at
+            if expected.providers >= MANY:
+                keep_for_good()
+        return len(changes.provider_ids) + len(changes.claimed)
 
     def recent_ids(self, uuids: Iterable[str]) -> dict[str, int]:
         """The ids of those of *uuids* that are in the last snapshot, which may be out of date: a hint."""

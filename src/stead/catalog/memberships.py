@@ -64,6 +64,16 @@ class Memberships:
         sets, set_of = self._sets.compacted(self.set_of.replaced(slots, self._sets.numbers(members), size))
         return self if set_of is self.set_of else Memberships(self._what, sets, set_of)
 
+    def sets(self) -> list[Members]:
+        """All sets, by number; some may not be in use."""
+        return list(self._sets.values)
+
+    def holding(self, sets: Iterable[Members], set_of: Blocks[np.int32]) -> Memberships:
+        """Memberships of the same kind with these sets, by number, and for each slot the number of its set."""
+        new = self._sets.emptied()
+        new.numbers(sets)
+        return Memberships(self._what, new, set_of)
+
     def of(self, slot: int) -> Members:
         """The members of one slot."""
         number: int = self.set_of[slot]

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 _versions = itertools.count(1)
 
 
+def new_version() -> int:
+    """A version that no provider of this process has had."""
+    return next(_versions)
+
+
 def refreshed(snapshot: Snapshot, changes: Changes) -> Snapshot:
     """The snapshot after *changes*; *snapshot* itself does not change."""
     # The order matters: names before the providers that use them, and what follows from the forest last. Claims
@@ -57,7 +62,7 @@ def _with_names(snapshot: Snapshot, changes: Changes) -> Snapshot:
     if _renamed(traits, snapshot.trait_names) or _renamed(classes, snapshot.class_names):
         # Cached texts contain names, so a new name makes the text of every provider out of date.
         everyone = np.arange(snapshot.size)
-        snapshot = replace(snapshot, versions=snapshot.versions.replaced(everyone, next(_versions), snapshot.size))
+        snapshot = replace(snapshot, versions=snapshot.versions.replaced(everyone, new_version(), snapshot.size))
     return snapshot
 
 
@@ -123,7 +128,7 @@ def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
         identities=identities,
         generations=snapshot.generations.replaced(slots, generations, size),
         modified=snapshot.modified.replaced(slots, modified, size),
-        versions=snapshot.versions.replaced(slots, next(_versions), size),
+        versions=snapshot.versions.replaced(slots, new_version(), size),
         forest=snapshot.forest.replanted(slots, parents, roots, size),
         inventory=_inventory(snapshot, touched, changes),
         trait_sets=snapshot.trait_sets.replaced(slots, (traits(id_, ()) for id_ in ids), size),
@@ -209,7 +214,7 @@ def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
         inventory=inventory,
         generations=snapshot.generations.replaced(slots, [row.generation for _, row in rows], size),
         modified=snapshot.modified.replaced(slots, modified, size),
-        versions=snapshot.versions.replaced(slots, next(_versions), size),
+        versions=snapshot.versions.replaced(slots, new_version(), size),
     )
 
 

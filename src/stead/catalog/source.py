@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
-    from stead.domain.changes import Changes, Moment
+    from stead.domain.changes import Changes, Moment, Totals
 
 
 class Source(Protocol):
@@ -23,5 +24,22 @@ class Source(Protocol):
             Unavailable: the database does not answer. The same *since* can be tried again.
 
         Source: "The write and refresh protocol", docs/protocol.md.
+        """
+        ...
+
+
+class Resumable(Protocol):
+    """The database, as a catalog reads it that begins with a stored snapshot."""
+
+    def stored(self, moment: Moment | None) -> Mapping[str, Any] | None:
+        """*moment* of the last refresh, and the server, as JSON values; None if it cannot be recognized later."""
+        ...
+
+    def resumed(self, stored: Mapping[str, Any]) -> tuple[Changes, Totals]:
+        """The changes since a stored moment, with its new moment, and sums over the providers after them.
+
+        Raises:
+            Unfit: the changes since then are not known, or it is a moment of another database.
+            Unavailable: the database does not answer.
         """
         ...

@@ -228,6 +228,19 @@ STEAD_OPTS: list[cfg.Opt] = [
         "while another service writes to the same database, as during a rolling switch, and remove it "
         "afterwards. Default 0: no passes.",
     ),
+    cfg.StrOpt(
+        "snapshot_dir",
+        default="",
+        help="Directory in which workers store their snapshot, so that the next start loads only what changed since. "
+        "It must exist, and be writable for this service only. Default empty: no file. See operations.md.",
+    ),
+    cfg.FloatOpt(
+        "snapshot_interval",
+        default=600.0,
+        min=1.0,
+        help="Seconds between two writes of the file in `snapshot_dir`, at least. Default 600. Workers also write it "
+        "when they stop.",
+    ),
     cfg.IntOpt(
         "max_watchers",
         default=256,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from oslo_config import cfg
 from sqlalchemy.engine import URL
 
 from stead.config import options
-from stead.config.database_url import complete_url
+from stead.config.database_url import complete_url, masked_url
 from stead.config.errors import ConfigError
 from stead.config.masking import MaskedOptions
 from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
@@ -48,6 +49,8 @@ class DatabaseSettings:
     require_durable_commits: bool = False
     reconcile_interval: float = 0.0  # between two passes that detect writes of another service; 0: none
     kept_changes: int = 1_000_000  # writes in the change log
+    snapshot_file: Path | None = None  # for the next start; None: none
+    snapshot_interval: float = 600.0  # between two writes of it, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +358,17 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         require_durable_commits=conf.stead.require_durable_commits,
         reconcile_interval=conf.stead.reconcile_interval,
         kept_changes=conf.stead.kept_changes,
+        snapshot_file=_snapshot_file(conf.stead.snapshot_dir, url),
+        snapshot_interval=conf.stead.snapshot_interval,
     )
+
+
+def _snapshot_file(directory: str, url: str) -> Path | None:
+    """One file for each database, so that several services can use one directory."""
+    if not directory:
+        return None
+    database = hashlib.sha256(masked_url(url).encode()).hexdigest()[:16]
+    return Path(directory).absolute() / f"{database}.snapshot"
 
 
 def _candidates(conf: cfg.ConfigOpts) -> CandidateSettings:

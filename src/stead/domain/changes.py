@@ -86,6 +86,18 @@ class Changes:
     resource_classes: Sequence[NameRow] | None = None
 
 
+class Totals(NamedTuple):
+    """Sums over all providers: their number, their generations, and the times of their last changes in seconds."""
+
+    providers: int
+    generations: int
+    modified: int
+
+
+class Unfit(Exception):
+    """A stored snapshot cannot be used; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Differences:
     """Ids of the objects whose cached state differs from the database."""

@@ -17,6 +17,7 @@ from stead.process import slices
 from stead.process.background import Background
 from stead.service.claims import Claiming
 from stead.service.overdue import Overdue
+from stead.service.snapshot_keeper import SnapshotKeeper
 from stead.store import aggregates, allocations, names, reshape
 from stead.store.allocations import IdsOutdated
 from stead.store.consumers import OwnersUnknown, make_owners
@@ -30,6 +31,7 @@ from stead.store.provider_trees import writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from sqlalchemy.engine import Connection
 
@@ -57,6 +59,10 @@ KEPT_CHANGES = 1_000_000
 """Default number of writes in the change log."""
 
 
+SNAPSHOT_INTERVAL = 600.0
+"""Default of the seconds between two writes of the snapshot file."""
+
+
 class Vitals(NamedTuple):
     """Measurements that change constantly; ``lag`` is the seconds since the catalog was known to be current."""
 
@@ -78,6 +84,8 @@ class Service:
         *,
         watchers: int = 0,
         watcher_threads: int = 4,
+        snapshot_file: Path | None = None,
+        snapshot_interval: float = SNAPSHOT_INTERVAL,
     ) -> None:
         """Connect to nothing yet; see :meth:`start`.
 
@@ -85,6 +93,8 @@ class Service:
             enumeration: in which order candidates are generated, and the maximum number.
             on_refresh: called after every refresh of the catalog, see `Catalog`.
             watchers: how many requests may wait for a change at the same time.
+            snapshot_file: where to store the snapshot for the next start; None: nowhere.
+            snapshot_interval: seconds between two writes of that file, at least.
         """
         self.watchers = Watchers(store, watchers, watcher_threads)
         self._store = store
@@ -93,6 +103,9 @@ class Service:
         self._enumeration = enumeration
         self._claiming = Claiming(store, self._catalog, self._replace, enumeration)
         self._background: list[Background] = []
+        self._snapshot_file = (
+            SnapshotKeeper(snapshot_file, snapshot_interval, self._catalog, self._source) if snapshot_file else None
+        )
 
     def start(self) -> None:
         """Store the standard names in the database, whose schema is ready, and load the catalog.
@@ -101,6 +114,8 @@ class Service:
             Unavailable: the database does not answer.
         """
         self._store.write(names.sync_standard)
+        if self._snapshot_file is not None:
+            self._snapshot_file.resume()
         self._catalog.fresh()
 
     def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:
@@ -114,6 +129,8 @@ class Service:
         self._in_background(Background("look", self._catalog.look, catalog.IDLE_SECONDS))
         self._in_background(Background("prune", Pruning(self._store, kept_changes).step, pruning.PAUSE_SECONDS))
         self._in_background(Background("enable", Overdue(self._store, self._catalog).step, catalog.IDLE_SECONDS))
+        if self._snapshot_file is not None:
+            self._in_background(Background("snapshot file", self._snapshot_file.step, self._snapshot_file.pause()))
         if reconcile_interval:
             reconciling = Reconciling(self._store, self._catalog, reconcile_interval)
             self._in_background(Background("reconcile", reconciling.step, catalog.IDLE_SECONDS))
@@ -319,10 +336,16 @@ class Service:
         ids = names.aggregate_ids(self._store, document.aggregates())
         return self._store.write(writing.write, document, ids)
 
+    def store_snapshot(self) -> None:
+        """Write the snapshot file, if the service has one, so that the next start has little to load."""
+        if self._snapshot_file is not None:
+            self._snapshot_file.write_at_end()
+
     def close(self) -> None:
         """Close all connections, and stop all work."""
         self.watchers.close()
         while self._background:
             self._background.pop().stop()
+        self.store_snapshot()
         self._source.close()
         self._store.close()

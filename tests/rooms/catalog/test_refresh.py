@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from stead.api.provider_text import ProviderForm
 from stead.candidates.engine import Enumeration, answer
 from stead.candidates.render import Form
+from stead.catalog import snapshot_file, stored
 from stead.catalog.catalog import _followed
 from stead.catalog.directory import Growing
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
+from stead.catalog.stored import totals
 from stead.domain.provider import Disabled
 from stead.domain.request import CandidateRequest, RequestGroup
 from tests.rooms.candidates.forests import AGGREGATES, INVENTORIES, TRAITS, UNKNOWN_UUID
@@ -273,6 +277,18 @@ class Refreshing(RuleBasedStateMachine):
         self.snapshot = refreshed(self.snapshot, self.truth.everything())
         self.touched, self.claimed, self.names_changed = set(), set(), False
         assert view(self.snapshot) == view(refreshed(Snapshot.empty(), self.truth.everything()))
+
+    @rule()
+    def store_and_read(self) -> None:
+        """As a start with a snapshot file does."""
+        expected, before = view(self.snapshot), totals(self.snapshot)
+        with TemporaryDirectory() as directory:
+            path = Path(directory) / "snapshot"
+            with snapshot_file.replacing(path) as sections:
+                sections.end(stored.write(self.snapshot, sections))
+            self.snapshot = stored.read(snapshot_file.read(path))
+        assert view(self.snapshot) == expected
+        assert totals(self.snapshot) == before
 
     def teardown(self) -> None:
         self.refresh(keep=False)

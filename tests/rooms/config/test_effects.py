@@ -182,6 +182,12 @@ def held(value: float | str, other: str, **more: str) -> Row:
     return Row(lambda site: holds(site.service, value), (str(value), other), more)
 
 
+def snapshot_file(site: Site) -> object:
+    site.service.store_snapshot()
+    keeper = site.service._snapshot_file
+    return keeper is not None and keeper._path.exists()
+
+
 def preflight(site: Site) -> object:
     asked = {"Origin": "https://one.example", "Access_Control_Request_Method": "PUT"}
     return site.answer("OPTIONS", "/traits", **asked, Access_Control_Request_Headers="x-extra")
@@ -410,6 +416,12 @@ ROWS: dict[str, Row] = {
     ),
     "stead.reconcile_interval": Row(
         lambda site: (site.service, "reconcile" in {thread.name for thread in threading.enumerate()})[1], ("0", "30")
+    ),
+    "stead.snapshot_dir": Row(snapshot_file, ("", "{dir}")),
+    "stead.snapshot_interval": Row(
+        lambda site: site.service._snapshot_file and site.service._snapshot_file.interval,
+        ("20", "30"),
+        {"stead.snapshot_dir": "{dir}"},
     ),
     "stead.max_watchers": Row(lambda site: site.streams(2), ("1", "2")),
     "stead.max_watcher_threads": Row(lambda site: site.streams(2), ("1", "2")),

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
+from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow, Totals, Unfit
 from stead.domain.errors import Unavailable
 from stead.domain.provider import Disabled
 from stead.store import service_states, usages
 from stead.store.among import trees_in_portions, with_ids
+from stead.store.feed import stored_moments
 from stead.store.protocol.clock import (
     EVERYTHING,
     Changed,
     Clock,
     LostTick,
+    changed_between,
     changed_since,
     moved_slots,
     read_clock,
@@ -56,6 +58,10 @@ PORTION = 4096
 """Providers per portion of a complete load: this number plus the rest of the last tree."""
 
 
+MOST_CHANGED = 100_000
+"""Changed providers up to which a start continues a stored snapshot. To read more of them takes as long as all."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Moment:
     """The clock, and the count of commits before the clock was read."""
@@ -63,6 +69,8 @@ class _Moment:
     clock: Clock
     commits: tuple[int, Hashable] | None
     """The connection that counted the commits, and the count; counts of two connections are not comparable."""
+    server: Hashable = None
+    """The identity of the server, if it can be determined."""
 
 
 def clock_of(moment: Moment | None) -> Clock | None:
@@ -107,7 +115,7 @@ class ChangeSource:
                     if self._server is not None:
                         self._watch_anew()
                     earlier, self._server = None, server
-                reading = _Reading(connection, self._store.dialect)
+                reading = _Reading(connection, self._store.dialect, server[0])
                 yield from reading.changes(earlier.clock if earlier else None, commits, self._store.own_writes)
         except sa.exc.DBAPIError as error:
             self._stop_watching()
@@ -115,6 +123,36 @@ class ChangeSource:
         except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database cannot answer now.") from error
+
+    def stored(self, moment: Moment | None) -> Mapping[str, Any] | None:
+        """*moment* of the last refresh, and the server, as JSON values; None if it cannot be recognized later."""
+        if not isinstance(moment, _Moment) or moment.server is None:
+            return None
+        return stored_moments.written(moment.clock, moment.server)
+
+    def resumed(self, stored: Mapping[str, Any]) -> tuple[Changes, Totals]:
+        """The changes since a stored moment, with the new moment, and sums over the providers after them.
+
+        Raises:
+            Unfit: the changes since then are not known, or it is a moment of another database.
+            Unavailable: the database does not answer.
+        """
+        try:
+            commits = self._commits_seen()
+            broken = self._store.connections.broken
+            with self._reader.snapshot() as connection:
+                identity = self._store.connections.server_of(connection)
+                reading = _Reading(connection, self._store.dialect, identity)
+                changes = reading.since_stored(stored, commits)
+                found = Totals(*map(int, _totals(self._store.dialect).rows(connection)[0]))
+            self._server = identity, broken
+        except sa.exc.DBAPIError as error:
+            self._stop_watching()
+            raise meaning(error, self._store.dialect) from error
+        except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
+            self._stop_watching()
+            raise Unavailable("The database cannot answer now.") from error
+        return changes, found
 
     def _commits_seen(self) -> tuple[int, Hashable] | None:
         if not self._store.dialect.counts_commits:
@@ -143,7 +181,8 @@ class ChangeSource:
 class _Reading:
     """One snapshot of the database during reading."""
 
-    def __init__(self, connection: Connection, dialect: Dialect) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect, server: Hashable = None) -> None:
+        self._server = server
         self._connection = connection
         self._dialect = dialect
         self._members = cache(_members)  # a cloud has few kinds of hosts, and so few different sets
@@ -152,7 +191,7 @@ class _Reading:
         self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
     ) -> Iterator[Changes]:
         now = read_clock(self._connection)  # the first statement takes the snapshot, so the clock dates it
-        moment = _Moment(now, commits)
+        moment = _Moment(now, commits, self._server)
         if earlier is not None and now.can_follow(earlier):
             own = own_writes.take(earlier, now)
             foreign = [slot for slot in moved_slots(earlier, now) if slot not in own.slots]
@@ -163,6 +202,20 @@ class _Reading:
                 return
         own_writes.forget()  # notes from before a restore would have the numbers of later ticks
         yield from self._everything(moment)
+
+    def since_stored(self, stored: Mapping[str, Any], commits: tuple[int, Hashable] | None) -> Changes:
+        now = read_clock(self._connection)
+        earlier = stored_moments.earlier(self._connection, stored, self._server, now)
+        changed = changed_between(self._connection, earlier, now)
+        if EVERYTHING in changed.whole or len(changed.whole) + len(changed.usage) > MOST_CHANGED:
+            raise Unfit("too much has changed since")
+        # All names: they are few, and another service may have added some.
+        return replace(
+            self._difference(_Moment(now, commits, self._server), changed, {}),
+            traits=self._names(traits),
+            resource_classes=self._names(resource_classes),
+            aggregate_uuids=dict(_ALL_AGGREGATES.rows(self._connection)),
+        )
 
     def _difference(self, moment: Moment, changed: Changed, standings: Mapping[int, Standing]) -> Changes:
         left = {(id_, class_id): used for id_, own in standings.items() for class_id, used in own.used.items() if used}
@@ -306,6 +359,14 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
         grouped(resource_provider_aggregates.c.aggregate_id),
         BulkQuery(of_state.select_from(service_states.PRESENT).where(condition)),
     )
+
+
+@cache
+def _totals(dialect: Dialect) -> BulkQuery:
+    """The `Totals` of all providers."""
+    generations = sa.func.coalesce(sa.func.sum(resource_providers.c.generation), 0)
+    written = sa.func.coalesce(sa.func.sum(_modified(resource_providers, dialect)), 0)
+    return BulkQuery(sa.select(sa.func.count(), generations, written).select_from(resource_providers))
 
 
 def _modified(table: sa.Table, dialect: Dialect) -> sa.ColumnElement[int]:

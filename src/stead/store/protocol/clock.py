@@ -183,7 +183,18 @@ _LOG = Insert(stead_change_log, "slot", "tick", "uuid", "kind", changing=("kind"
 
 def earlier_stamps(connection: Connection, slot: int) -> dict[int, int]:
     """The stamps of about the last 16 ticks of a slot before its present one, by tick."""
-    text = connection.execute(sa.select(stead_clock.c.earlier).where(stead_clock.c.slot == slot)).scalar_one()
+    return _stamps(connection.execute(sa.select(stead_clock.c.earlier).where(stead_clock.c.slot == slot)).scalar_one())
+
+
+def all_earlier_stamps(connection: Connection) -> list[dict[int, int]]:
+    """`earlier_stamps` of every slot, read in the snapshot of a refresh."""
+    return [_stamps(text) for (text,) in _EARLIER.rows(connection)]
+
+
+_EARLIER = BulkQuery(sa.select(stead_clock.c.earlier).order_by(stead_clock.c.slot))
+
+
+def _stamps(text: str) -> dict[int, int]:
     pairs = (pair.split(":") for pair in text.split(",")[:-1])  # the text after the last comma may be cut off
     return {int(then): int(stamp) for then, stamp in pairs}
 

@@ -1,0 +1,123 @@
+"""Stores the snapshot of this process in a file, and begins with that file at the next start.
+
+The file is a hint. If anything about it does not fit, the start loads everything, as without it.
+
+Source: "The write and refresh protocol", docs/protocol.md (rule 20).
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import random
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from stead.catalog import snapshot_file, stored
+from stead.domain.changes import Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from stead.catalog.catalog import Catalog
+    from stead.catalog.source import Resumable
+
+JUST_WRITTEN_SECONDS = 10.0
+"""At the end of a service, the first of its workers writes the file. The others find it as new as this, and do not."""
+
+_log = logging.getLogger(__name__)
+
+
+class SnapshotKeeper:
+    """Reads and writes the snapshot file of one process."""
+
+    def __init__(self, path: Path, interval: float, catalog: Catalog, source: Resumable) -> None:
+        """Read and write nothing yet.
+
+        Args:
+            path: the file; several processes may have the same.
+            interval: seconds between two writes, by whichever process.
+        """
+        self.interval = interval
+        self._path = path
+        self._catalog = catalog
+        self._source = source
+        self._writing = threading.Lock()
+        self._last: Mapping[str, Any] | None = None
+
+    def resume(self) -> None:
+        """Load the snapshot from the file and what changed since from the database, if the file fits.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        began = time.monotonic()
+        try:
+            found = snapshot_file.read(self._path)
+            if found.header.get("made by") != _maker():
+                raise Unfit(f"another version wrote it: {found.header.get('made by')}")
+            moment = found.header.get("moment")
+            if not isinstance(moment, dict):
+                raise Unfit("it has no clock")
+            changed = self._catalog.resume(stored.read(found), self._source, moment)
+        except FileNotFoundError:
+            return
+        except (Unfit, OSError) as error:
+            _log.warning("snapshot file %s ignored: %s", self._path, error)
+            return
+        self._last = moment
+        _log.info(
+            "started from the snapshot file: %s providers, %s changed since, %.1f s",
+            f"{self._catalog.providers:,}",
+            f"{changed:,}",
+            time.monotonic() - began,
+        )
+
+    def pause(self) -> float:
+        """Seconds before the first step: different in each process, so that one of them writes for all."""
+        return self.interval * random.uniform(1, 1.25)
+
+    def step(self) -> float:
+        """Write the file if it is older than the interval; returns the seconds until the next step."""
+        age = self._age()
+        if age is not None and age < self.interval:
+            return self.interval - age
+        self._write()
+        return self.pause()
+
+    def write_at_end(self) -> None:
+        """Write the file, unless another worker of the service has just done it, or nothing has changed since."""
+        age = self._age()
+        if age is None or age >= JUST_WRITTEN_SECONDS:
+            self._write()
+
+    def _age(self) -> float | None:
+        """Seconds since some process wrote the file; None if it does not exist."""
+        try:
+            return max(time.time() - self._path.stat().st_mtime, 0.0)
+        except OSError:
+            return None
+
+    def _write(self) -> None:
+        with self._writing:
+            snapshot, at = self._catalog.present()
+            moment = self._source.stored(at)
+            if moment is None or moment == self._last:
+                return
+            try:
+                with snapshot_file.replacing(self._path) as sections:
+                    sections.end({"made by": _maker(), "moment": moment, **stored.write(snapshot, sections)})
+            except OSError as error:
+                _log.warning("snapshot file %s not written: %s", self._path, error)
+                return
+            self._last = moment
+
+
+def _maker() -> str:
+    """What must be equal in the process that writes a file and the one that reads it."""
+    from stead import __version__
+
+    return f"stead {__version__}, {sys.byteorder} {platform.machine()}"
