@@ -17,6 +17,7 @@ from stead.api.resources.changes import Changes
 from stead.api.resources.claims import Claims
 from stead.api.resources.consumers import Consumers
 from stead.api.resources.explanations import Explanations
+from stead.api.resources.flavors import Flavors, OneFlavor
 from stead.api.resources.headroom import HeadroomOfRequest
 from stead.api.resources.inventories import Inventories, OneClass
 from stead.api.resources.openapi import OpenApi
@@ -108,6 +109,8 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/allocation_candidates": AllocationCandidates(service, limits),
         "/allocation_candidates/explain": Explanations(service, limits),
         "/headroom": HeadroomOfRequest(service, limits),
+        "/flavors": Flavors(service),
+        "/flavors/{name}": OneFlavor(service, limits),
         "/usages": Usages(service),
         "/reshaper": Reshaper(service, incomplete, limits),
         "/consumers": Consumers(service),

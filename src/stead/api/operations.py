@@ -37,6 +37,7 @@ from stead.api.answer_schemas import (
 )
 from stead.api.bodies import Schema, strict_object
 from stead.api.query import candidates, headroom, provider_trees, providers
+from stead.api.query import flavors as flavor_query
 from stead.api.query.groups import MISSING_VALUE
 from stead.api.query.pairs import DUPLICATE_KEY
 from stead.api.query.values import BAD_VALUE
@@ -47,6 +48,7 @@ from stead.api.resources import (
     claims,
     consumers,
     explanations,
+    flavors,
     inventories,
     provider_states,
     reshaper,
@@ -101,6 +103,8 @@ def _since(*tables: Mapping[str, Any]) -> dict[str, str]:
 
 
 NO_PROVIDER = domain.ProviderNotFound(SOME_PROVIDER)
+NO_FLAVOR = domain.FlavorNotFound("m1.gpu")
+UNKNOWN_FLAVOR = domain.UnknownFlavor("m1.gpu")
 NO_CLASS = domain.UnknownResourceClass("CUSTOM_LAMP")
 NO_TRAITS = domain.UnknownTraits(["CUSTOM_MAGIC"])
 NO_RESOURCE_CLASS = domain.ResourceClassNotFound("CUSTOM_LAMP")
@@ -133,6 +137,7 @@ CANDIDATE_ERRORS = (
     domain.InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE),
     NO_CLASS,
     NO_TRAITS,
+    UNKNOWN_FLAVOR,
 )
 
 _PROVIDER = "/resource_providers/{uuid}"
@@ -246,21 +251,38 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/allocation_candidates"): Operation(
         {200: CANDIDATES},
         query=candidates.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
-        since=_since(candidates.REQUEST_KEYS),
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/allocation_candidates/explain"): Operation(
         {200: explanations.EXPLANATION},
         query=candidates.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
-        since=_since(candidates.REQUEST_KEYS),
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
+    ("GET", "/flavors"): Operation(
+        {200: flavors.FLAVORS},
+        query=flavors.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        since=_since(flavors.KEYS),
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_LIMIT),
+    ),
+    ("GET", "/flavors/{name}"): Operation({200: flavors.FLAVOR}, errors=(NO_FLAVOR,)),
+    ("PUT", "/flavors/{name}"): Operation(
+        {200: flavors.FLAVOR, 201: flavors.FLAVOR},
+        body=flavors.REPLACE.at(NEWEST).schema,
+        errors=(
+            domain.InvalidQuery("limit cannot be part of a flavor.", BAD_VALUE),
+            domain.InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE),
+        ),
+        located=True,
+    ),
+    ("DELETE", "/flavors/{name}"): Operation({204: None}, errors=(NO_FLAVOR,)),
     ("GET", "/headroom"): Operation(
         {200: strict_object({"headroom": headroom_of_request.HEADROOM, "links": LINKS})},
         query=headroom.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
-        since=_since(candidates.REQUEST_KEYS, headroom.KEYS),
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
     ),
@@ -319,6 +341,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=(
             domain.InvalidQuery("claims[0]: There must be at least one resources …", MISSING_VALUE),
             NO_CLASS,
+            UNKNOWN_FLAVOR,
             domain.UnknownClassInOrder("CUSTOM_LAMP"),
             NO_TRAITS,
             domain.ConsumerConflict(SOME_CONSUMER, expected=2, found=3),

@@ -81,7 +81,8 @@ class SteadVersion(Step):
     PROVIDER_TREES = (
         1,
         "`/provider_trees`; disabled providers; `ETag` and `If-None-Match` there and when listing providers; "
-        "`merged` in `/changes`; `name:` in `in_tree` and `in_subtree`; `/headroom`",
+        "`merged` in `/changes`; `name:` in `in_tree` and `in_subtree`; `/headroom`; "
+        "`/flavors`, and `flavor` of candidates",
     )
 
 

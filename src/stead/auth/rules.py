@@ -110,6 +110,10 @@ _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
         ["GET /allocation_candidates/explain"],
     ),
     ("headroom:show", "Show how many times a request fits.", ["GET /headroom"]),
+    ("flavors:list", "List flavors, with how many times each fits.", ["GET /flavors"]),
+    ("flavors:show", "Show a flavor.", ["GET /flavors/{name}"]),
+    ("flavors:update", "Create or replace a flavor.", ["PUT /flavors/{name}"]),
+    ("flavors:delete", "Delete a flavor.", ["DELETE /flavors/{name}"]),
     ("consumers:list", "List consumers with their allocations.", ["GET /consumers"]),
     (
         "provider_trees:list",

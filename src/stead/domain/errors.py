@@ -9,10 +9,12 @@ SteadError
 │   ├── UnknownResourceClass        ├── UnknownTraits             ├── UnknownProvider (named in a body)
 │   │   └── UnknownClassInOrder     │                             │
 │   ├── NoInventoryRecord           ├── StandardClass             ├── StandardTrait
-│   └── ParentRefused               └── UntilPassed
+│   ├── ParentRefused               ├── UntilPassed
+│   └── UnknownFlavor
 ├── NotFound                        what the path names does not exist
 │   ├── ProviderNotFound            ├── InventoryNotFound         ├── ResourceClassNotFound
-│   └── TraitNotFound               └── AllocationsNotFound
+│   ├── TraitNotFound               ├── AllocationsNotFound
+│   └── FlavorNotFound
 ├── StartOver                       the change log no longer covers the requested moment
 └── Conflict                        the present state does not allow it
     ├── GenerationConflict          ├── ConsumerConflict          ├── DuplicateProvider
@@ -120,6 +122,16 @@ class UnknownResourceClass(BadRequest):
 
 class UnknownClassInOrder(UnknownResourceClass):
     """An order names a resource class that does not exist."""
+
+
+@dataclass(eq=False)
+class UnknownFlavor(BadRequest):
+    """A query names a flavor that does not exist."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"No such flavor {self.name}."
 
 
 @dataclass(eq=False)
@@ -244,6 +256,16 @@ class ResourceClassNotFound(NotFound):
 
     def __str__(self) -> str:
         return f"No such resource class {self.name}."
+
+
+@dataclass(eq=False)
+class FlavorNotFound(NotFound):
+    """No such flavor."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"No such flavor {self.name}."
 
 
 @dataclass(eq=False)

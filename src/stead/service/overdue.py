@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from stead.domain.errors import ProviderNotFound
-from stead.store import service_states
+from stead.store.extensions import service_states
 from stead.store.provider_trees import disabling
 
 if TYPE_CHECKING:

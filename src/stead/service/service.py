@@ -16,6 +16,7 @@ from stead.domain.tree_planning import plan_trees
 from stead.process import slices
 from stead.process.background import Background
 from stead.service.claims import Claiming
+from stead.service.flavors import FlavorHeadrooms
 from stead.service.overdue import Overdue
 from stead.service.snapshot_keeper import SnapshotKeeper
 from stead.store import aggregates, allocations, names, reshape
@@ -102,6 +103,7 @@ class Service:
         self._catalog = Catalog(self._source, on_refresh)
         self._enumeration = enumeration
         self._claiming = Claiming(store, self._catalog, self._replace, enumeration)
+        self._flavors = FlavorHeadrooms()
         self._background: list[Background] = []
         self._snapshot_file = (
             SnapshotKeeper(snapshot_file, snapshot_interval, self._catalog, self._source) if snapshot_file else None
@@ -212,6 +214,20 @@ class Service:
             why = explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
         clock = clock_of(moment)
         return snapshot, None if clock is None else Token.of(clock).text(), found, why
+
+    def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Headroom | str]]:
+        """How many times each of several requests fits: the token of the moment, and the results by name.
+
+        The requests share the work of two. Requests for which none is left are omitted. A text is the reason why a
+        request has no result.
+
+        Raises:
+            Unavailable
+        """
+        snapshot, moment = self._catalog.view()
+        found = self._flavors.headrooms(snapshot, digest_of(moment), requests, self._enumeration.work)
+        clock = clock_of(moment)
+        return None if clock is None else Token.of(clock).text(), found
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Read data that is only in the database, in one fresh database snapshot.

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 
 from stead.domain.claim import Place, Room, require_enabled, require_room
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, UnknownProvider
-from stead.store import consumers, inventories, providers, resource_classes, service_states, usages
+from stead.store import consumers, inventories, providers, resource_classes, usages
 from stead.store.consumers import Owners
+from stead.store.extensions import service_states
 from stead.store.protocol.clock import EVERYTHING
 from stead.store.sql.statements import LISTED, Insert, Query, in_portions
 from stead.store.tables import (

@@ -19,7 +19,8 @@ from stead.domain.errors import (
     ProviderNotFound,
 )
 from stead.domain.provider import BY_NAME, Provider
-from stead.store import service_states, usages
+from stead.store import usages
+from stead.store.extensions import service_states
 from stead.store.protocol.clock import Part
 from stead.store.protocol.transaction import RaceLost
 from stead.store.sql.statements import LISTED, Query, in_portions

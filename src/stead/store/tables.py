@@ -7,7 +7,7 @@ them unchanged. The migrations alone create indexes and constraints; this module
 from __future__ import annotations
 
 from sqlalchemy import BigInteger as _BigInteger
-from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Unicode
+from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Text, Unicode
 
 metadata = MetaData()
 
@@ -179,6 +179,14 @@ stead_disabled_provider = Table(
     Column("disabled_at", _BigInteger, nullable=False),  # in seconds since 1970, like the next column
     Column("enable_at", _BigInteger, nullable=True),
     Column("owns_trait", Integer, nullable=False),  # 1: COMPUTE_STATUS_DISABLED was set with this row
+)
+
+stead_flavor = Table(
+    "stead_flavor",
+    metadata,
+    Column("name", String(255), primary_key=True),  # ASCII; compared and sorted by bytes
+    Column("query", Text, nullable=False),
+    Column("description", Unicode(255), nullable=False),
 )
 
 stead_epoch = Table(

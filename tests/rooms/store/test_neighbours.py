@@ -126,7 +126,14 @@ PREVIOUS = {
     "stead_counter": {"name": "resource_class", "value": 10000},
 }
 
-SINCE = {"stead_schema", "stead_change_log", "stead_change_floor", "stead_disabled_provider", "stead_part_change"}
+SINCE = {
+    "stead_schema",
+    "stead_change_log",
+    "stead_change_floor",
+    "stead_disabled_provider",
+    "stead_part_change",
+    "stead_flavor",
+}
 """Tables that it does not know."""
 
 

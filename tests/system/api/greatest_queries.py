@@ -55,6 +55,8 @@ MEMBERS: dict[str, Callable[[int], str]] = {
     "timeout": lambda number: "0",
     "fields": lambda number: ("name", "inventories", "usages")[number % 3],
     "depth": str,
+    "headroom": lambda number: ("true", "false")[number % 2],
+    "flavor": lambda number: f"flavor-{number}",
     "totals": lambda number: ("true", "false")[number % 2],
     "columns": lambda number: ("true", "false")[number % 2],
     "merged": lambda number: ("true", "false")[number % 2],

@@ -165,6 +165,7 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
 }
 """The parameters of every route that has any, with a maker of values."""
 LISTS["/allocation_candidates/explain"] = LISTS["/allocation_candidates"]
+LISTS["/flavors"] = {"headroom": one_of("true", "false", "x", ""), "limit": PAGE, "marker": one_of("m1", "é", "")}
 LISTS["/headroom"] = LISTS["/allocation_candidates"] | {"marker": tree}
 
 OWN = ("root_member_of", "isolate", "can_split", "order_by")

@@ -161,6 +161,9 @@ class Site:
     def path(self, template: str) -> str:
         name = self.trait if template.startswith("/traits") else self.lamp
         values = {"uuid": self.host.uuid, "consumer_uuid": self.consumer, "resource_class": "VCPU", "name": name}
+        if template.startswith("/flavors"):
+            self.api.at(OWN).put("/flavors/lamp", {"query": f"resources={self.lamp}:1"}).expect(200, 201)
+            values["name"] = "lamp"
         return template.format(**values)
 
     def empty(self) -> Provider:
@@ -178,6 +181,7 @@ READS = {
     "/allocation_candidates": "?resources={lamp}:1&resources_A=VCPU:1",
     "/allocation_candidates/explain": "?resources={lamp}:1&resources_A=VCPU:100&required_A=!HW_CPU_X86_SHA",
     "/headroom": "?resources={lamp}:1&resources_A=VCPU:100&required_A=!HW_CPU_X86_SHA",
+    "/flavors": "?headroom=true",
     "/usages": "?project_id={project}",
 }
 
@@ -248,6 +252,8 @@ class TestAnswers:
             ),
             ("PATCH", "/provider_trees/{uuid}", lambda site: {"disabled": {"reason": "r", "until": None}}),
             ("PATCH", "/provider_trees/{uuid}", lambda site: {"disabled": None}),
+            ("PUT", "/flavors/{name}", lambda site: {"query": "resources=VCPU:1", "description": "one"}),
+            ("DELETE", "/flavors/{name}", lambda site: None),
             ("DELETE", "/allocations/{consumer_uuid}", lambda site: None),
             ("DELETE", f"{PROVIDER}/traits", lambda site: None),
             ("DELETE", f"{PROVIDER}/inventories/{{resource_class}}", lambda site: None),

@@ -176,6 +176,7 @@ def _body(method: str, template: str) -> Json:
         ("POST", "/reshaper"): {"inventories": {consumer: replaced}, "allocations": {}},
         ("PUT", "/provider_trees"): {"provider_trees": [{"providers": [{"uuid": consumer, "name": "in a tree"}]}]},
         ("PATCH", "/provider_trees/{uuid}"): {"disabled": {"reason": "broken fan", "until": None}},
+        ("PUT", "/flavors/{name}"): {"query": "resources=VCPU:1"},
         ("POST", "/claims"): {"claims": [{**CLAIM, "consumer_uuid": consumer, "query": "resources=VCPU:1"}]},
     }
     return bodies.get((method, template), {})
@@ -207,5 +208,7 @@ def preparations() -> Iterator[tuple[str, str, Json]]:
         yield "PUT", f"/resource_providers/{uuid}/inventories", body
     yield "PUT", "/traits/CUSTOM_DELETED", {}
     yield "PUT", "/resource_classes/CUSTOM_DELETED", {}
+    for name in ("CUSTOM_DELETED", "HW_CPU_X86_SHA"):
+        yield "PUT", f"/flavors/{name}", {"query": "resources=VCPU:1"}
     claim = CLAIM | {"allocations": {CLAIMED_FROM: {"resources": {"VCPU": 1}}}}
     yield "PUT", f"/allocations/{of_route('DELETE', '/allocations/{consumer_uuid}')}", claim

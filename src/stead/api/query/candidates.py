@@ -10,6 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import Validator
+from stead.api.query.flavors import KEYS as FLAVOR_KEYS
+from stead.api.query.flavors import with_flavor
 from stead.api.query.groups import parse_groups, require_sound_groups, with_own_meaning
 from stead.api.query.order import parse_order
 from stead.api.query.pairs import INVALID
@@ -19,6 +21,7 @@ from stead.domain.errors import InvalidQuery
 from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
 
 if TYPE_CHECKING:
+    from stead.api.query.flavors import Flavors
     from stead.api.query.pairs import Pairs
     from stead.api.versions import Step
 
@@ -54,7 +57,7 @@ SUFFIX = Versioned({V.GROUPS: "[1-9][0-9]*", V.STRING_SUFFIXES: "[a-zA-Z0-9_-]{1
 @cache
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
-    of_request = {key: schema for key, (since, schema) in REQUEST_KEYS.items() if agreed.knows(since)}
+    of_request = {key: schema for key, (since, schema) in (REQUEST_KEYS | FLAVOR_KEYS).items() if agreed.knows(since)}
     words = [word for word, since in GROUP_KEYS.items() if agreed.knows(since)]
     schema: dict[str, Any] = {"type": "object"}
     if agreed.placement < V.GROUPS:
@@ -78,13 +81,20 @@ def group_key(agreed: Agreed) -> re.Pattern[str]:
     return re.compile(f"^({words}){suffix}$")
 
 
-def parse_candidate_request(pairs: Pairs, agreed: Agreed) -> CandidateRequest:
+def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> CandidateRequest:
     """The request that *pairs* describe at these versions.
+
+    Args:
+        flavors: finds the flavor that *pairs* name; None: they must not name one.
 
     Raises:
         InvalidQuery: the first fault, in the order of the grammar.
+        UnknownFlavor
     """
     pairs.require(validator(agreed))
+    if pairs.all("flavor"):
+        pairs = with_flavor(pairs, flavors)
+        pairs.require(validator(agreed))
     limit = _limit(pairs.first("limit"))
     pairs.require_single(["root_required"])
     root_traits = parse_root_traits(pairs.last("root_required"), agreed.placement)

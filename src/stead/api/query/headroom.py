@@ -17,6 +17,7 @@ from stead.api.versions import S
 from stead.domain.pages import Page
 
 if TYPE_CHECKING:
+    from stead.api.query.flavors import Flavors
     from stead.api.versions import Agreed, Step
     from stead.domain.request import CandidateRequest
 
@@ -40,13 +41,14 @@ def validator(agreed: Agreed) -> Validator:
     return Validator({**schema, "properties": properties}, formats=STRICT_UUIDS)
 
 
-def parse_headroom(pairs: Pairs, agreed: Agreed) -> HeadroomWanted:
+def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> HeadroomWanted:
     """The request and the page that *pairs* describe.
 
     Raises:
         InvalidQuery: the first fault.
+        UnknownFlavor
     """
     pairs.require(validator(agreed))
     pairs.require_single(("limit", "marker"))
-    request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in KEYS]), agreed)
+    request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in KEYS]), agreed, flavors)
     return HeadroomWanted(replace(request, limit=None), Page(request.limit, pairs.last("marker")))

@@ -13,11 +13,15 @@ from stead.api.representations import answer_in_pieces
 from stead.api.versions import V
 from stead.candidates.render import Form
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass
+from stead.store.extensions import flavors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
+    from stead.domain.flavor import Flavor
     from stead.service.service import Service
 
 
@@ -43,6 +47,11 @@ def form_of(version: Microversion) -> Form:
     )
 
 
+def finder(service: Service) -> Callable[[str], Flavor | None]:
+    """Finds flavors by name in the database, each once for one request."""
+    return cache(lambda name: service.read(flavors.find, name))
+
+
 class AllocationCandidates:
     """`/allocation_candidates`: the ways to serve a request."""
 
@@ -56,7 +65,7 @@ class AllocationCandidates:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """List allocation candidates."""
-        wanted = parse_candidate_request(Pairs.of(req), req.agreed)
+        wanted = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
         self._limits.require_groups(wanted.groups)
         body, is_cut, number = self._service.candidates(wanted, form_of(req.version), req.phases())
         req.note(candidates=number, is_cut=is_cut)

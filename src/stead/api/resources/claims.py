@@ -14,7 +14,7 @@ from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.representations import answer
 from stead.api.resources import explanations
-from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
+from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED
 from stead.api.shapes import CONSUMER_FIELDS, UUID
 from stead.api.versions import S, V, Versioned
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.api.limits import Limits
+    from stead.api.query.flavors import Flavors
     from stead.api.request import Request, Response
     from stead.domain.placing import Granted
     from stead.service.service import Service
@@ -101,20 +102,20 @@ class Claims:
         until = time.monotonic() + self._service.claim_timeout
         wanted = read_body(req, CLAIMS)
         self._limits.require_claims(wanted.records, [record["query"] for record in wanted.records])
-        wishes = []
+        wishes, flavors = [], finder(self._service)
         for number, record in enumerate(wanted.records):
             if time.monotonic() > until:
                 raise Refused(413, f"Reading the queries took more than {self._service.claim_timeout:g} s.")
-            wishes.append(self._wish(req, number, record))
+            wishes.append(self._wish(req, flavors, number, record))
         outcome = self._service.claim_by_query(
             wishes, distinct_roots=wanted.distinct_roots, explained=wanted.explained, until=until
         )
         shown = [show_granted(wish, one) for wish, one in zip(wishes, outcome.granted, strict=True)]
         answer(req, resp, {"claims": shown, "tries": outcome.tries}, modified=None)
 
-    def _wish(self, req: Request, number: int, record: dict[str, Any]) -> Wish:
+    def _wish(self, req: Request, flavors: Flavors, number: int, record: dict[str, Any]) -> Wish:
         try:
-            request = parse_candidate_request(Pairs.read(record["query"]), req.agreed)
+            request = parse_candidate_request(Pairs.read(record["query"]), req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
         self._limits.require_groups(request.groups)

@@ -10,7 +10,7 @@ from stead.api.gates import allowed, json_answer
 from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.representations import answer
-from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
+from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.shapes import UUID
 from stead.api.versions import S
 from stead.candidates.explain.funnel import Constraint
@@ -84,7 +84,7 @@ class Explanations:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """Explain the result of a candidate query."""
-        wanted = parse_candidate_request(Pairs.of(req), req.agreed)
+        wanted = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
         self._limits.require_groups(wanted.groups)
         answer(req, resp, shown(*self._service.explain(wanted)))
 

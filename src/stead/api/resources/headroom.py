@@ -13,7 +13,7 @@ from stead.api.query.pairs import INVALID, Pairs
 from stead.api.query.values import BAD_VALUE
 from stead.api.representations import answer
 from stead.api.resources import explanations
-from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES
+from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder
 from stead.api.shapes import UUID
 from stead.api.versions import S
 from stead.candidates.explain.funnel import Constraint
@@ -80,7 +80,7 @@ class HeadroomOfRequest:
     def on_get(self, req: Request, resp: Response) -> None:
         """Show how many times a request can be claimed until nothing fits."""
         pairs = Pairs.of(req)
-        wanted = parse_headroom(pairs, req.agreed)
+        wanted = parse_headroom(pairs, req.agreed, finder(self._service))
         self._limits.require_groups(wanted.request.groups)
         snapshot, token, found, why = self._service.headroom(wanted.request)
         page = Page(min(wanted.page.limit or TREES, MOST_TREES), wanted.page.marker)
@@ -112,7 +112,7 @@ def show_headroom(snapshot: Snapshot, found: Headroom, places: list[int], token:
         "exact": found.is_exact,
         "tree_count": len(found.roots),
         "trees": [_tree(snapshot, found, place) for place in places],
-        "limited_by": [_limit(limit) for limit in found.limited_by],
+        "limited_by": [show_limit(limit) for limit in found.limited_by],
         "stranded": {names[class_id].name: amount for class_id, amount in found.stranded.items()},
         "generation": token,
     }
@@ -128,7 +128,8 @@ def _tree(snapshot: Snapshot, found: Headroom, place: int) -> Json:
     }
 
 
-def _limit(limit: Limit) -> Json:
+def show_limit(limit: Limit) -> Json:
+    """What runs out, and in how many trees."""
     if isinstance(limit.by, Constraint):
         words = {"parameter": limit.by.parameter, "value": limit.by.value}
         by: Json = words if limit.by.check is None else {**words, "check": limit.by.check}

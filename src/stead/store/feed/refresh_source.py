@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow, Totals, Unfit
 from stead.domain.errors import Unavailable
 from stead.domain.provider import Disabled
-from stead.store import service_states, usages
+from stead.store import usages
 from stead.store.among import trees_in_portions, with_ids
+from stead.store.extensions import service_states
 from stead.store.feed import stored_moments
 from stead.store.protocol.clock import (
     EVERYTHING,

@@ -12,9 +12,10 @@ from stead.domain.errors import UntilPassed
 from stead.domain.moments import in_utc
 from stead.domain.names import DISABLED_TRAIT
 from stead.domain.provider import Disabled
-from stead.store import providers, service_states, traits
+from stead.store import providers, traits
+from stead.store.extensions import service_states
+from stead.store.extensions.service_states import State
 from stead.store.protocol.clock import Part
-from stead.store.service_states import State
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from stead.domain.errors import DuplicateProvider, UnknownResourceClass, UnknownTraits
 from stead.domain.tree_planning import plan_trees
-from stead.store import inventories, providers, resource_classes, service_states, traits, usages
+from stead.store import inventories, providers, resource_classes, traits, usages
+from stead.store.extensions import service_states
 from stead.store.protocol.clock import Part
 from stead.store.protocol.transaction import RaceLost
 from stead.store.provider_trees.reading import lock_trees

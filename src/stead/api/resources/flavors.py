@@ -1,0 +1,234 @@
+"""``/flavors`` and ``/flavors/{name}``: candidate queries that are stored by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from stead.api.bodies import ONE_LINE, Body, Schema, Validator, read_body, strict_object
+from stead.api.errors import MalformedBody, answering
+from stead.api.gates import allowed, json_answer, json_body
+from stead.api.query import flavors as flavor_query
+from stead.api.query import pages
+from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.pairs import Pairs
+from stead.api.query.values import whole_number
+from stead.api.representations import answer, answer_nothing, locate
+from stead.api.resources.headroom import LIMIT, show_limit
+from stead.api.versions import S, V, Versioned
+from stead.domain.errors import FlavorNotFound, InvalidQuery
+from stead.domain.flavor import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor
+from stead.store.extensions import flavors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stead.api.limits import Limits
+    from stead.api.request import Request, Response
+    from stead.api.versions import Agreed, Step
+    from stead.candidates.headroom.headroom import Headroom
+    from stead.domain.request import CandidateRequest
+    from stead.service.service import Service
+
+Json = dict[str, Any]
+
+MOST = 1_000
+"""Maximum number of flavors in one page."""
+
+DESCRIPTION_LENGTH = 255
+
+KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
+    "headroom": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
+    "limit": (S.PROVIDER_TREES, pages.KEYS["limit"][1]),
+    "marker": (S.PROVIDER_TREES, flavor_query.NAME),
+}
+"""Each key with its first version and the schema of its value."""
+
+_NUMBER: Schema = {"type": "integer"}
+_TEXT: Schema = {"type": "string"}
+HEADROOM: Schema = {
+    "anyOf": [
+        strict_object(
+            {
+                "at_least": _NUMBER,
+                "at_most": _NUMBER,
+                "exact": {"type": "boolean"},
+                "complete": {"type": "boolean"},
+                "limited_by": {"type": "array", "items": LIMIT},
+            }
+        ),
+        strict_object({"error": _TEXT}),
+    ]
+}
+_FLAVOR = {"name": _TEXT, "query": _TEXT, "description": _TEXT}
+FLAVOR = strict_object(_FLAVOR)
+FLAVORS = strict_object(
+    {
+        "flavors": {"type": "array", "items": strict_object(_FLAVOR, {"headroom": HEADROOM})},
+        "links": {"type": "array"},
+    },
+    {"generation": {"type": ["string", "null"]}},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFlavor:
+    """The query and the description of a flavor."""
+
+    query: str
+    description: str
+
+    @classmethod
+    def build(cls, body: Json) -> NewFlavor:
+        """Build it from the body of a PUT."""
+        return cls(body["query"], body.get("description", ""))
+
+
+REPLACE = Versioned(
+    {
+        V.INITIAL: Body(
+            strict_object(
+                {
+                    "query": {
+                        "type": "string",
+                        "minLength": 1,
+                        "maxLength": FLAVOR_QUERY_LENGTH,
+                        "pattern": "^[\\x21-\\x7e]*$",
+                        "format": ONE_LINE,
+                    }
+                },
+                {
+                    "description": {
+                        "type": "string",
+                        "maxLength": DESCRIPTION_LENGTH,
+                        "pattern": "^[^\\x00-\\x1f\\x7f]*$",
+                        "format": ONE_LINE,
+                    }
+                },
+            ),
+            NewFlavor.build,
+        )
+    }
+)
+
+_NAME = Validator({"type": "object", "properties": {"name": flavor_query.NAME}})
+
+
+@cache
+def validator(agreed: Agreed) -> Validator:
+    """Validates the keys of these versions, and refuses others."""
+    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    return Validator({"type": "object", "additionalProperties": False, "properties": known})
+
+
+def show(flavor: Flavor) -> Json:
+    """The body of one flavor."""
+    return {"name": flavor.name, "query": flavor.query, "description": flavor.description}
+
+
+class Flavors:
+    """`/flavors`: stored candidate queries, in pages. Requires `stead` 1.1."""
+
+    stead_since = S.PROVIDER_TREES
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("stead:flavors:list")
+    def on_get(self, req: Request, resp: Response) -> None:
+        """List flavors, with how many times each fits."""
+        pairs = Pairs.of(req)
+        pairs.require(validator(req.agreed))
+        pairs.require_single(KEYS)
+        limit = pairs.last("limit")
+        number = min((limit and whole_number(limit)) or MOST, MOST)
+        page = self._service.read(flavors.page_of, pairs.last("marker"), number + 1)
+        shown = [show(flavor) for flavor in page[:number]]
+        goes_on = len(page) > number
+        body: Json = {}
+        if pairs.last("headroom") == "true":
+            body["generation"], fresh = self._with_headroom(page[:number], req.agreed)
+            goes_on |= len(fresh) < len(shown)
+            shown = [one | {"headroom": headroom} for one, headroom in zip(shown, fresh, strict=False)]
+        links = pages.links(req, pairs, shown[-1]["name"] if goes_on else None)
+        answer(req, resp, {"flavors": shown, "links": links, **body})
+
+    def _with_headroom(self, page: list[Flavor], agreed: Agreed) -> tuple[str | None, list[Json]]:
+        """The token of the moment, and the headroom of the first flavors, until the work of one request is spent."""
+        faults: dict[str, Json] = {}
+        requests: dict[str, CandidateRequest] = {}
+        for flavor in page:
+            try:
+                request = parse_candidate_request(Pairs.read(flavor.query), agreed)
+            except InvalidQuery as error:
+                faults[flavor.name] = {"error": str(error)}
+            else:
+                requests[flavor.name] = request
+        token, found = self._service.headrooms(requests)
+        shown: list[Json] = []
+        for flavor in page:
+            headroom = faults.get(flavor.name) or _shown(found, flavor.name)
+            if headroom is None:
+                break
+            shown.append(headroom)
+        return token, shown
+
+
+def _shown(found: Mapping[str, Headroom | str], name: str) -> Json | None:
+    headroom = found.get(name)
+    if headroom is None or isinstance(headroom, str):
+        return None if headroom is None else {"error": headroom}
+    return {
+        "at_least": headroom.at_least,
+        "at_most": headroom.at_most,
+        "exact": headroom.is_exact,
+        "complete": headroom.is_complete,
+        "limited_by": [show_limit(limit) for limit in headroom.limited_by],
+    }
+
+
+class OneFlavor:
+    """`/flavors/{name}`: one stored candidate query. Requires `stead` 1.1."""
+
+    stead_since = S.PROVIDER_TREES
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+
+    @json_answer
+    @allowed("stead:flavors:show")
+    def on_get(self, req: Request, resp: Response, name: str) -> None:
+        """Show a flavor."""
+        flavor = self._service.read(flavors.find, name)
+        if flavor is None:
+            raise FlavorNotFound(name)
+        answer(req, resp, show(flavor))
+
+    @json_body
+    @allowed("stead:flavors:update")
+    @answering({})
+    def on_put(self, req: Request, resp: Response, name: str) -> None:
+        """Create or replace a flavor."""
+        wanted = read_body(req, REPLACE)
+        if fault := _NAME.first_fault({"name": name}):
+            raise MalformedBody(
+                f"The name of the flavor is invalid: {fault} (it must match {FLAVOR_NAME}, "
+                f"with at most {FLAVOR_NAME_LENGTH} characters)"
+            )
+        pairs = Pairs.read(wanted.query)
+        flavor_query.require_storable(pairs)
+        self._limits.require_groups(parse_candidate_request(pairs, req.agreed).groups)
+        flavor = Flavor(name, wanted.query, wanted.description)
+        is_new = self._service.write(flavors.put, flavor)
+        answer(req, resp, show(flavor), status=201 if is_new else 200)
+        if is_new:
+            locate(req, resp, f"/flavors/{name}")
+
+    @allowed("stead:flavors:delete")
+    def on_delete(self, _req: Request, resp: Response, name: str) -> None:
+        """Delete a flavor."""
+        self._service.write(flavors.delete, name)
+        answer_nothing(resp)
