@@ -224,8 +224,7 @@ class OneFlavor:
         flavor = Flavor(name, wanted.query, wanted.description)
         is_new = self._service.write(flavors.put, flavor)
         answer(req, resp, show(flavor), status=201 if is_new else 200)
-        if is_new:
-            locate(req, resp, f"/flavors/{name}")
+        locate(req, resp, f"/flavors/{name}")
 
     @allowed("stead:flavors:delete")
     def on_delete(self, _req: Request, resp: Response, name: str) -> None:
