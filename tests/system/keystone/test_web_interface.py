@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from tests.system.keystone.identity import Identity
 
-pytestmark = pytest.mark.timeout(900)  # Keystone may have to be installed first
+pytestmark = [
+    pytest.mark.timeout(900),  # Keystone may have to be installed first
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture

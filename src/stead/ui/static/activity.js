@@ -11,7 +11,7 @@ import uPlot from "./vendor/uplot.js";
 /** @typedef {import("./site.js").Message} Message */
 
 const SECONDS = 300;
-const ROWS = 20;
+const ROWS = 10;
 
 /** Minimum time between two reads of the counts of the workers, in milliseconds. */
 const PAUSE_OF_COUNTS = 5000;

@@ -52,7 +52,7 @@ _LABELS = {
     "resources": "Amounts",
     "required": "Traits",
     "member_of": "Aggregates",
-    "in_tree": "In the tree of",
+    "in_tree": "In tree",
     "in_subtree": "Below",
     "limit": "Limit",
     "group_policy": "Group policy",
