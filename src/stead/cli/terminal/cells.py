@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 ELLIPSIS = "…"
 
 _LONGEST_NUMBER = 10**15
+
+_WITHIN_AMOUNT = re.compile(r"(?<=\d) (?=[A-Z][A-Z0-9_]+\b)|(?<=\d) (?=/ \d)|(?<=\d /) (?=\d)")
+"""The blanks of ``3 / 16 VCPU``."""
 
 
 def shorten(text: str, width: int) -> str:
@@ -38,13 +42,16 @@ def padded(text: Text, width: int) -> Text:
 
 
 def wrapped(text: Text, width: int, indent: int = 0) -> Iterator[Text]:
-    """Lines of at most *width* cells, broken at blanks if possible; lines after the first are indented."""
+    """Lines of at most *width* cells, broken at blanks if possible; lines after the first are indented.
+
+    An amount and its class stay on one line if it has room for them.
+    """
     plain, start, room = text.plain, 0, width
+    breakable = _WITHIN_AMOUNT.sub("_", plain)
     while start < len(plain):
         end = start + max(_fitting(plain[start:], room), 1)
-        if end < len(plain) and plain[end] != " ":
-            blank = plain.rfind(" ", start, end)
-            end = blank if plain[start : max(blank, start)].strip() else end
+        if end < len(plain) and breakable[end] != " ":
+            end = _last_blank(breakable, start, end) or _last_blank(plain, start, end + 1) or end
         line = text[start:end]
         line.rstrip()
         yield line if start == 0 else Text(" " * indent) + line
@@ -62,6 +69,12 @@ def widest(texts: Iterable[str]) -> int:
 def number(amount: int) -> str:
     """*amount* with commas; with more than 15 digits as ``1.2e+21``, so that columns stay narrow."""
     return f"{amount:,}" if abs(amount) < _LONGEST_NUMBER else f"{amount:.1e}"
+
+
+def _last_blank(text: str, start: int, end: int) -> int:
+    """The last blank between *start* and *end* that has a word before it; 0 if there is none."""
+    blank = text.rfind(" ", start, end)
+    return blank if text[start : max(blank, start)].strip() else 0
 
 
 def _fitting(text: str, width: int) -> int:

@@ -198,6 +198,21 @@ def test_wrapping_loses_nothing_but_blanks(text, width, indent):
         assert all(cell_len(line) <= width for line in broken)
 
 
+AMOUNTS = "released vm-1: 1,024 DISK_GB, 65,536 MEMORY_MB, 3 / 1,024 VCPU, 7 CUSTOM_GPU_1"
+
+
+@pytest.mark.parametrize("width", range(20, 81))
+def test_an_amount_and_its_class_stay_on_one_line(width):
+    lines = [line.plain.strip() for line in wrapped(Text(AMOUNTS), width, 2)]
+    assert all(cell_len(line) <= width for line in lines)
+    assert not [line for line in lines if line[-1].isdigit() and not line.endswith("GPU_1")]
+    assert not [line for line in lines if line.startswith(("/", "DISK", "MEMORY", "VCPU", "CUSTOM"))]
+
+
+def test_an_amount_that_is_wider_than_the_terminal_is_broken_at_its_blanks():
+    assert [line.plain for line in wrapped(Text("65,536 MEMORY_MB"), 10)] == ["65,536", "MEMORY_MB"]
+
+
 def test_numbers_of_any_size_stay_short():
     assert number(131072) == "131,072"
     assert max(len(number(10**digits)) for digits in range(60)) == len("100,000,000,000,000")
