@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 
 from stead.cli.errors import Negative
 from stead.cli.sites.providers import ATTEMPTS, Watcher, apply, read_site, rehearse
@@ -23,6 +23,9 @@ providers:
 """
 
 
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
+
+
 def apply_text(server: Server, text: str, *, prune: bool = False):
     return apply(server, load(text), Watcher(), prune=prune)
 
@@ -37,6 +40,7 @@ def on(server: Server) -> dict[str, tuple[object, ...]]:
     return without_uuids(read_site(server, Watcher()))
 
 
+@unhurried
 @given(sites(), sites())
 def test_pruned_the_server_says_exactly_what_the_site_says(before: Site, after: Site):
     server = Server()
@@ -45,6 +49,7 @@ def test_pruned_the_server_says_exactly_what_the_site_says(before: Site, after: 
     assert on(server) == without_uuids(after)
 
 
+@unhurried
 @given(sites(), sites())
 def test_unpruned_nothing_is_removed(before: Site, after: Site):
     server = Server()
@@ -63,6 +68,7 @@ def test_unpruned_nothing_is_removed(before: Site, after: Site):
         assert said[name][3] >= aggregates
 
 
+@unhurried
 @given(sites(), sites())
 def test_exact_described_providers_are_as_described_and_others_stay(before: Site, after: Site):
     server = Server()
@@ -84,6 +90,7 @@ def test_exact_inventory_in_use_is_kept_and_reported():
     assert server.named("host")["traits"] == ["COMPUTE_NODE"]
 
 
+@unhurried
 @given(sites(), sites())
 def test_applying_twice_changes_nothing_the_second_time(before: Site, after: Site):
     server = Server()
