@@ -14,6 +14,7 @@ import falcon
 
 from stead.api.problems import TITLES_AND_SENTENCES, UNDEFINED, Problem, write
 from stead.domain import errors as domain
+from stead.domain.provider import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -179,9 +180,17 @@ def _refused(req: Request, resp: Response, error: Refused, _params: object) -> N
 def _of_framework(req: Request, resp: Response, error: falcon.HTTPError, _params: object) -> None:
     status = error.status_code if error.status_code in TITLES_AND_SENTENCES else 400
     if status == 404:
-        write(req, resp, Problem(404, f"No such path: {req.path}"))
+        write(req, resp, Problem(404, f"No such path: {req.path}{_advice(req.path)}"))
     else:
         write(req, resp, Problem(status, error.description or error.title or ""))
+
+
+def _advice(path: str) -> str:
+    """What to do about *path*, which no route matches."""
+    # WSGI decodes %2F, so the router reads a name with a slash as several segments.
+    if path.startswith(f"/provider_trees/{BY_NAME}"):
+        return ". A path cannot have a provider name that contains a slash; use the uuid of the provider"
+    return ""
 
 
 def _unexpected(req: Request, resp: Response, error: Exception, _params: object) -> None:

@@ -424,3 +424,10 @@ class TestUntil:
         there = datetime.fromtimestamp(int(time.time()) + 3600, timezone(timedelta(hours=-3, minutes=-30)))
         until = disable(own, host, until=there.isoformat()).disabled["until"]
         assert datetime.fromisoformat(until) == there
+
+
+def test_a_name_with_a_slash_in_the_path_is_404_that_asks_for_the_uuid(own: Api) -> None:
+    for name in ("rack%2Fhost", "rack/host"):
+        answer = own.call("PATCH", f"/provider_trees/name:{name}", {"disabled": None})
+        assert answer.refused(404, "No such path: /provider_trees/name:rack/host", "use the uuid of the provider")
+    assert not own.call("PATCH", "/provider_trees/rack/host", {"disabled": None}).refused(404, "use the uuid")
