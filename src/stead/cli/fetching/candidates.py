@@ -71,8 +71,8 @@ class Candidate:
 
 
 def version_for(query: str) -> str:
-    """The version of Stead's own features that a *query* needs: a newer one if it names a provider (``name:``)."""
-    named = any(value.startswith(BY_NAME) for _, value in parse_qsl(query))
+    """The version of Stead's own features that a *query* needs: a newer one if it names a provider or a flavor."""
+    named = any(key == "flavor" or value.startswith(BY_NAME) for key, value in parse_qsl(query))
     return TREES if named else OWN
 
 

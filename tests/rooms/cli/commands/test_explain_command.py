@@ -144,3 +144,9 @@ def test_candidates_ask_for_steads_own_features_too(server, stead):
     )
     stead("candidates", "resources=A:1")
     assert server.asked[0].headers["openstack-api-version"] == "placement 1.39, stead 1.0"
+
+
+def test_a_flavor_needs_the_version_that_has_flavors(server, stead):
+    server.can("GET /allocation_candidates/explain?flavor=m1.gpu", explanation())
+    assert stead("explain", "flavor=m1.gpu").err == ""
+    assert server.asked[-1].headers["openstack-api-version"] == "placement 1.39, stead 1.1"
