@@ -17,7 +17,7 @@ from stead_bench.tables import SLOTS, class_ids, owner_ids, provider_ids
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
     from stead_bench.claims_site import Taken
 
 OWNER = "bench-bare"

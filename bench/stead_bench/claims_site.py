@@ -14,7 +14,7 @@ from stead_bench.sites import PREFIX, SHARES, SPACE, uuid_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
     from stead_bench.filling import Watcher
 
 Taken = dict[str, list[str]]

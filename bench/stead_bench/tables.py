@@ -20,7 +20,7 @@ from stead.config.errors import ConfigError
 from stead.store import names, providers, resource_classes, traits
 from stead.store.protocol import durability
 from stead.store.protocol.clock import EVERYTHING, SLOTS
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 from stead.store.sql.statements import Insert

@@ -39,7 +39,7 @@ from stead.process import turns
 from stead.process.memory import keep_for_good, keep_freed
 from stead.service.service import Service
 from stead.store.protocol import durability
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 

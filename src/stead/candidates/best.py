@@ -121,6 +121,7 @@ def _apart(
 ) -> Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]]:
     """The sorted arrangements of each tree. Trees of a kind with a single arrangement stay together in one run."""
     for kind, trees in runs:
+        # Two show whether there is anything to sort; a kind may have millions.
         several = len(list(islice(kind.arrangements(), 2))) > 1
         if not several:
             yield iter(kind.arrangements()), trees
@@ -162,6 +163,7 @@ def _amounts(snapshot: Snapshot, class_id: int, slots: NDArray[np.int64]) -> tup
     if columns is None:
         return np.zeros(slots.shape), np.zeros(slots.shape)
     kind = columns.kind.at(slots)
+    # Slots without inventory have a room of -1, which must not count in a sum.
     room = np.where(kind > 0, columns.room.at(slots), 0).astype(np.float64)
     return room, columns.kinds.capacities()[kind].astype(np.float64)
 

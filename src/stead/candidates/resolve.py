@@ -62,6 +62,7 @@ def resolve(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup | None:
     """
     amounts = resolve_classes(snapshot, group.resources)
     aggregates = resolve_aggregates(snapshot, group.aggregates)
+    # Before the traits are resolved: if no provider is in the aggregates, unknown traits are no error.
     if not meetable(snapshot, aggregates):
         return None
     traits = resolve_traits(snapshot, group.traits)

@@ -172,6 +172,7 @@ class InventoryColumns:
         min_unit, max_unit, step_size = (np.maximum(numbers, 1).astype(np.int64) for numbers in table[2:5])
         kind = self.kind.whole
         step = step_size[kind]
+        # A part is a multiple of step_size, so the least part is min_unit rounded up to one.
         least = -(-min_unit[kind] // step) * step
         most = np.minimum(np.minimum(max_unit[kind], self.room.whole), min(amount, _GREAT)) // step * step
         return Shares(least, np.where((kind > 0) & (least <= most), most, 0), step)

@@ -119,6 +119,7 @@ class Snapshot:
         uuids, names, ids, trees = directories
         identities = replace(self.identities, slot_of_uuid=uuids, slot_of_name=names, slot_of_id=ids)
         forest = replace(self.forest, trees=trees)
+        # These two refer to the forest, so another forest needs others.
         sharing = Sharing(forest, self.trait_sets, self.aggregate_sets, self.sharing_trait, self.masks)
         states = ServiceStates(forest, self.service_states.disabled)
         return replace(self, identities=identities, forest=forest, sharing=sharing, service_states=states)
@@ -160,6 +161,7 @@ class Snapshot:
     def serving(self, class_id: int, amount: int) -> Mask:
         """Mask of the slots that can serve *amount* of a class alone; read-only."""
         columns = self.inventory.get(class_id)
+        # No max_unit is greater than MAX_INT, so no provider serves more alone.
         if columns is None or amount > MAX_INT:
             return np.zeros(self.size, np.bool_)
 

@@ -152,18 +152,18 @@ class Reader:
             self._refuse(refused.refusal)
 
     def _check(self) -> None:
-        found, version = self._fields, self._parser.get_http_version()
+        fields, version = self._fields, self._parser.get_http_version()
         self._method = self._parser.get_method().decode("latin-1")
         heads.require_version(version)
         self._is_1_0 = is_1_0 = version == "1.0"
         if self._method == "CONNECT":
             raise Refused(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "CONNECT is not supported"))
-        heads.require_host(found, is_1_0=is_1_0)
+        heads.require_host(fields, is_1_0=is_1_0)
         self._path, self._query, authority = heads.split_target(self._target)
         if authority is not None:
-            found["HTTP_HOST"] = authority  # the target takes precedence over the field (RFC 9112, section 3.2.2)
-        length = heads.body_length(found, is_1_0=is_1_0)
-        waits = heads.expects_continue(found, is_1_0=is_1_0)
+            fields["HTTP_HOST"] = authority  # the target takes precedence over the field (RFC 9112, section 3.2.2)
+        length = heads.body_length(fields, is_1_0=is_1_0)
+        waits = heads.expects_continue(fields, is_1_0=is_1_0)
         if length == 0:
             return
         self._longest = self._routes.longest_body(self._method, self._path)
@@ -203,16 +203,16 @@ class Reader:
             self._body = []
         keeps = keeps and len(self.read) < PIPELINED
         self._is_over = not keeps
-        found = self._fields
-        found.pop("HTTP_TRANSFER_ENCODING", None)
+        fields = self._fields
+        fields.pop("HTTP_TRANSFER_ENCODING", None)
         if declared:
-            found["CONTENT_LENGTH"] = str(declared)
+            fields["CONTENT_LENGTH"] = str(declared)
         self.read.append(
             Request(
                 self._method,
                 self._path,
                 self._query,
-                found,
+                fields,
                 is_1_0=self._is_1_0,
                 body=b"".join(self._body),
                 declared=declared,

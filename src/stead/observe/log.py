@@ -69,38 +69,43 @@ def held_back(name: str) -> Iterator[None]:
 
     Reading the configuration logs records before the log is configured.
     """
-    logger, held = logging.getLogger(name), _Held()
-    logger.addHandler(held)
-    logger.propagate = False
+    records: list[logging.LogRecord] = []
     try:
-        yield
+        with _diverted(name, records):
+            yield
     finally:
-        logger.propagate = True
-        logger.removeHandler(held)
-        for record in held.records:
+        # After the logger has its handlers back, so that they get the records, also those before an error.
+        for record in records:
             logging.getLogger(record.name).handle(record)
 
 
 @contextmanager
 def silenced(name: str) -> Iterator[None]:
     """Drop the records of the logger *name* and its children: the first run of the same code has logged them."""
-    logger, held = logging.getLogger(name), _Held()
-    logger.addHandler(held)
+    with _diverted(name, []):
+        yield
+
+
+@contextmanager
+def _diverted(name: str, records: list[logging.LogRecord]) -> Iterator[None]:
+    """Append the records of the logger *name* and its children to *records* instead of handling them."""
+    logger, collector = logging.getLogger(name), _Collector(records)
+    logger.addHandler(collector)
     logger.propagate = False
     try:
         yield
     finally:
         logger.propagate = True
-        logger.removeHandler(held)
+        logger.removeHandler(collector)
 
 
-class _Held(logging.Handler):
-    def __init__(self) -> None:
+class _Collector(logging.Handler):
+    def __init__(self, records: list[logging.LogRecord]) -> None:
         super().__init__()
-        self.records: list[logging.LogRecord] = []
+        self._records = records
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+        self._records.append(record)
 
 
 class Masking(logging.Formatter):

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from stead.service.underway import Grants
     from stead.store.consumer_listing import HeldAllocations
     from stead.store.protocol.clock import Clock
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
     Held = Mapping[str, HeldAllocations]
 
@@ -190,7 +190,9 @@ class Claiming:
         requests = [wish.request for wish in wishes]
         if others:
             # A copy: other claims add their grants to this view while the sum is computed.
-            taken = summed(_slots(snapshot, one.allocations) for granted in list(others.values()) for one in granted)
+            taken = summed(
+                _slots(snapshot, grant.allocations) for granted in list(others.values()) for grant in granted
+            )
             placed = place(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
                 return placed
@@ -205,10 +207,10 @@ class Claiming:
         uuids = [wish.consumer for wish in wishes]
         now, changed = self._store.read(_consumers_since, uuids, clock)
         for wish in wishes:
-            found = now[wish.consumer].generation if wish.consumer in now else None
-            if found != wish.expected:
-                raise ConsumerConflict(wish.consumer, wish.expected, found)
-        return not changed and all(now[uuid].amounts() == of.amounts() for uuid, of in held.items())
+            generation = now[wish.consumer].generation if wish.consumer in now else None
+            if generation != wish.expected:
+                raise ConsumerConflict(wish.consumer, wish.expected, generation)
+        return not changed and all(now[uuid].amounts() == allocations.amounts() for uuid, allocations in held.items())
 
     def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits:
         """The refusal, with an explanation if time remains before *until*."""
@@ -226,23 +228,23 @@ class Claiming:
             return None
         snapshot, _ = self._catalog.view()  # after the allocations, so that it has the providers they name
         candidates = [self._candidate_of(snapshot, wish, held[wish.consumer]) for wish in wishes]
-        return [_granted(snapshot, one) for one in candidates if one] if all(candidates) else None
+        return [_granted(snapshot, candidate) for candidate in candidates if candidate] if all(candidates) else None
 
     def _candidate_of(self, snapshot: Snapshot, wish: Wish, held: HeldAllocations) -> Candidate | None:
         """A candidate for a wish that takes exactly the allocations *held*; None if there is none. The search is
         limited to the providers of these allocations.
         """
-        wanted = _slots(snapshot, held.amounts())
+        amounts = _slots(snapshot, held.amounts())
         if _totals(held.amounts().values()) != _totals(group.resources for group in wish.request.groups):
             return None
         roots = np.zeros(snapshot.size, np.bool_)
-        for slot in wanted:
+        for slot in amounts:
             roots[snapshot.sharing.anchors(slot) if snapshot.sharing.mask[slot] else snapshot.forest.root[slot]] = True
         # Without the limit and the order of the request: they could leave out the candidate that was granted.
         request = replace(wish.request, limit=None, order=None)
         enumeration = replace(self._enumeration, maximum=None, randomize=False)
-        found = find(snapshot.with_room_only(wanted), request, enumeration, among=roots)
-        return next(found, None)
+        candidates = find(snapshot.with_room_only(amounts), request, enumeration, among=roots)
+        return next(candidates, None)
 
 
 def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock | None) -> tuple[Held, bool]:
@@ -278,10 +280,10 @@ def _granted(snapshot: Snapshot, candidate: Candidate) -> Granted:
 
 def _slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
     """The same amounts by slot and class id instead of uuid and name, without unknown ones."""
-    known = snapshot.class_names.by_name
+    classes = snapshot.class_names.by_name
     return {
-        slot: {known[name].id: amount for name, amount in of.items() if name in known}
-        for uuid, of in amounts.items()
+        slot: {classes[name].id: amount for name, amount in by_name.items() if name in classes}
+        for uuid, by_name in amounts.items()
         if (slot := snapshot.find(uuid)) is not None
     }
 
@@ -296,5 +298,5 @@ def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 def _given_back(snapshot: Snapshot, held: Held) -> Amounts:
     """The change of usage if consumers release their allocations: negative amounts."""
-    total = summed(_slots(snapshot, one.amounts()) for one in held.values())
-    return {slot: {class_id: -amount for class_id, amount in some.items()} for slot, some in total.items()}
+    total = summed(_slots(snapshot, allocations.amounts()) for allocations in held.values())
+    return {slot: {class_id: -amount for class_id, amount in amounts.items()} for slot, amounts in total.items()}

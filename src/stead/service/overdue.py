@@ -19,7 +19,7 @@ from stead.store.provider_trees import disabling
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
 PAUSE_SECONDS = 1.0
 """Interval between steps. A step reads the catalog, and the database only if an end may have passed."""

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from stead.domain.tree_plan import TreePlan
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
-    from stead.store.protocol.transaction import Store, Transaction
+    from stead.store.protocol.store import Store
+    from stead.store.protocol.transaction import Transaction
     from stead.store.reshape import NewInventories
 
 P = ParamSpec("P")
@@ -115,6 +116,7 @@ class Service:
         Raises:
             Unavailable: the database does not answer.
         """
+        # Before the load, so that the first snapshot already has the standard names.
         self._store.write(names.sync_standard)
         if self._snapshot_file is not None:
             self._snapshot_file.resume()
@@ -209,11 +211,11 @@ class Service:
         """
         snapshot, moment = self._catalog.view()
         work = Work(self._enumeration.work, give_way=slices.give_way)
-        found, why = headroom(snapshot, request, work), None
-        if not found.at_most:
+        result, why = headroom(snapshot, request, work), None
+        if not result.at_most:
             why = explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
         clock = clock_of(moment)
-        return snapshot, None if clock is None else Token.of(clock).text(), found, why
+        return snapshot, None if clock is None else Token.of(clock).text(), result, why
 
     def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Headroom | str]]:
         """How many times each of several requests fits: the token of the moment, and the results by name.
@@ -295,6 +297,7 @@ class Service:
         try:
             self._write_claims(claims, allocations.replace, claims, since, ids)
         except IdsOutdated:
+            # A provider was deleted, and perhaps created again, since the snapshot that remembers its id.
             self._write_claims(claims, allocations.replace, claims, since)
 
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
@@ -323,6 +326,7 @@ class Service:
         Raises:
             ProviderNotFound, GenerationConflict, Unavailable
         """
+        # Refused here if possible: new aggregates get their ids in a transaction of their own, which stays committed.
         self._store.read(aggregates.require, provider, expected)
         ids = names.aggregate_ids(self._store, uuids)
         return self._store.write(aggregates.replace, provider, list(ids.values()), expected)
@@ -359,6 +363,7 @@ class Service:
 
     def close(self) -> None:
         """Close all connections, and stop all work."""
+        # First all that uses connections, then the connections.
         self.watchers.close()
         while self._background:
             self._background.pop().stop()

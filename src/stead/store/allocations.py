@@ -68,14 +68,17 @@ def replace(
         AllocationRefused: the allocations do not fit.
     """
     owners = Owners.of(tx.connection, claims)
+    # Consumers before providers: the order of locks that every write keeps, so that two writes cannot deadlock.
     present = consumers.lock_claiming(tx, claims, owners)
     consumers.require_expected(claims, present)
     remembered = ids
     ids = resolve_providers(tx.connection, claims, remembered)
     held = held_by(tx.connection, present)
+    # Also the providers that the consumers leave: their usage falls, and their sums are written below.
     touched = {*ids.values(), *(row.provider_id for row in held)}
     tx.lock(resource_providers, touched)
     tx.touch_usage(touched)
+    # Read only now: a concurrent claim may have committed while this one waited for the locks.
     rows, sums, is_any_disabled = _state(tx.connection, touched)
     require_still_there(ids, rows, remembered)
     if since is not None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.claim import Claim
-    from stead.store.protocol.transaction import Store, Transaction
+    from stead.store.protocol.store import Store
+    from stead.store.protocol.transaction import Transaction
 
 _columns = consumers.c
 

@@ -27,7 +27,8 @@ from stead.store.tables import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stead.store.protocol.transaction import Store, Transaction
+    from stead.store.protocol.store import Store
+    from stead.store.protocol.transaction import Transaction
 
 
 PROJECT, USER, CONSUMER_TYPE = projects.c.external_id, users.c.external_id, consumer_types.c.name

@@ -70,6 +70,7 @@ def lock_names(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
         UnknownResourceClass: names the first that does not exist.
     """
     found = resolve(tx.connection, names)
+    # Standard classes are never deleted or renamed, so they need no lock.
     custom = {id_: name for name, id_ in found.items() if not is_standard_class(id_)}
     if custom:
         tx.lock(resource_classes, custom, shared=True)
@@ -118,10 +119,12 @@ _INSERT = Insert(resource_classes, "id", "name", "created_at")
 def _next_ids(tx: Transaction, number: int) -> range:
     """Ids that no class ever had: a process with cached names must not confuse a new class with a deleted one."""
     counter = sa.update(stead_counter).where(stead_counter.c.name == "resource_class")
+    # The write comes first: it locks the row, so two transactions cannot read the same value.
     tx.require_count(tx.connection.execute(counter.values(value=stead_counter.c.value + 1)), 1)
     counted = sa.select(stead_counter.c.value).where(stead_counter.c.name == "resource_class")
     ours: int = tx.connection.execute(counted).scalar_one() - 1
     highest: int = tx.connection.execute(sa.select(sa.func.max(_columns.id))).scalar_one() or 0
+    # Another service on the same database creates classes without this counter.
     first = max(ours, highest + 1, FIRST_CUSTOM_CLASS_ID)
     tx.require_count(tx.connection.execute(counter.values(value=first + number)), 1)
     return range(first, first + number)
@@ -163,6 +166,7 @@ def _lock_custom(tx: Transaction, name: str, *, verb: str) -> int:
     if is_standard_class(id_):
         raise StandardClass(name, verb)
     tx.lock(resource_classes, [id_])
+    # Read again: the lock may have waited for a transaction that renamed or deleted the class.
     if names_by_id(tx.connection, [id_]).get(id_) != name:
         raise RaceLost("resource_classes")
     tx.touch([class_change(id_)])

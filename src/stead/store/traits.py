@@ -76,8 +76,10 @@ def delete(tx: Transaction, name: str) -> None:
     if name in STANDARD_TRAITS or not name.startswith("CUSTOM_"):
         raise StandardTrait(name)
     tx.lock(traits, [id_])
+    # Read again: the lock may have waited for a transaction that deleted the trait.
     if _ids(tx.connection, [name]).get(name) != id_:
         raise RaceLost("traits")
+    # Touched before the providers are read, on which the decision depends: see `Transaction.touch`.
     tx.touch([trait_change(id_)])
     had = sa.select(resource_provider_traits.c.trait_id).where(resource_provider_traits.c.trait_id == id_).limit(1)
     if tx.connection.execute(had).first():
@@ -154,6 +156,7 @@ def lock_names(tx: Transaction, names: Collection[str]) -> dict[str, int]:
     unknown = sorted(set(names) - set(found))
     if unknown:
         raise UnknownTraits(unknown)
+    # Standard traits are never deleted, so a lock on their rows would only make writers wait for each other.
     custom = {name: id_ for name, id_ in found.items() if name not in STANDARD_TRAITS}
     if custom:
         tx.lock(traits, custom.values(), shared=True)
@@ -169,4 +172,5 @@ def _ids(connection: Connection, names: Collection[str] | Mapping[str, int]) -> 
         for some in in_portions(sorted(names))
         for row in connection.execute(sa.select(_columns.name, _columns.id).where(_columns.name.in_(some)))
     }
+    # Some databases compare names without case. Only the requested spelling counts (decision 7).
     return {name: found[name] for name in names if name in found}

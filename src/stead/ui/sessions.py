@@ -132,7 +132,7 @@ def _ask(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[by
     if environ["PATH_INFO"].startswith(f"{_API}/") or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         return unauthorized.answer(environ, start_response)
     query = environ.get("QUERY_STRING", "")
-    wanted = quote(environ["PATH_INFO"] + (f"?{query}" if query else ""), safe="/")
-    headers = [("location", f"{root}/ui/sign-in?next={wanted}"), ("content-length", "0"), ("cache-control", "no-store")]
+    target = quote(environ["PATH_INFO"] + (f"?{query}" if query else ""), safe="/")
+    headers = [("location", f"{root}/ui/sign-in?next={target}"), ("content-length", "0"), ("cache-control", "no-store")]
     start_response("303 See Other", headers)
     return []

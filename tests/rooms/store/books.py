@@ -13,7 +13,7 @@ from stead.domain.inventory import Inventory
 from stead.service.service import Service
 from stead.store import allocations, consumer_listing, inventories, names, providers, traits
 from stead.store.feed.refresh_source import ChangeSource
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.reshape import NewInventories
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database

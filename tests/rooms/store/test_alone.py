@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from stead.domain.errors import Unavailable
 from stead.store.audit.checks import audit
 from stead.store.audit.repairs import repair
-from stead.store.protocol.transaction import Store
-from stead.store.schema import online_migrations, schema
+from stead.store.protocol.store import Store
+from stead.store.schema import online_migrations, positions, schema
 from stead.store.sql.dialects import Database, base, sqlite
 from tests.rooms.store.books import Books
 
@@ -122,7 +122,7 @@ def test_who_loses_the_lock_changes_nothing_more(store: Store) -> None:
     assert killed == [""], "went on without the lock"
     sa.event.remove(store.writer, "after_cursor_execute", note)
     schema.upgrade(store.writer)
-    schema.require_current(store.writer)
+    positions.require_current(store.writer)
 
 
 def kill_holder(store: Store, kind: str) -> None:

@@ -17,7 +17,7 @@ from stead.store.audit.repairs import repair
 from stead.store.audit.trees import cycles, roots_of
 from stead.store.feed.changes import happened_since
 from stead.store.protocol.clock import SLOTS
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded

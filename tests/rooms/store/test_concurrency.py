@@ -182,7 +182,7 @@ def test_a_provider_that_is_claimed_all_the_time_can_be_changed_at_once(
     books: Books, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The generations that claims raise are nothing that a rename, a move or a deletion rests on."""
-    caplog.set_level("DEBUG", "stead.store.protocol.transaction")
+    caplog.set_level("DEBUG", "stead.store.protocol.store")
     host, target = books.provider(VCPU=10_000), books.provider()
     changes: dict[str, Callable[[], Any]] = {
         "rename": lambda: books.rename(host, f"renamed {host}").uuid == host,

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.store.protocol.transaction import Store, meaning
+from stead.store.protocol.store import Store, meaning
 from stead.store.sql.dialects import Database, dialect_of
 
 if TYPE_CHECKING:

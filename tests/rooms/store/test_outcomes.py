@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
 from stead.store.protocol import clock, outcome
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database, dialect_of
 from stead.store.tables import projects
 from tests.rooms.store.books import Books, fresh_uuid

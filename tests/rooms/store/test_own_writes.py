@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
-from stead.store.protocol import own_writes, transaction
+from stead.store.protocol import own_writes
+from stead.store.protocol import store as writing
 from stead.store.protocol.clock import NOTHING, Changed, Clock, Ticked
 from stead.store.protocol.own_writes import MOST, MOST_TOUCHED, Own, OwnWrites, Standing, Written
 from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded
@@ -52,7 +53,7 @@ def _each_write_has_a_second_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # always UTC
             return start + timedelta(seconds=next(writes))
 
-    monkeypatch.setattr(transaction, "datetime", Times)
+    monkeypatch.setattr(writing, "datetime", Times)
 
 
 def played(first: Books, second: Books, witness: Books, seed: int) -> tuple[bool, int]:
@@ -178,14 +179,14 @@ def test_a_write_without_an_answer_is_read(books: Books, monkeypatch: pytest.Mon
     """It is not known to be committed, so it is not noted."""
     host = books.provider(VCPU=9)
     books.service.snapshot()
-    original = transaction.commit
+    original = writing.commit
 
     def commit(*args: object) -> None:
         original(*args)  # type: ignore[arg-type]  # passed on
-        raise transaction.OutcomeUnknown(args[-1])  # type: ignore[arg-type]  # the tick
+        raise writing.OutcomeUnknown(args[-1])  # type: ignore[arg-type]  # the tick
 
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "commit", commit)
+        patch.setattr(writing, "commit", commit)
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
     assert len(refresh_statements(books.service, books)) > 1
 

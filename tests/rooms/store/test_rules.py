@@ -23,7 +23,8 @@ from stead.store import allocations, consumers, tables, usages
 from stead.store.among import with_ids
 from stead.store.feed import reconcile, refresh_source
 from stead.store.feed.refresh_source import ChangeSource
-from stead.store.protocol import clock, epoch, transaction
+from stead.store.protocol import clock, epoch
+from stead.store.protocol import store as writing
 from stead.store.protocol.transaction import Transaction
 from stead.store.sql import dialects
 from tests.rooms.catalog.test_waiting_for_a_refresh import Numbers
@@ -226,7 +227,7 @@ class TestWhatIsNotNotedIsNotSeen:
 
     def test_a_write_that_does_not_tick(self, books: Books, second: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         second.service.snapshot()
-        monkeypatch.setattr(transaction, "tick", lambda *_: clock.Ticked(0, 0, 0))
+        monkeypatch.setattr(writing, "tick", lambda *_: clock.Ticked(0, 0, 0))
         books.provider()
         assert picture(second.service.snapshot()) != reloaded(books)
 
@@ -239,7 +240,7 @@ class TestACommitThatIsNotAnswered:
     ) -> None:
         host, consumer = books.provider(VCPU=4), fresh_uuid()
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
-        monkeypatch.setattr(transaction, "has_happened", lambda *_: False)
+        monkeypatch.setattr(writing, "has_happened", lambda *_: False)
         with one_commit(books, reaches=True):
             assert outcome(lambda: books.claim(consumer, {host: {"VCPU": 1}}, None)) == "ConsumerConflict"
         assert books.held(consumer) == {host: {"VCPU": 1}}
@@ -247,7 +248,7 @@ class TestACommitThatIsNotAnswered:
     def test_taken_for_done_it_is_lost(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
         host, consumer = books.provider(VCPU=4), fresh_uuid()
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
-        monkeypatch.setattr(transaction, "has_happened", lambda *_: True)
+        monkeypatch.setattr(writing, "has_happened", lambda *_: True)
         with one_commit(books, reaches=False):
             assert outcome(lambda: books.claim(consumer, {host: {"VCPU": 1}}, None)) is None
         assert books.held(consumer) == {}
@@ -267,7 +268,7 @@ class TestACommitThatIsNotAnswered:
         host = books.provider(VCPU=9)
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
         assert told(1) is None
-        monkeypatch.setattr(transaction, "has_happened", by_the_last)
+        monkeypatch.setattr(writing, "has_happened", by_the_last)
         assert (told(0), told(1)) == (None, "ConsumerConflict")
 
     @pytest.mark.usefixtures("row_locks")
@@ -279,7 +280,7 @@ class TestACommitThatIsNotAnswered:
                 query = sa.text("SELECT stamp FROM stead_clock WHERE slot = :slot")
                 return bool(connection.scalar(query, {"slot": ticked.slot}) == ticked.stamp)
 
-        real = transaction.has_happened
+        real = writing.has_happened
         assert zombie_found(books, real)
         assert not zombie_found(books, by_looking)
 

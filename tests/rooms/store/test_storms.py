@@ -17,7 +17,7 @@ from stead.domain.inventory import Inventory
 from stead.domain.names import STANDARD_RESOURCE_CLASSES
 from stead.service.service import Service
 from stead.store import inventories
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, claim_of, faults, fresh_uuid
 from tests.rooms.store.interleaving import outcome

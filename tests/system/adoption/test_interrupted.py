@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.schema import adoption, schema
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, faults

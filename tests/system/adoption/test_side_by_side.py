@@ -18,7 +18,7 @@ import pytest
 from stead.cli.app import run
 from stead.store.audit.checks import audit
 from stead.store.audit.findings import Fault
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database
 from tests.servers.stead import serving
 from tests.system.adoption import site

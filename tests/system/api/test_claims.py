@@ -16,7 +16,7 @@ import pytest
 
 from stead.catalog.catalog import Catalog
 from stead.process import slices
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from tests.conftest import open_door
 from tests.system.api.client import CONCURRENT_UPDATE, NEWEST, Answer, Api, Provider, fresh_uuid, holding
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store.protocol.transaction import RaceLost, Store
+from stead.store.protocol.store import Store
+from stead.store.protocol.transaction import RaceLost
 from tests.conftest import open_door
 from tests.system.api.client import CONCURRENT_UPDATE, Api, Provider, fresh_uuid, holding
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from stead import application
 from stead.config import load
-from stead.store.protocol import transaction
+from stead.store.protocol import store as writing
 from tests.conftest import write_configuration
 from tests.rooms.store.books import Books, faults, fresh_uuid
 from tests.rooms.store.interleaving import outcome
@@ -142,7 +142,7 @@ def test_without_the_rule_the_client_is_told_something_else(
 ) -> None:
     host, consumer = books.provider(VCPU=8), fresh_uuid()
     books.claim(fresh_uuid(), {host: {"VCPU": 1}})
-    monkeypatch.setattr(transaction, "has_happened", lambda *_: False)
+    monkeypatch.setattr(writing, "has_happened", lambda *_: False)
     with one_write(books, cutter, Cut.AFTER):
         assert outcome(lambda: books.claim(consumer, {host: {"VCPU": 2}}, None)) == "ConsumerConflict"
     assert books.held(consumer) == {host: {"VCPU": 2}}

@@ -25,7 +25,7 @@ from tests.system.torture.run import play
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
     from tests.system.torture.site import Site
 
 

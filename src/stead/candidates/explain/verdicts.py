@@ -89,12 +89,12 @@ def verdicts(
     try:
         anchors = np.flatnonzero(remaining)
         for kind, trees in tree_kinds.runs(anchors, range(len(anchors))) if stages else ():
-            if kind not in fates:
+            if kind not in fates:  # trees of one kind have one fate, so it is searched once
                 fates[kind] = _fate(kind, stages, work)
             removed[fates[kind]] += len(trees)
             undecided -= len(trees)
     except WorkSpent:
-        pass
+        pass  # the trees without a verdict are counted as undecided
     for number, stage in enumerate(stages):
         number_of_trees -= removed[number]
         steps.append(Lost(stage.constraint, number_of_trees, removed[number]))
@@ -113,6 +113,7 @@ def _fate(kind: Kind, stages: Sequence[_Stage], work: Work) -> int:
     if next(iter(kind.arrangements()), None) is not None:
         return len(stages)
     for number, stage in enumerate(stages):
+        # The ground has the required traits of all stages; a stage before theirs must not apply them.
         ground = kind.ground if stage.has_clauses else replace(kind.ground, clauses=())
         parts = divided(stage.demand, ground, work)
         if next((way for demand, parted in parts for way in ways(demand, parted, work)), None) is None:
@@ -126,6 +127,7 @@ def _stages(request: CandidateRequest, tree_kinds: TreeKinds) -> Iterator[_Stage
     demand = replace(whole, isolated=frozenset(), bystanders=frozenset(), subtrees=(), ignores_capacity=True)
     unsuffixed = next((group for group in request.groups if group.suffix == UNSUFFIXED), None)
     has_clauses = False
+    # Each stage keeps the constraints before it. So a tree counts once, at the first constraint that excludes it.
     if unsuffixed is not None and unsuffixed.can_split:
         yield _Stage(Constraint("can_split", ",".join(sorted(unsuffixed.can_split))), demand, has_clauses)
     if unsuffixed is not None and unsuffixed.traits.clauses:

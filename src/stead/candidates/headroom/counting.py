@@ -157,17 +157,19 @@ class _Counting:
             return self._times[needs[0]][:, where].sum(axis=1).clip(0, MOST), np.ones(number, np.bool_)
         every = self._demand.isolated.issuperset(needs)
         alone = self._demand.isolated.intersection(needs)
-        some = any(are_isolated(self._demand, one, other) for one in alone for other in needs if other != one)
+        is_some_isolated = any(
+            are_isolated(self._demand, need, other) for need in alone for other in needs if other != need
+        )
         is_isolating = isolated and every
         sets = list(islice(_subsets(self._types(needs)), MOST_SETS + 1))
         most = np.full(number, MOST, np.int64)
-        is_flow = len(sets) <= MOST_SETS and (every or not some)
+        is_flow = len(sets) <= MOST_SETS and (every or not is_some_isolated)
         resources = list(self._resources(needs))
         for weights, limit, is_uniform in resources:
             most = np.minimum(most, self._of_resource(sets[:MOST_SETS], weights, limit, where, isolated=is_isolating))
             is_flow &= is_uniform
         exact = np.full(number, is_flow, np.bool_)
-        if is_flow and not some:
+        if is_flow and not is_some_isolated:
             exact &= self._may_share(needs, where)
         return most, exact
 
@@ -192,10 +194,10 @@ class _Counting:
         which that does not hold is a bound of its own.
         """
         amounts = [self._demand.amounts[need] for need in needs]
-        contested = {c for c in set().union(*amounts) if sum(c in some for some in amounts) > 1} & set(
+        contested = {c for c in set().union(*amounts) if sum(c in requested for requested in amounts) > 1} & set(
             self._trees.rooms
         )
-        equal = {c for c in contested if len({some.get(c) for some in amounts}) == 1}
+        equal = {c for c in contested if len({requested.get(c) for requested in amounts}) == 1}
         limit = None
         for class_id in equal:
             times = self._trees.rooms[class_id] // amounts[0][class_id]
@@ -302,7 +304,7 @@ class _Counting:
         times[need][:, top] = self._times[need][:, top]
         counting = _Counting(self._trees, self._demand, times, self._work)
         counts = [counting.of_group(group, region) for group in groups]
-        return np.minimum.reduce([some for some, _ in counts]), np.logical_and.reduce([exact for _, exact in counts])
+        return np.minimum.reduce([most for most, _ in counts]), np.logical_and.reduce([exact for _, exact in counts])
 
 
 def _least(given: Numbers, limit: Numbers | None, where: slice) -> Numbers:
@@ -311,7 +313,7 @@ def _least(given: Numbers, limit: Numbers | None, where: slice) -> Numbers:
 
 def _subsets(types: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """The sets of whole types, the largest first, since it and single types are the most useful bounds."""
-    yield [need for some in types for need in some]
+    yield [need for alike in types for need in alike]
     for size in range(1, len(types)):
         for chosen in combinations(types, size):
-            yield [need for some in chosen for need in some]
+            yield [need for alike in chosen for need in alike]

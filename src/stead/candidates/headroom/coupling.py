@@ -75,12 +75,12 @@ def together(
     bounds: dict[int | None, int] = {None: sum(most.values())}
     for need in shared:
         bounds[need] = sum(_served(coupled, need, supply[need], most).values())
-    bounding = min(bounds, key=lambda one: (bounds[one], one is not None))
+    bounding = min(bounds, key=lambda need: (bounds[need], need is not None))
     is_complete = True
     if is_exact[places].all() and _is_separate(counted, shared) and not any(pools[n].shares for n in shared):
         served = most
-        for one in shared:
-            served = _served(coupled, one, supply[one], served)
+        for need in shared:
+            served = _served(coupled, need, supply[need], served)
         least = sum(served.values())
     else:
         least, is_complete = _one_after_the_other(pools, anchors[places], filling, most)
@@ -98,7 +98,7 @@ def _coupled(snapshot: Snapshot, pools: Sequence[Pool], counted: Sequence[tuple[
     shared_by = [frozenset(pool.shared.tolist()) for pool in pools]
     every = frozenset().union(*shared_by)
     roots = {snapshot.forest.root[slot] for slot in every}
-    found = []
+    coupled = []
     for trees, counts in counted:
         outside = frozenset(trees.reaching)
         from_outside = [shared & outside for shared in shared_by]
@@ -115,8 +115,8 @@ def _coupled(snapshot: Snapshot, pools: Sequence[Pool], counted: Sequence[tuple[
                 given = 0 if pool.shares is not None else sum(_times(snapshot, pool, slot) for slot in sharing)
                 own.append(min(int(counts.from_own[need][row]), MOST) - given)
                 reached.append(from_outside[need] | (frozenset() if pool.shares is not None else sharing))
-            found.append(_Tree(int(trees.anchors[row]), own, reached))
-    return found
+            coupled.append(_Tree(int(trees.anchors[row]), own, reached))
+    return coupled
 
 
 def _times(snapshot: Snapshot, pool: Pool, slot: int) -> int:
@@ -133,10 +133,10 @@ def _supply(snapshot: Snapshot, pool: Pool) -> dict[int, int]:
 def _served(coupled: Sequence[_Tree], need: int, supply: Mapping[int, int], most: Mapping[int, int]) -> dict[int, int]:
     """For each tree how many of its *most* claims find a provider for *need*; the total is the largest possible."""
     served = {tree.anchor: min(most[tree.anchor], tree.own[need]) for tree in coupled}
-    wanted: Counter[Reached] = Counter()
+    requested: Counter[Reached] = Counter()
     for tree in coupled:
-        wanted[tree.reached[need]] += most[tree.anchor] - served[tree.anchor]
-    given = most_served({reached: number for reached, number in wanted.items() if number}, supply)
+        requested[tree.reached[need]] += most[tree.anchor] - served[tree.anchor]
+    given = most_served({reached: number for reached, number in requested.items() if number}, supply)
     for tree in coupled:
         taken = min(most[tree.anchor] - served[tree.anchor], given[tree.reached[need]])
         given[tree.reached[need]] -= taken
@@ -159,15 +159,15 @@ def _one_after_the_other(
     number = 0
     try:
         for kind, members, rooms in filling.rooms(anchors):
-            left = {
+            remaining = {
                 (at, class_id): room - taken[members[at], class_id] if members[at] in every else room
                 for (at, class_id), room in rooms.items()
             }
             fillings = [
-                filling.filled(kind, members, left, most[members[0]], own_first=own_first)
+                filling.filled(kind, members, remaining, most[members[0]], own_first=own_first)
                 for own_first in (True, False)
             ]
-            packed = max(fillings, key=lambda one: one.at_least)
+            packed = max(fillings, key=lambda packed: packed.at_least)
             number += packed.at_least
             for (at, class_id), amount in packed.taken.items():
                 taken[members[at], class_id] += amount

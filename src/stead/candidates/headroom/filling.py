@@ -114,19 +114,19 @@ class Filling:
         if not (own_first and kind.reaching):
             return pack(all_ways, rooms, most, self._work)
         own = pack([way for way in all_ways if all(at < size for at, _ in way)], rooms, most, self._work)
-        left = {place: room - own.taken.get(place, 0) for place, room in rooms.items()}
-        rest = pack(all_ways, left, most - own.at_least, self._work)
+        remaining = {place: room - own.taken.get(place, 0) for place, room in rooms.items()}
+        rest = pack(all_ways, remaining, most - own.at_least, self._work)
         return Packed(own.at_least + rest.at_least, most, _sum(own.taken, rest.taken))
 
     def _all_ways(self, kind: Kind, size: int) -> list[Rooms] | None:
         """What each way takes; None if there are too many, or if they depend on what was taken before."""
         if kind not in self._ways:
-            found: list[Rooms] | None = None
+            ways: list[Rooms] | None = None
             arrangements = [] if kind.ground.shares else list(islice(kind.arrangements(), MOST_WAYS + 1))
             if not kind.ground.shares and len(arrangements) <= MOST_WAYS:
-                taken = dict.fromkeys(frozenset(_taken(one).items()) for one in arrangements)
-                found = [way for way in map(dict, taken) if self._passes(kind, size, way)]
-            self._ways[kind] = found
+                taken = dict.fromkeys(frozenset(_taken(each).items()) for each in arrangements)
+                ways = [way for way in map(dict, taken) if self._passes(kind, size, way)]
+            self._ways[kind] = ways
         return self._ways[kind]
 
     def _passes(self, kind: Kind, size: int, way: Rooms) -> bool:
@@ -221,20 +221,20 @@ class _Claiming:
     def _shares(self, need: int, rooms: Rooms) -> dict[int, Share]:
         """The parts that can still be given. Their ranks are by uuid among those that can give equally much."""
         (class_id,) = self._demand.amounts[need]
-        left = {}
+        shares = {}
         for at, share in self._ground.shares[need].items():
             most = min(share.most, rooms[at, class_id]) // share.step * share.step
             if most >= share.least:
-                left[at] = share._replace(most=most, rank=self._order[at])
-        return left
+                shares[at] = share._replace(most=most, rank=self._order[at])
+        return shares
 
 
 def _taken(arrangement: Arrangement) -> dict[tuple[int, int], int]:
     return {(at, c): amount for at, given in arrangement.allocations.items() for c, amount in given.items()}
 
 
-def _sum(one: Rooms, other: Rooms) -> Rooms:
-    return {place: one.get(place, 0) + other.get(place, 0) for place in {*one, *other}}
+def _sum(first: Rooms, second: Rooms) -> Rooms:
+    return {place: first.get(place, 0) + second.get(place, 0) for place in {*first, *second}}
 
 
 def _places_of(kind: Kind) -> set[tuple[int, int]]:

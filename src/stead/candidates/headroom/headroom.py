@@ -115,23 +115,23 @@ def _headroom(
     at_least, at_most = np.zeros(len(anchors), np.int64), np.zeros(len(anchors), np.int64)
     is_exact = np.zeros(len(anchors), np.bool_)
     counted: list[tuple[Trees, Counts]] = []
-    for some in read_trees(snapshot, pools, clauses, anchors, work):
-        counts = count(some, demand, [pool.shares for pool in pools], work, one_provider=one_provider)
-        places = place_of[some.anchors]
+    for alike in read_trees(snapshot, pools, clauses, anchors, work):
+        counts = count(alike, demand, [pool.shares for pool in pools], work, one_provider=one_provider)
+        places = place_of[alike.anchors]
         at_most[places], is_exact[places] = counts.most, counts.is_exact
         at_least[places] = np.where(counts.is_exact, counts.most, 0)
-        counted.append((some, counts))
+        counted.append((alike, counts))
     # From here on, bounds are known, and the work that remains only brings them closer.
     filling = Filling(snapshot, tree_kinds, work, one_provider=one_provider)
     with suppress(WorkSpent):
-        known = dict(zip(anchors.tolist(), at_most.tolist(), strict=True))
-        for _, members, packed in filling.each(anchors[~is_exact], known):
+        most_of = dict(zip(anchors.tolist(), at_most.tolist(), strict=True))
+        for _, members, packed in filling.each(anchors[~is_exact], most_of):
             place = place_of[members[0]]
             at_least[place], at_most[place] = packed.at_least, packed.at_most
     total = together(snapshot, pools, counted, filling, (anchors, at_least, at_most, is_exact))
-    found = limits(snapshot, request, pools, demand, counted, at_least, place_of)
+    limiting = limits(snapshot, request, pools, demand, counted, at_least, place_of)
     if total.need is not None:
-        found = [shared_limit(snapshot, pools[total.need], total.coupled), *found]
+        limiting = [shared_limit(snapshot, pools[total.need], total.coupled), *limiting]
     stranded = {}
     with suppress(WorkSpent):
         stranded = _stranded(snapshot, request, eligible, total.at_least, work)
@@ -141,7 +141,7 @@ def _headroom(
         anchors[at_most > 0],
         at_least[at_most > 0],
         at_most[at_most > 0],
-        found,
+        limiting,
         stranded,
         total.is_complete and not work.is_cut,
     )

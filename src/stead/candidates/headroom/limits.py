@@ -75,6 +75,7 @@ def _of_trees(
     claims: Numbers,
 ) -> Iterator[tuple[By, Mask]]:
     """Each limit with a mask of the trees in which it binds. Groups alone come first, then what binds several."""
+    # A tree counts for the simplest reason only: a limit of one group hides those of groups that compete.
     open_trees = np.ones(len(claims), np.bool_)
     for need, pool in enumerate(pools):
         binding = counts.of_needs[need] <= claims

@@ -99,14 +99,14 @@ class _Search:
 
     def begin_with(self, times: list[int]) -> None:
         """Start with these numbers as far as they fit, and add what still fits, the cheapest way first."""
-        left, taken = list(self._rooms), [0] * len(times)
-        wanted = [(way, times[way]) for way in self._order] + [(way, self._at_most) for way in self._order]
-        for way, most in wanted:
-            fits = min(most, *(left[place] // amount for place, amount in self._matrix[way]))
+        remaining, taken = list(self._rooms), [0] * len(times)
+        limits = [(way, times[way]) for way in self._order] + [(way, self._at_most) for way in self._order]
+        for way, most in limits:
+            fits = min(most, *(remaining[place] // amount for place, amount in self._matrix[way]))
             if fits > 0:
                 taken[way] += fits
                 for place, amount in self._matrix[way]:
-                    left[place] -= fits * amount
+                    remaining[place] -= fits * amount
         self._keep(taken)
 
     def _keep(self, taken: list[int]) -> None:
@@ -124,7 +124,7 @@ class _Search:
         except WorkSpent:
             return
 
-    def _visit(self, level: int, left: list[int], taken: list[int], number: int, budget: int) -> bool:
+    def _visit(self, level: int, remaining: list[int], taken: list[int], number: int, budget: int) -> bool:
         """Whether all numbers from the way at *level* on were tried, or cannot be better."""
         if number > self._number:
             self._keep(taken)
@@ -136,8 +136,8 @@ class _Search:
             return False
         way = self._order[level]
         row = self._matrix[way]
-        for times in range(min(left[place] // amount for place, amount in row), -1, -1):
-            after = list(left)
+        for times in range(min(remaining[place] // amount for place, amount in row), -1, -1):
+            after = list(remaining)
             for place, amount in row:
                 after[place] -= times * amount
             taken[way] = times

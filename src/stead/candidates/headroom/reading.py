@@ -121,21 +121,23 @@ def competing(demand: Demand, trees: Trees, work: Work) -> list[list[int]]:
         WorkSpent
     """
     group_of = list(range(len(demand.amounts)))
-    for one, other in combinations(range(len(group_of)), 2):
-        if group_of[one] == group_of[other]:
+    for need, other in combinations(range(len(group_of)), 2):
+        if group_of[need] == group_of[other]:
             continue
         work.spend(TRIED)
-        shares_class = not demand.amounts[one].keys().isdisjoint(demand.amounts[other])
-        if not (shares_class or are_isolated(demand, one, other)):
+        shares_class = not demand.amounts[need].keys().isdisjoint(demand.amounts[other])
+        if not (shares_class or are_isolated(demand, need, other)):
             continue
         work.spend(masked(trees.slots.size))
-        if (trees.able[one] & trees.able[other]).any():
-            old, new = group_of[other], group_of[one]
+        if (trees.able[need] & trees.able[other]).any():
+            old, new = group_of[other], group_of[need]
             group_of = [new if number == old else number for number in group_of]
-    return [[need for need, of in enumerate(group_of) if of == number] for number in sorted(set(group_of))]
+    return [[need for need, group in enumerate(group_of) if group == number] for number in sorted(set(group_of))]
 
 
-def are_isolated(demand: Demand, one: int, other: int) -> bool:
+def are_isolated(demand: Demand, need: int, other: int) -> bool:
     """Whether two needs must have different providers."""
     isolated, bystanders = demand.isolated, demand.bystanders
-    return (one in isolated and (other in isolated or other in bystanders)) or (other in isolated and one in bystanders)
+    if need in isolated:
+        return other in isolated or other in bystanders
+    return other in isolated and need in bystanders

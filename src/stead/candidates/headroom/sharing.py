@@ -15,43 +15,43 @@ Reached = frozenset[int]
 """The sharing providers that can serve a tree, by slot."""
 
 
-def most_served(wanted: Mapping[Reached, int], supply: Mapping[int, int]) -> Counter[Reached]:
+def most_served(requested: Mapping[Reached, int], supply: Mapping[int, int]) -> Counter[Reached]:
     """How much of what trees want sharing providers can give: a greatest flow.
 
     Args:
-        wanted: the claims of trees that need a sharing provider, by the providers that can serve these trees.
+        requested: the claims of trees that need a sharing provider, by the providers that can serve these trees.
         supply: the claims that each sharing provider can serve.
 
     Returns:
         The claims that are served; their sum is as large as possible.
     """
-    left = dict(supply)
-    given: dict[Reached, Counter[int]] = {reached: Counter() for reached in wanted}
+    remaining = dict(supply)
+    given: dict[Reached, Counter[int]] = {reached: Counter() for reached in requested}
     users: dict[int, set[Reached]] = defaultdict(set)
-    for reached, number in wanted.items():
+    for reached, number in requested.items():
         while (missing := number - given[reached].total()) > 0:
-            path = _path(reached, left, given, users)
+            path = _path(reached, remaining, given, users)
             if path is None:
                 break
             # Along the path every tree takes from the next provider instead of the one before.
-            amount = min(missing, left[path[-1][1]], *(given[one][before] for one, before in _moved(path)))
-            left[path[-1][1]] -= amount
-            for one, before in _moved(path):
-                given[one][before] -= amount
-            for one, provider in path:
-                given[one][provider] += amount
-                users[provider].add(one)
-    return Counter({reached: some.total() for reached, some in given.items()})
+            amount = min(missing, remaining[path[-1][1]], *(given[tree][before] for tree, before in _moved(path)))
+            remaining[path[-1][1]] -= amount
+            for tree, before in _moved(path):
+                given[tree][before] -= amount
+            for tree, provider in path:
+                given[tree][provider] += amount
+                users[provider].add(tree)
+    return Counter({reached: amounts.total() for reached, amounts in given.items()})
 
 
 def _moved(path: list[tuple[Reached, int]]) -> list[tuple[Reached, int]]:
     """The trees behind the first, each with the provider that the tree before takes instead."""
-    return [(one, before) for (one, _), (_, before) in zip(path[1:], path, strict=False)]
+    return [(tree, before) for (tree, _), (_, before) in zip(path[1:], path, strict=False)]
 
 
 def _path(
     start: Reached,
-    left: Mapping[int, int],
+    remaining: Mapping[int, int],
     given: Mapping[Reached, Counter[int]],
     users: Mapping[int, set[Reached]],
 ) -> list[tuple[Reached, int]] | None:
@@ -61,7 +61,7 @@ def _path(
     while waiting:
         here = waiting.popleft()
         for provider in here:
-            if left.get(provider, 0) > 0:
+            if remaining.get(provider, 0) > 0:
                 path = [(here, provider)]
                 while (before := came[path[0][0]]) is not None:
                     path.insert(0, before)

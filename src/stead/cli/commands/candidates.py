@@ -33,14 +33,14 @@ def candidates(
             require_named(api, question)
         names = names_of(api, found)
     if options().json:
-        from stead.cli.pictures.candidates import candidate_as_json
+        from stead.cli.drawing.candidates import candidate_as_json
 
         print_json({"candidates": [candidate_as_json(candidate, names) for candidate in found]})
     if not found:
         raise Negative("nothing fits; `stead explain` with the same query says why")
     if options().json:
         return
-    from stead.cli.pictures.candidates import draw_candidates
+    from stead.cli.drawing.candidates import draw_candidates
 
     show_lines(draw_candidates(found, names, line_width()))
     if len(found) == limit and question != query_string(query):

@@ -91,7 +91,7 @@ def report(owners: list[Owner], claimed: list[Claimed], names: list[str] | None 
             told = [{"consumer_name": name, **each} for name, each in zip(names, told, strict=True)]
         print_json(told[0] if len(told) == 1 else {"claims": told})
         return
-    from stead.cli.pictures.candidates import draw_claim
+    from stead.cli.drawing.candidates import draw_claim
 
     for place, (title, each) in enumerate(zip(titles, claimed, strict=True)):
         again = f", at try {each.tries}" if each.tries > 1 else ""
@@ -101,7 +101,7 @@ def report(owners: list[Owner], claimed: list[Claimed], names: list[str] | None 
 
 
 def _as_json(owner: Owner, claimed: Claimed) -> dict[str, Any]:
-    from stead.cli.pictures.candidates import candidate_as_json
+    from stead.cli.drawing.candidates import candidate_as_json
 
     return {
         "consumer": owner.consumer,

@@ -26,7 +26,7 @@ def show(
     consumer: Annotated[str, typer.Argument(help="UUID or name of the consumer.", show_default=False)],
 ) -> None:
     """Show one consumer: its owner, and its allocations by provider."""
-    from stead.cli.pictures.consumers import consumer_as_json, draw_consumer
+    from stead.cli.drawing.consumers import consumer_as_json, draw_consumer
 
     uuid = uuid_of(consumer or "–")
     with connect() as api:

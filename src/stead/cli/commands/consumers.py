@@ -47,7 +47,7 @@ def consumers(
 
 def show_consumers(api: Site, listed: Sequence[Consumer]) -> None:
     """Print *listed*, with the names of their hosts."""
-    from stead.cli.pictures.consumers import consumers_as_json, draw_consumers
+    from stead.cli.drawing.consumers import consumers_as_json, draw_consumers
 
     places = fetch_places(api, (provider for each in listed for provider in each.allocations))
     if options().json:

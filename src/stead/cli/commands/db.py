@@ -11,13 +11,14 @@ import typer
 
 from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
+from stead.cli.settings import service_settings
 from stead.cli.terminal.output import print_json
 from stead.domain.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
     from stead.store.schema.adoption import Findings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -86,10 +87,10 @@ def downgrade(
 @app.command()
 def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """Show at which revisions the tables are."""
-    from stead.store.schema import schema
+    from stead.store.schema import positions
 
     with open_store(config_file, config_dir) as store:
-        found = {standing.history: standing.revision for standing in schema.standings(store.writer)}
+        found = {standing.history: standing.revision for standing in positions.standings(store.writer)}
     if options().json:
         print_json(found)
     else:
@@ -102,7 +103,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
 
     Nothing is changed.
     """
-    from stead.store.schema import adoption, schema
+    from stead.store.schema import adoption, positions
 
     with open_store(config_file, config_dir) as store:
         found = adoption.examine(store.writer)
@@ -111,7 +112,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     else:
         print("\n".join(map(printable, _told(found))))
     if not found.is_ready:
-        raise Negative(str(schema.refusal_of(found.standings) or "The database is not ready; see above"))
+        raise Negative(str(positions.refusal_of(found.standings) or "The database is not ready; see above"))
 
 
 def _told(found: Findings) -> Iterator[str]:
@@ -155,20 +156,11 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
     from sqlalchemy.exc import SQLAlchemyError
 
     from stead.application import database_of
-    from stead.auth.private_files import private_directory
-    from stead.config import ConfigError, load
     from stead.domain.errors import SteadError
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
     from stead.store.sql.dialects import UrlUnusable
 
-    try:
-        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
-        if settings.embedded:
-            private_directory(settings.data_dir)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"data directory {settings.data_dir}: {error.strerror}") from error
+    settings = service_settings(config_file, config_dir)
     try:
         with closing(Store(database_of(settings.database), write_timeout=settings.database.write_timeout)) as store:
             yield store

@@ -33,6 +33,6 @@ def explain(query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=F
     if options().json:
         print_json(explanation)
         return
-    from stead.cli.pictures.explanation import draw_explanation
+    from stead.cli.drawing.explanation import draw_explanation
 
     show_lines(draw_explanation(explanation, line_width()))

@@ -39,7 +39,7 @@ def headroom(
     if options().json:
         print_json(found)
         return
-    from stead.cli.pictures.headroom import draw_headroom
+    from stead.cli.drawing.headroom import draw_headroom
 
     is_ordered = any(key == "order_by" for key, _ in parse_qsl(query))
     show_lines(draw_headroom(found, line_width(), top or None, is_ordered=is_ordered))

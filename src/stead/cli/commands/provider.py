@@ -52,7 +52,7 @@ def show(name: Name) -> None:
         consumers = {uuid: {"resources": amounts} for uuid, amounts in sorted(allocations.items())}
         print_json({**as_json(located.provider), "path": located.path, "consumers": consumers})
         return
-    from stead.cli.pictures.provider import draw_provider
+    from stead.cli.drawing.provider import draw_provider
 
     page_lines(draw_provider(located.provider, located.path, allocations, line_width()))
 
@@ -225,7 +225,7 @@ def _write(
     api: Site, records: list[dict[str, Any]], names: dict[str, str], *, dry_run: bool, allow_overcommit: bool = False
 ) -> None:
     """Ask for the plan, carry it out unless *dry_run*, and print it."""
-    from stead.cli.pictures.provider import describe_plan
+    from stead.cli.drawing.provider import describe_plan
 
     plan = write_providers(api, records, dry_run=True, allow_overcommit=allow_overcommit)
     done = plan if dry_run else write_providers(api, records, dry_run=False, allow_overcommit=allow_overcommit)

@@ -88,7 +88,7 @@ def _of_host(api: Site, host: str, chosen: ConsumerFilter) -> list[Consumer]:
 
 def _release_several(api: Site, listed: Sequence[Consumer], *, yes: bool, dry_run: bool) -> None:
     """List, ask, and release each at the generation that was listed, so that a changed consumer stays."""
-    from stead.cli.pictures.consumers import consumer_as_json, draw_consumers
+    from stead.cli.drawing.consumers import consumer_as_json, draw_consumers
 
     places = fetch_places(api, (provider for each in listed for provider in each.allocations))
     if not options().json:
@@ -130,7 +130,7 @@ def _agreed(listed: Sequence[Consumer], places: Mapping[str, Place]) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         raise CommandError("releasing several consumers without a terminal requires --yes (--dry-run lists them)")
     if options().json:  # the list belongs on the terminal, and JSON alone on stdout
-        from stead.cli.pictures.consumers import draw_consumers
+        from stead.cli.drawing.consumers import draw_consumers
 
         terminal = console(stderr=True)
         for line in draw_consumers(listed, places, terminal.width):

@@ -12,6 +12,7 @@ import typer
 from stead.cli.commands.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
+from stead.cli.settings import service_settings
 from stead.cli.terminal.output import line_width, print_json, show_lines
 from stead.domain.printable import printable
 
@@ -47,7 +48,7 @@ def create(
     from stead.config import ConfigError
 
     end = None if expires is None else _end(expires)
-    settings = _settings(config_file, config_dir)
+    settings = service_settings(config_file, config_dir)
     path = _token_file(settings)
     if not any_role:
         _require_known(role, settings)
@@ -69,7 +70,7 @@ def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     from stead.auth.token_editing import tokens_in
     from stead.config import ConfigError
 
-    path = _token_file(_settings(config_file, config_dir))
+    path = _token_file(service_settings(config_file, config_dir))
     try:
         tokens = tokens_in(path)
     except ConfigError as error:
@@ -94,7 +95,7 @@ def revoke(
     from stead.config import ConfigError
 
     try:
-        token_editing.revoke(_token_file(_settings(config_file, config_dir)), names)
+        token_editing.revoke(_token_file(service_settings(config_file, config_dir)), names)
     except KeyError as error:
         raise Negative(f"there is no token {error.args[0]}") from error
     except ConfigError as error:
@@ -103,22 +104,6 @@ def revoke(
         print_json({"revoked": names})
     else:
         print(f"revoked {printable(', '.join(names))}")
-
-
-def _settings(config_file: list[Path] | None, config_dir: list[Path] | None) -> Settings:
-    """The settings of a service with this configuration; creates the directory of an embedded one."""
-    from stead.auth.private_files import private_directory
-    from stead.config import ConfigError, load
-
-    try:
-        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
-        if settings.embedded:
-            private_directory(settings.data_dir)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"data directory {settings.data_dir}: {error.strerror}") from error
-    return settings
 
 
 def _token_file(settings: Settings) -> Path:

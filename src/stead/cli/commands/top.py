@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.drawing.changes import line_of
+from stead.cli.drawing.top import Frame, View, draw_frame, frame_as_json, press
 from stead.cli.errors import CommandError
 from stead.cli.fetching.changes import fetch_details, fetch_token
 from stead.cli.fetching.trees import TreeFilter, fetch_roots
 from stead.cli.options import options
-from stead.cli.pictures.changes import line_of
-from stead.cli.pictures.top import Frame, View, draw_frame, frame_as_json, press
 from stead.cli.server.connecting import connect, summary
 from stead.cli.terminal.output import console, print_json, show_lines
 from stead.client.calls import OWN

@@ -48,7 +48,7 @@ def usage(
         ]
         print_json({"usages": usages, "totals": dict(sorted(add_up(amounts for _, amounts in sums.values()).items()))})
         return
-    from stead.cli.pictures.consumers import draw_sums
+    from stead.cli.drawing.consumers import draw_sums
 
     page_lines(draw_sums(by.value, sums, line_width()))
 

@@ -49,7 +49,7 @@ def watch(
 
 
 def _print_lines(api: Site, told: dict[str, Any], names: dict[str, str]) -> None:
-    from stead.cli.pictures.changes import line_of
+    from stead.cli.drawing.changes import line_of
 
     now = datetime.now().astimezone()
     for change in fetch_details(api, told, names):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from stead.config import Settings
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
 CANNOT_START = 1
 
@@ -84,7 +84,7 @@ def load_deployment(conf: cfg.ConfigOpts) -> Settings:
 def open_database(settings: Settings) -> Iterator[Store]:
     """The deployment's database in its present state, at any revision."""
     from stead.application import database_of
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
     store = Store(database_of(settings.database), write_timeout=settings.database.write_timeout)
     try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from stead.config import Settings
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
 BATCH = 50
 MOST = 2**31 - 1  # rows in a batch; every database accepts it as a LIMIT
@@ -99,10 +99,10 @@ def _sync(conf: cfg.ConfigOpts) -> int:
 
 
 def _version(conf: cfg.ConfigOpts) -> int:
-    from stead.store.schema import schema
+    from stead.store.schema import positions
 
     with open_database(load_deployment(conf)) as store:
-        print(next(found.revision for found in schema.standings(store.writer) if found.history == "placement"))
+        print(next(found.revision for found in positions.standings(store.writer) if found.history == "placement"))
     return DONE
 
 

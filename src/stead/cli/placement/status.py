@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.config import Settings
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
 TITLE = "Upgrade Check Results"
 UNEXPECTED = 255

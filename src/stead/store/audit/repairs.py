@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stead.store.audit.findings import Finding
-    from stead.store.protocol.transaction import Store, Transaction
+    from stead.store.protocol.store import Store
+    from stead.store.protocol.transaction import Transaction
 
 
 def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, int], None]) -> None:

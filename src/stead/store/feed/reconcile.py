@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.changes import Changes, Differences
-    from stead.store.protocol.transaction import Store, Transaction
+    from stead.store.protocol.store import Store
+    from stead.store.protocol.transaction import Transaction
 
 PORTION = 1000
 """Providers that are compared together. Requests that wait for a refresh may have to wait for one comparison."""

@@ -29,7 +29,7 @@ from stead.store.protocol.clock import (
     read_clock,
 )
 from stead.store.protocol.kept_connection import KeptConnection
-from stead.store.protocol.transaction import meaning
+from stead.store.protocol.store import meaning
 from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
     inventories,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from stead.domain.changes import Moment
     from stead.store.among import Among, By
     from stead.store.protocol.own_writes import OwnWrites, Standing
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
     from stead.store.sql.dialects import Dialect
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextvars import Context
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
 POLL_SECONDS = 0.1
 """Interval between polls."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Store
+    from stead.store.protocol.store import Store
 
 
 class KeptConnection:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.store.schema import online_migrations, schema
+from stead.store.schema import histories, online_migrations, positions, schema
 from stead.store.sql.dialects import dialect_of, in_memory
 from stead.store.tables import allocations, consumers, resource_providers
 
@@ -31,14 +31,14 @@ class Findings:
     what to do.
     """
 
-    standings: tuple[schema.Standing, ...]
+    standings: tuple[positions.Standing, ...]
     objections: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @property
-    def pending(self) -> tuple[schema.Step, ...]:
+    def pending(self) -> tuple[positions.Step, ...]:
         """The steps that an upgrade would run, in order; none if it would be refused."""
-        if schema.upgrade_refusal_of(self.standings):
+        if positions.upgrade_refusal_of(self.standings):
             return ()
         return tuple(step for standing in self.standings for step in standing.pending)
 
@@ -54,16 +54,16 @@ def examine(engine: Engine) -> Findings:
         if closed := dialect_of(engine.url).unwritable(connection):
             sentence = f"this account may not read and write {', '.join(closed)}"
             return Findings((), (f"{sentence}; grant it SELECT, INSERT, UPDATE and DELETE",), ())
-    found = schema.standings(engine)
+    found = positions.standings(engine)
     with engine.connect() as connection:
         return Findings(found, tuple(_objections(connection, found)), tuple(_warnings(connection, found)))
 
 
-def _objections(connection: Connection, found: tuple[schema.Standing, ...]) -> Iterator[str]:
+def _objections(connection: Connection, found: tuple[positions.Standing, ...]) -> Iterator[str]:
     dialect = dialect_of(connection.engine.url)
     if reason := dialect.refuses_writes(connection):
         yield f"nothing can be written here: {reason}"
-    if refusal := schema.upgrade_refusal_of(found):
+    if refusal := positions.upgrade_refusal_of(found):
         yield str(refusal)
     for standing in found:
         yield from _lacking(connection, standing)
@@ -110,7 +110,7 @@ class _Made:
 @cache
 def _made_by(history: str, revision: str) -> dict[str, _Made]:
     """The tables of a history at *revision*, determined by running its migrations in memory."""
-    [wanted] = (each for each in schema.HISTORIES if each.name == history)
+    [wanted] = (each for each in histories.HISTORIES if each.name == history)
     engine = in_memory()
     try:
         with engine.begin() as connection:
@@ -121,15 +121,15 @@ def _made_by(history: str, revision: str) -> dict[str, _Made]:
         engine.dispose()
 
 
-def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]:
+def _lacking(connection: Connection, standing: positions.Standing) -> Iterator[str]:
     """Missing tables and columns that the database's present revision should have created."""
     if standing.revision is None or not standing.is_known:
         return
     inspector = sa.inspect(connection)
     there = set(inspector.get_table_names())
     by_whom = f"which revision {standing.revision} has made"
-    if standing.history == schema.STEAD.name:
-        by_whom += f". {schema.BEGIN_ANEW}"
+    if standing.history == histories.STEAD.name:
+        by_whom += f". {positions.BEGIN_ANEW}"
     for name, made in sorted(_made_by(standing.history, standing.revision).items()):
         if name not in there:
             yield f"the table {name} is missing, {by_whom}"
@@ -137,7 +137,7 @@ def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]
             yield f"{name} lacks the columns {', '.join(sorted(missing))}, {by_whom}"
 
 
-def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator[str]:
+def _lacking_keys(connection: Connection, standing: positions.Standing) -> Iterator[str]:
     """Missing indexes, each as a sentence; an interrupted upgrade may have dropped them already."""
     if standing.revision is None or not standing.is_known:
         return
@@ -150,7 +150,7 @@ def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator
                 yield f"{name} lacks the index {key}, which is {'needed' if needed else 'to be dropped'}"
 
 
-def _warnings(connection: Connection, found: tuple[schema.Standing, ...]) -> Iterator[str]:
+def _warnings(connection: Connection, found: tuple[positions.Standing, ...]) -> Iterator[str]:
     for weakness in dialect_of(connection.engine.url).weaknesses(connection):
         yield str(weakness)
     for standing in found:

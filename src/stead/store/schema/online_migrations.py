@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Store, Transaction
+    from stead.store.protocol.store import Store
+    from stead.store.protocol.transaction import Transaction
 
 _allocations, _consumers, _providers = allocations.c, consumers.c, resource_providers.c
 

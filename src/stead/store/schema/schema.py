@@ -1,247 +1,31 @@
-"""The schema: its two histories of migrations, whether a database is at their heads, and upgrades.
-
-One history has the deployment's own tables, with OpenStack's revision ids and version table. The other history has the
-``stead_`` tables, with its own version table, so that Stead can be added and removed.
-"""
+"""Changes of the schema: upgrades, the removal of Stead's own tables, and recorded revisions."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.resources import as_file, files
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.schema import DropTable
 
-from stead.domain.errors import SteadError
+from stead.store.schema.histories import HISTORIES, OWN_PREFIX, PLACEMENT, History, context_of, run, scripts_of
 from stead.store.schema.migrations.steps import FOR
+from stead.store.schema.positions import (
+    Standing,
+    require_current,
+    require_current_on,
+    require_tables,
+    standings_on,
+    upgrade_refusal_of,
+)
 from stead.store.sql.dialects import dialect_of, telling_why
-from stead.store.tables import metadata, resource_providers, stead_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy.engine import Connection, Engine
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """One history of migrations: the folder with its revisions, and the version table of a database."""
-
-    name: str
-    version_table: str
-
-
-PLACEMENT = History("placement", "alembic_version")
-STEAD = History("stead", "stead_version")
-HISTORIES = (PLACEMENT, STEAD)
-
-OWN_PREFIX = "stead_"
-
-BEGIN_ANEW = "Stop every Stead on the database, then run: stead db downgrade --to upstream && stead db upgrade"
-"""Repairs Stead's own tables after any damage. A single table cannot be recreated while the others refer to its lost
-contents.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A revision, with its description in one line."""
-
-    revision: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The position of a database in one history; ``revision`` None: no revision has run.
-
-    ``pending`` are the steps to this release's head, in order. If a newer release has upgraded the database, its
-    revision is unknown here; it is ``usable`` if that release declares so (see :data:`stead_schema`).
-    """
-
-    history: str
-    revision: str | None
-    head: str
-    pending: tuple[Step, ...] = ()
-    is_known: bool = True
-    usable: bool = True
-    is_told: bool = True
-    """Whether the database states its revision; otherwise there are tables but no version table."""
-
-    @property
-    def is_current(self) -> bool:
-        """Whether no step is pending."""
-        return self.usable and self.is_told and not self.pending
-
-
-@dataclass(eq=False)
-class SchemaOutdated(SteadError):
-    """The database lacks tables, or has those of an older release."""
-
-    standings: tuple[Standing, ...]
-
-    def __str__(self) -> str:
-        behind = ", ".join(
-            f"{standing.history} is at {standing.revision or 'nothing'}, not at {standing.head}"
-            for standing in self.standings
-            if standing.pending
-        )
-        return f"The database is not ready ({behind}). Run: stead db upgrade"
-
-
-@dataclass(eq=False)
-class SchemaTooNew(SteadError):
-    """A newer release changed the tables so that this one cannot use them."""
-
-    standings: tuple[Standing, ...]
-
-    def __str__(self) -> str:
-        ahead = ", ".join(f"{each.history} is at {each.revision}" for each in self.standings if not each.usable)
-        return (
-            f"The database is of a newer release ({ahead}, of which this release knows nothing). "
-            "Run a release of Stead that knows it"
-        )
-
-
-@dataclass(eq=False)
-class TablesMissing(SteadError):
-    """The database is at the head of a history, but lacks tables that earlier revisions created."""
-
-    tables: tuple[str, ...]
-
-    def __str__(self) -> str:
-        lost = f"The database has lost tables: {', '.join(self.tables)}"
-        if all(name.startswith(OWN_PREFIX) for name in self.tables):
-            return f"{lost}. {BEGIN_ANEW}"
-        return f"{lost}. Restore it from a backup"
-
-
-@dataclass(eq=False)
-class Unversioned(SteadError):
-    """The tables of a Placement service exist, but their revision is unknown."""
-
-    def __str__(self) -> str:
-        return (
-            "The database has tables of a Placement service, but alembic_version does not say at which revision they "
-            "are, as where they were copied from nova's database. Run: placement-manage db stamp REVISION"
-        )
-
-
-@dataclass(eq=False)
-class SeveralRevisions(SteadError):
-    """A version table names more than one revision, so that the actual one is unknown."""
-
-    history: History
-    revisions: tuple[str, ...]
-
-    def __str__(self) -> str:
-        table = self.history.version_table
-        mends = (
-            "Run: placement-manage db stamp REVISION"
-            if self.history is PLACEMENT
-            else f"Run: DELETE FROM {table}, and then stead db upgrade, which leaves as it is what is there already"
-        )
-        return f"{table} names several revisions ({', '.join(sorted(self.revisions))}), and can be at one only. {mends}"
-
-
-def standings(engine: Engine) -> tuple[Standing, ...]:
-    """The position of the database in each history.
-
-    Raises:
-        SeveralRevisions
-    """
-    with engine.connect() as connection:
-        return _standings(connection)
-
-
-def _standings(connection: Connection) -> tuple[Standing, ...]:
-    return tuple(_standing(connection, history) for history in HISTORIES)
-
-
-def _standing(connection: Connection, history: History) -> Standing:
-    with _scripts(history) as scripts:
-        found = _context(connection, history).get_current_heads()
-        if len(found) > 1:
-            raise SeveralRevisions(history, found)
-        revision = found[0] if found else None
-        head = str(scripts.get_current_head())
-        if revision is None and history is PLACEMENT and _is_untold(connection):
-            return Standing(history.name, None, head, is_told=False)
-        known = {script.revision for script in scripts.walk_revisions()}
-        if revision is not None and revision not in known:
-            usable = history is STEAD and _oldest_release(connection) in known
-            return Standing(history.name, revision, head, is_known=False, usable=usable)
-        steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
-        return Standing(history.name, revision, head, tuple(Step(each.revision, each.doc) for each in steps))
-
-
-def _is_untold(connection: Connection) -> bool:
-    """Whether the deployment's tables exist without a version table.
-
-    An empty version table comes from an upgrade that was interrupted during its first revision.
-    """
-    inspector = sa.inspect(connection)
-    return inspector.has_table(resource_providers.name) and not inspector.has_table(PLACEMENT.version_table)
-
-
-def _oldest_release(connection: Connection) -> str | None:
-    """The head of the oldest release that may use Stead's tables in their present form; None if unknown."""
-    if not sa.inspect(connection).has_table(stead_schema.name):
-        return None
-    return connection.scalars(sa.select(stead_schema.c.oldest)).first()
-
-
-def refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
-    """Why the service cannot start on a database in this position; None if it can."""
-    if refusal := upgrade_refusal_of(found):
-        return refusal
-    return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
-
-
-def upgrade_refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
-    """Why a database in this position cannot be upgraded; None if it can."""
-    if not all(standing.usable for standing in found):
-        return SchemaTooNew(found)
-    return None if all(standing.is_told for standing in found) else Unversioned()
-
-
-def require_current(engine: Engine) -> None:
-    """Refuse a database that does not have this release's tables.
-
-    Raises:
-        SchemaOutdated: it is not at the head of both histories; the message has the command to run.
-        SchemaTooNew: it is beyond them, and this release cannot use its tables.
-        TablesMissing: it lacks tables despite its revision.
-    """
-    with engine.connect() as connection:
-        _require_current(connection)
-
-
-def _require_current(connection: Connection) -> None:
-    found = _standings(connection)
-    if refusal := refusal_of(found):
-        raise refusal
-    _require_tables(connection, found)
-
-
-def _require_tables(connection: Connection, found: tuple[Standing, ...]) -> None:
-    """Refuse a database that is at the head of a history but lacks tables of it."""
-    inspector = sa.inspect(connection)
-    current = {standing.history for standing in found if standing.is_current}
-    expected = [name for name in metadata.tables if _history_of(name).name in current]
-    if lost := tuple(name for name in expected if not inspector.has_table(name)):
-        raise TablesMissing(lost)
-
-
-def _history_of(table: str) -> History:
-    return STEAD if table.startswith(OWN_PREFIX) else PLACEMENT
 
 
 def prepare(engine: Engine, *, may_upgrade: bool) -> None:
@@ -281,7 +65,7 @@ def upgrade(engine: Engine) -> list[str]:
             if standing.pending:
                 bring(connection, history)
                 done += [step.revision for step in standing.pending]
-        _require_current(connection)
+        require_current_on(connection)
     return done
 
 
@@ -299,7 +83,7 @@ def _alone(engine: Engine) -> Iterator[Connection]:
 
 def bring(connection: Connection, history: History, revision: str = "head") -> None:
     """Run the revisions of one history up to *revision*, in the transaction of *connection*."""
-    _run(_context(connection, history, revision), history)
+    run(context_of(connection, history, revision), history)
 
 
 def upgrade_statements(engine: Engine) -> str:
@@ -325,17 +109,17 @@ def upgrade_statements(engine: Engine) -> str:
                     "transactional_ddl": dialect_of(engine.url).defines_in_transactions,
                     FOR: connection,
                 }
-                context = _context(None, history, dialect=engine.dialect, **offline)
+                context = context_of(None, history, dialect=engine.dialect, **offline)
                 with context.begin_transaction():
-                    _run(context, history)
+                    run(context, history)
     return written.getvalue()
 
 
 def _require_upgradable(connection: Connection) -> tuple[Standing, ...]:
-    found = _standings(connection)
+    found = standings_on(connection)
     if refusal := upgrade_refusal_of(found):
         raise refusal
-    _require_tables(connection, found)
+    require_tables(connection, found)
     return found
 
 
@@ -378,37 +162,8 @@ def stamp(engine: Engine, revision: str) -> None:
     """
     if not revision.strip():
         raise CommandError("no revision is named")
-    with _alone(engine) as connection, _scripts(PLACEMENT) as scripts:
-        context = _context(connection, PLACEMENT)
+    with _alone(engine) as connection, scripts_of(PLACEMENT) as scripts:
+        context = context_of(connection, PLACEMENT)
         if len(context.get_current_heads()) > 1:  # Alembic would treat them as branches and keep the others
             connection.execute(sa.delete(sa.table(PLACEMENT.version_table)))
         context.stamp(scripts, revision)
-
-
-def _context(
-    connection: Connection | None,
-    history: History,
-    target: str = "head",
-    *,
-    dialect: sa.Dialect | None = None,
-    **options: Any,
-) -> MigrationContext:
-    def steps(revision: Any, _context: MigrationContext) -> Any:
-        # Alembic's public API for this requires a configuration file and an env.py for each history.
-        with _scripts(history) as scripts:
-            return scripts._upgrade_revs(target, revision)  # noqa: SLF001 - what `alembic upgrade` itself calls
-
-    options = {"version_table": history.version_table, "fn": steps, **options}
-    return MigrationContext.configure(connection, dialect=dialect, opts=options)
-
-
-def _run(context: MigrationContext, history: History) -> None:
-    # The folder must exist while its scripts run: they are modules in it.
-    with _scripts(history), Operations.context(context):
-        context.run_migrations()
-
-
-@contextmanager
-def _scripts(history: History) -> Iterator[ScriptDirectory]:
-    with as_file(files("stead.store.schema.migrations").joinpath(history.name)) as folder:
-        yield ScriptDirectory(str(folder))

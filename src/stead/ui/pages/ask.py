@@ -80,13 +80,13 @@ class Ask:
         request = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
         self._limits.require_groups(request.groups)
         most = min(request.limit or _CANDIDATES, _CANDIDATES)
-        snapshot, found = self._service.find(replace(request, limit=most + 1))
-        req.note(candidates=len(found))
+        snapshot, candidates = self._service.find(replace(request, limit=most + 1))
+        req.note(candidates=len(candidates))
         answer: dict[str, Any] = {
-            "candidates": [view.shown(snapshot, candidate) for candidate in found[:most]],
-            "is_more": len(found) > most,
+            "candidates": [view.shown(snapshot, candidate) for candidate in candidates[:most]],
+            "is_more": len(candidates) > most,
         }
-        if explained or not found:
+        if explained or not candidates:
             answer["why"] = self._why(req, given, request)
         if found and may(req, "stead:headroom:show"):
             snapshot, _, room, _ = self._service.headroom(replace(request, limit=None))

@@ -66,10 +66,10 @@ class Consumers:
             whose = Whose(*(given.get(key) for key in FILTERS[:5]))
             marker = given.get("marker")
             return self._service.read(consumer_listing.page_of, whose, Page(_ROWS, marker), _ROWS, with_totals=True)
-        held = self._service.read(consumer_listing.of_consumer, uuids.normalised(consumer) or consumer)
-        if held is None or not held.providers or held.project != given.get("project_id", held.project):
+        consumed = self._service.read(consumer_listing.of_consumer, uuids.normalised(consumer) or consumer)
+        if consumed is None or not consumed.providers or consumed.project != given.get("project_id", consumed.project):
             return Holders({}, {}, goes_on=False)
-        return Holders({consumer: held}, {}, goes_on=False)
+        return Holders({consumer: consumed}, {}, goes_on=False)
 
     def on_post(self, req: Request, resp: Response) -> None:
         """Release all allocations of one consumer.

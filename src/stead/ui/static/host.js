@@ -1,8 +1,8 @@
 /** One host beside the grid: its sums, and its providers with what each has and uses. */
+import { amounts } from "./amounts.js";
 import { html } from "./html.js";
 import { providerPage } from "./place.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import { amounts } from "./site_page.js";
 
 /** @typedef {import("./live.js").Live} Live */
 

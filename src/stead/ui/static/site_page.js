@@ -1,4 +1,5 @@
 /** The grid of the Site page, its controls, and the host that is shown beside it. */
+import { amounts } from "./amounts.js";
 import { css, cividis, LEVELS } from "./colors.js";
 import { Grid } from "./grid.js";
 import { html } from "./html.js";
@@ -135,12 +136,6 @@ function described(site, host) {
   const sums = site.sums[className.value];
   if (!sums?.provider_count[host]) return html`<bdi>${name}</bdi>: no ${className.value}${state}`;
   return html`<bdi>${name}</bdi>: ${className.value} ${amounts(sums.used[host], sums.capacity[host])} used${state}`;
-}
-
-/** @param {number} used @param {number} capacity */
-export function amounts(used, capacity) {
-  const share = capacity > 0 ? ` (${((100 * used) / capacity).toFixed(used > 0 && capacity > 1000 ? 1 : 0)} %)` : "";
-  return `${used.toLocaleString()} of ${capacity.toLocaleString()}${share}`;
 }
 
 /** @param {Live} live @param {Event} event */

@@ -69,9 +69,9 @@ def groups_of(given: Given) -> list[Group]:
     """The groups of a query, the unsuffixed one first, and an empty one to add."""
     suffixes = [""]
     for key, _ in given:
-        found = _GROUP_KEY.fullmatch(key)
-        if key not in REQUEST_KEYS and found and found[2] not in suffixes:
-            suffixes.append(found[2])
+        match = _GROUP_KEY.fullmatch(key)
+        if key not in REQUEST_KEYS and match and match[2] not in suffixes:
+            suffixes.append(match[2])
     number = 1
     while f"_{number}" in suffixes:
         number += 1
@@ -261,13 +261,13 @@ def _way_out(relaxation: Relaxation, count: Count, given: Given, request: Candid
     return WayOut(words, _counted(count), urlencode(pairs) if _means(pairs, relaxation.request, request) else None)
 
 
-def _means(given: Given, wanted: CandidateRequest, original: CandidateRequest) -> bool:
-    """Whether a query stands for the request *wanted*, with the limit of the original."""
+def _means(given: Given, request: CandidateRequest, original: CandidateRequest) -> bool:
+    """Whether a query stands for *request*, with the limit of the original."""
     try:
-        found = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
+        parsed = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
     except InvalidQuery:
         return False
-    return found == replace(wanted, limit=original.limit)
+    return parsed == replace(request, limit=original.limit)
 
 
 def relaxed(given: Given, without: Constraint | None, instead: Constraint | None) -> list[tuple[str, str]]:
@@ -290,12 +290,12 @@ def _remaining(key: str, value: str, without: Constraint, instead: Constraint | 
         return [instead.value] if instead and key.startswith("resources") else []
     if value.startswith(("in:", "!in:")):
         return [value]
-    kept = []
+    terms = []
     for term in value.split(","):
         if term.strip() != without.value:
-            kept.append(term)
+            terms.append(term)
         elif instead is not None:
-            kept.append(instead.value)
-    if kept == value.split(",") and not key.startswith(("resources", "required", "member_of", "same_subtree", "root")):
+            terms.append(instead.value)
+    if terms == value.split(",") and not key.startswith(("resources", "required", "member_of", "same_subtree", "root")):
         return []  # a key with one value, such as group_policy
-    return [",".join(kept)] if kept else []
+    return [",".join(terms)] if terms else []

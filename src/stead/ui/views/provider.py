@@ -100,8 +100,8 @@ def nodes(snapshot: Snapshot, members: Sequence[int]) -> Iterator[Node]:
     out = snapshot.service_states.out_of_service
     for place, (slot, here) in enumerate(zip(members, levels, strict=True)):
         following = levels[place + 1] if place + 1 < len(levels) else 0
-        held = snapshot.inventories(slot)
-        amounts = [Amount(name, each.used, each.inventory.capacity) for name, each in held.items()]
+        inventories = snapshot.inventories(slot)
+        amounts = [Amount(name, each.used, each.inventory.capacity) for name, each in inventories.items()]
         yield Node(
             snapshot.uuid(slot),
             snapshot.identities.names[slot],
@@ -119,6 +119,6 @@ def recent(snapshot: Snapshot, members: Sequence[int]) -> list[Recent]:
     for slot in members:
         provider = snapshot.provider(slot)
         writes.append(Recent(provider.uuid, provider.name, "provider", provider.modified))
-        for name, held in snapshot.inventories(slot).items():
-            writes.append(Recent(provider.uuid, provider.name, f"inventory of {name}", held.modified))
+        for name, inventory in snapshot.inventories(slot).items():
+            writes.append(Recent(provider.uuid, provider.name, f"inventory of {name}", inventory.modified))
     return sorted(writes, key=lambda each: -each.moment)

@@ -88,8 +88,8 @@ def _fields(document: Mapping[str, Any], body: Mapping[str, Any] | None) -> list
 def _resolved(document: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any]:
     """*value*, or what it refers to within the document."""
     while "$ref" in value:
-        found: Any = document
+        node: Any = document
         for part in value["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        value = found
+            node = node[part]
+        value = node
     return value

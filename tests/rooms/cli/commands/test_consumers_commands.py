@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from stead.cli.ages import age_text, read_age
 from stead.cli.app import run
 from stead.cli.commands.usage import By, sums_by
+from stead.cli.drawing.consumers import draw_consumer, draw_consumers, draw_sums
 from stead.cli.errors import CommandError
 from stead.cli.fetching.consumers import Consumer, Place
-from stead.cli.pictures.consumers import draw_consumer, draw_consumers, draw_sums
 from stead.client.blocking.connecting import connect
 from stead.client.consumers import uuid_of
 from tests.servers.placements import stead_itself

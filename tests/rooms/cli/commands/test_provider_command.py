@@ -6,11 +6,11 @@ import pytest
 from rich.cells import cell_len
 
 from stead.cli.app import run
+from stead.cli.drawing.provider import draw_provider
 from stead.cli.errors import CommandError
 from stead.cli.inventory_text import changed
-from stead.cli.pictures.provider import draw_provider
 from tests.rooms.cli.commands.test_tree_command import site as small_site
-from tests.rooms.cli.pictures.test_line_widths import awkward_forest
+from tests.rooms.cli.drawing.test_line_widths import awkward_forest
 from tests.servers.placements import other_placement, stead_itself
 
 pytestmark = pytest.mark.one_database

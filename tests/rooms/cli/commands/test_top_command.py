@@ -16,9 +16,9 @@ import pytest
 from rich.cells import cell_len
 
 from stead.cli.app import run
-from stead.cli.pictures.top import Frame, View, draw_frame, ordered, press, visible
+from stead.cli.drawing.top import Frame, View, draw_frame, ordered, press, visible
 from tests.conftest import write_configuration
-from tests.rooms.cli.pictures.test_tree_summary import roots
+from tests.rooms.cli.drawing.test_tree_summary import roots
 from tests.servers.placements import stead_itself
 from tests.servers.stead import started
 from tests.waiting import PATIENCE_SECONDS, wait_until

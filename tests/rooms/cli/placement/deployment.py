@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 from tests.rooms.store.test_schema import upgrade_to

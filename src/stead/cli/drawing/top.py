@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.cli.drawing.forest import draw_sums
+from stead.cli.drawing.tree_summary import TreeGroup, draw_groups
 from stead.cli.forest import Amount, Provider, amount_as_json, fill, natural, sums_of
-from stead.cli.pictures.forest import draw_sums
-from stead.cli.pictures.tree_summary import TreeGroup, draw_groups
 from stead.cli.terminal.cells import shorten
 from stead.domain.printable import printable
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.cli.drawing.name_ranges import folded
 from stead.cli.forest import Amount, add, amount_as_json, fill, natural
-from stead.cli.pictures.name_ranges import folded
 from stead.cli.terminal.bars import colour
 from stead.cli.terminal.cells import number, padded, shorten, widest
 from stead.cli.terminal.columns import GAP

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.cli.drawing.consumers import in_words
 from stead.cli.forest import capacity, walk
-from stead.cli.pictures.consumers import in_words
 from stead.cli.terminal.cells import number, wrapped
 from stead.cli.terminal.listing import draw_list
 from stead.domain.printable import printable

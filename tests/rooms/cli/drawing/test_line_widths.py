@@ -17,11 +17,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from stead.cli.commands.audit import _lines as draw_findings
+from stead.cli.drawing.candidates import draw_candidates
+from stead.cli.drawing.explanation import draw_explanation
+from stead.cli.drawing.forest import draw_forest
 from stead.cli.fetching.candidates import Candidate, Row
 from stead.cli.forest import plant, walk
-from stead.cli.pictures.candidates import draw_candidates
-from stead.cli.pictures.explanation import draw_explanation
-from stead.cli.pictures.forest import draw_forest
 from stead.cli.terminal.cells import number, shorten, wrapped
 from stead.cli.terminal.listing import draw_list
 from stead.cli.terminal.output import PIPE_WIDTH

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stead.cli.drawing.consumers import in_words
 from stead.cli.fetching.changes import ConsumerChange, ProviderChange
-from stead.cli.pictures.consumers import in_words
 from stead.cli.terminal.cells import number
 from stead.domain.printable import one_line
 
