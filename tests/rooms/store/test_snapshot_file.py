@@ -20,7 +20,7 @@ from stead.catalog import snapshot_file
 from stead.service import snapshot_keeper
 from stead.service.service import Service
 from stead.store.protocol import epoch
-from stead.store.protocol.transaction import Store
+from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, fresh_uuid
 

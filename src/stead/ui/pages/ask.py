@@ -88,7 +88,7 @@ class Ask:
         }
         if explained or not candidates:
             answer["why"] = self._why(req, given, request)
-        if found and may(req, "stead:headroom:show"):
+        if candidates and may(req, "stead:headroom:show"):
             snapshot, _, room, _ = self._service.headroom(replace(request, limit=None))
             answer["headroom"] = view.room_for(snapshot, room)
         return answer
