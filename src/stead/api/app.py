@@ -29,6 +29,7 @@ from stead.api.resources.resource_providers import OneProvider, Providers
 from stead.api.resources.root import Root
 from stead.api.resources.traits import OneTrait, ProviderTraits, Traits
 from stead.api.resources.usages import ProviderUsages, Usages
+from stead.api.resources.what_if import WhatIfs
 from stead.api.routing import Router
 from stead.api.shapes import Owner
 
@@ -117,6 +118,7 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/provider_trees": ProviderTrees(service, limits),
         "/provider_trees/{uuid}": ProviderStates(service),
         "/claims": Claims(service, limits),
+        "/whatif": WhatIfs(service, limits),
         "/changes": Changes(service),
     }
     found["/openapi.json"] = OpenApi(found)

@@ -56,6 +56,7 @@ from stead.api.resources import (
     resource_providers,
     traits,
     usages,
+    what_if,
 )
 from stead.api.resources import headroom as headroom_of_request
 from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, name_of
@@ -68,6 +69,8 @@ from stead.domain.tree_document import (
     Remaining,
     RemovedInUse,
 )
+from stead.domain.what_if import BadChange, ChangedThingNotFound
+from stead.service.what_if import TooManyConsumers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -348,6 +351,20 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             domain.NothingFits(0, SOME_CONSUMER),
             SAME_PROJECT,
             TOO_SLOW,
+        ),
+    ),
+    ("POST", "/whatif"): Operation(
+        {200: what_if.WHAT_IF},
+        body=what_if.BODY.at(NEWEST).schema,
+        errors=(
+            BadChange(0, "count", "copy requires it"),
+            domain.InvalidQuery("ask.headroom: There must be at least one resources …", MISSING_VALUE),
+            NO_CLASS,
+            domain.UnknownClassInOrder("CUSTOM_LAMP"),
+            NO_TRAITS,
+            ChangedThingNotFound(0, "provider", "name:host1"),
+            TOO_SLOW,
+            TooManyConsumers(0, "provider", "the hosts to drain have more than 1000 consumers"),
         ),
     ),
     ("GET", "/changes"): Operation(

@@ -127,6 +127,7 @@ _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     ),
     ("provider_trees:disable", "Disable or enable a provider.", ["PATCH /provider_trees/{uuid}"]),
     ("claims:create", "Claim the best candidates for consumers.", ["POST /claims"]),
+    ("whatif:show", "Show what planned changes would lead to.", ["POST /whatif"]),
     ("changes:list", "List changed providers and consumers.", ["GET /changes"]),
 ]
 

@@ -53,6 +53,11 @@ def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotal
     return totals
 
 
+def site_totals(snapshot: Snapshot) -> list[ClassTotals]:
+    """`tree_totals` of all trees."""
+    return tree_totals(snapshot, np.flatnonzero(snapshot.roots))
+
+
 def _class_totals(
     name: str, columns: InventoryColumns, slots: NDArray[np.int64], tree: NDArray[np.int64], trees: int
 ) -> ClassTotals:

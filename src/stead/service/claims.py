@@ -32,6 +32,7 @@ from stead.domain.errors import (
     UnknownProvider,
 )
 from stead.domain.placing import Granted, Outcome
+from stead.service.placed_amounts import slots
 from stead.service.underway import Underway
 from stead.store.allocations import ProvidersChanged
 from stead.store.consumer_listing import of_consumers
@@ -190,9 +191,7 @@ class Claiming:
         requests = [wish.request for wish in wishes]
         if others:
             # A copy: other claims add their grants to this view while the sum is computed.
-            taken = summed(
-                _slots(snapshot, grant.allocations) for granted in list(others.values()) for grant in granted
-            )
+            taken = summed(slots(snapshot, grant.allocations) for granted in list(others.values()) for grant in granted)
             placed = place(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
                 return placed
@@ -234,7 +233,7 @@ class Claiming:
         """A candidate for a wish that takes exactly the allocations *held*; None if there is none. The search is
         limited to the providers of these allocations.
         """
-        amounts = _slots(snapshot, held.amounts())
+        amounts = slots(snapshot, held.amounts())
         if _totals(held.amounts().values()) != _totals(group.resources for group in wish.request.groups):
             return None
         roots = np.zeros(snapshot.size, np.bool_)
@@ -278,16 +277,6 @@ def _granted(snapshot: Snapshot, candidate: Candidate) -> Granted:
     )
 
 
-def _slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
-    """The same amounts by slot and class id instead of uuid and name, without unknown ones."""
-    classes = snapshot.class_names.by_name
-    return {
-        slot: {classes[name].id: amount for name, amount in by_name.items() if name in classes}
-        for uuid, by_name in amounts.items()
-        if (slot := snapshot.find(uuid)) is not None
-    }
-
-
 def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
     """The sums by class name."""
     total = Counter[str]()
@@ -298,5 +287,5 @@ def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 def _given_back(snapshot: Snapshot, held: Held) -> Amounts:
     """The change of usage if consumers release their allocations: negative amounts."""
-    total = summed(_slots(snapshot, allocations.amounts()) for allocations in held.values())
+    total = summed(slots(snapshot, allocations.amounts()) for allocations in held.values())
     return {slot: {class_id: -amount for class_id, amount in amounts.items()} for slot, amounts in total.items()}

@@ -19,6 +19,7 @@ from stead.service.claims import Claiming
 from stead.service.flavors import FlavorHeadrooms
 from stead.service.overdue import Overdue
 from stead.service.snapshot_keeper import SnapshotKeeper
+from stead.service.what_if import Bounds, WhatIf, what_if
 from stead.store import aggregates, allocations, names, reshape
 from stead.store.allocations import IdsOutdated
 from stead.store.consumers import OwnersUnknown, make_owners
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
     from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import Moment
     from stead.domain.claim import Claim
     from stead.domain.placing import Outcome, Wish
     from stead.domain.request import CandidateRequest
     from stead.domain.tree_document import TreeDocument
     from stead.domain.tree_plan import TreePlan
+    from stead.domain.what_if import Planned
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
     from stead.store.protocol.store import Store
@@ -201,7 +204,7 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot = self.snapshot()
-        return snapshot, explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
+        return snapshot, self.explain_in(snapshot, request)
 
     def headroom(self, request: CandidateRequest) -> tuple[Snapshot, str | None, Headroom, Explanation | None]:
         """How many times *request* fits: the snapshot, the token of its moment, and an explanation if it fits nowhere.
@@ -210,12 +213,45 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot, moment = self._catalog.view()
-        work = Work(self._enumeration.work, give_way=slices.give_way)
-        result, why = headroom(snapshot, request, work), None
-        if not result.at_most:
-            why = explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
-        clock = clock_of(moment)
-        return snapshot, None if clock is None else Token.of(clock).text(), result, why
+        found, why = self.headroom_in(snapshot, request)
+        return snapshot, _token(moment), found, why
+
+    def headroom_in(self, snapshot: Snapshot, request: CandidateRequest) -> tuple[Headroom, Explanation | None]:
+        """How many times *request* fits in *snapshot*, and an explanation if it fits nowhere.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits
+        """
+        found, why = headroom(snapshot, request, Work(self._enumeration.work, give_way=slices.give_way)), None
+        if not found.at_most:
+            why = self.explain_in(snapshot, request)
+        return found, why
+
+    def explain_in(self, snapshot: Snapshot, request: CandidateRequest) -> Explanation:
+        """Why *request* has its result in *snapshot*.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits
+        """
+        return explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
+
+    def candidates_in(self, snapshot: Snapshot, request: CandidateRequest, form: Form) -> Answer:
+        """The answer to a candidate request in *snapshot*.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits
+        """
+        return engine.answer(snapshot, request, self._enumeration, form)
+
+    def what_if(self, changes: Sequence[Planned], bounds: Bounds) -> tuple[WhatIf, str | None]:
+        """A snapshot with *changes*, and the token of the moment to which they apply. It writes nothing.
+
+        Raises:
+            BadChange, ChangedThingNotFound, Unavailable
+            ConcurrentUpdate: the consumers of drained trees changed during every attempt.
+        """
+        found = what_if(self._store, self._catalog, self._enumeration, changes, bounds)
+        return found, _token(found.moment)
 
     def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Headroom | str]]:
         """How many times each of several requests fits: the token of the moment, and the results by name.
@@ -370,3 +406,9 @@ class Service:
         self.store_snapshot()
         self._source.close()
         self._store.close()
+
+
+def _token(moment: Moment | None) -> str | None:
+    """The token of GET ``/changes`` for a moment; None if it has no clock."""
+    clock = clock_of(moment)
+    return None if clock is None else Token.of(clock).text()

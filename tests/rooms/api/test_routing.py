@@ -63,6 +63,7 @@ ROUTES = [
     ("/provider_trees", "PUT", "ctype policy", None),
     ("/provider_trees/{uuid}", "PATCH", "ctype policy", None),
     ("/claims", "POST", "ctype policy", None),
+    ("/whatif", "POST", "ctype policy", None),
     ("/changes", "GET", "accept policy", None),
     ("/openapi.json", "GET", "accept", None),
 ]

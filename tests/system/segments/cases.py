@@ -177,6 +177,7 @@ def _body(method: str, template: str) -> Json:
         ("PUT", "/provider_trees"): {"provider_trees": [{"providers": [{"uuid": consumer, "name": "in a tree"}]}]},
         ("PATCH", "/provider_trees/{uuid}"): {"disabled": {"reason": "broken fan", "until": None}},
         ("PUT", "/flavors/{name}"): {"query": "resources=VCPU:1"},
+        ("POST", "/whatif"): {"changes": [], "ask": {"totals": True}},
         ("POST", "/claims"): {"claims": [{**CLAIM, "consumer_uuid": consumer, "query": "resources=VCPU:1"}]},
     }
     return bodies.get((method, template), {})

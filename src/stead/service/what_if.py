@@ -1,0 +1,253 @@
+"""What-if: planned changes applied to a snapshot, with a new place for each consumer of drained trees.
+
+Nothing here writes to the database. Source: "POST /whatif", docs/api.md; decision 42.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from stead.candidates.draining import Move, Relocation, Stuck, Tenant, relocate
+from stead.candidates.explain.explain import explain
+from stead.candidates.placing import summed
+from stead.candidates.work import Work, WorkSpent
+from stead.catalog.planned import Draft, with_usage_moved
+from stead.domain.errors import ConcurrentUpdate, ReservedTooLarge
+from stead.domain.inventory import Inventory, require_sane_reserve
+from stead.domain.pages import Page
+from stead.domain.what_if import (
+    BadChange,
+    ChangedThingNotFound,
+    Copies,
+    DeleteAggregate,
+    Disable,
+    Drain,
+    SetInventory,
+    SetTrait,
+)
+from stead.process import slices
+from stead.service.placed_amounts import slots
+from stead.store.consumer_listing import HeldAllocations, Whose, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stead.candidates.engine import Enumeration
+    from stead.candidates.explain.explain import Explanation
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import Moment
+    from stead.domain.provider import Slot
+    from stead.domain.what_if import Planned
+    from stead.store.protocol.store import Store
+
+_ATTEMPTS = 5
+"""Consumers and the snapshot are read one after the other, this number of times if a write comes between."""
+
+_EXPLAINED = 3
+"""Consumers without a place that are explained; each explanation costs as much as a search."""
+
+
+class TooManyProviders(BadChange):
+    """The copies have too many providers together."""
+
+
+class TooManyConsumers(BadChange):
+    """The drained trees have too many consumers together."""
+
+
+class View(Protocol):
+    """The catalog of this process."""
+
+    def view(self) -> tuple[Snapshot, Moment | None]:
+        """A snapshot with everything acknowledged before the call, and its moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of the providers that are added, and of the consumers that are moved."""
+
+    providers: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A snapshot after planned changes.
+
+    ``held`` has the present allocations of the consumers of drained trees, by uuid. ``explanations`` are of the first
+    consumers without a place, and refer to ``snapshot``, in which all others have moved.
+    """
+
+    snapshot: Snapshot
+    moment: Moment | None
+    moves: Sequence[Move]
+    stuck: Sequence[Stuck]
+    held: Mapping[str, HeldAllocations]
+    explanations: Sequence[Explanation]
+    is_complete: bool
+
+
+def what_if(
+    store: Store, catalog: View, enumeration: Enumeration, changes: Sequence[Planned], bounds: Bounds
+) -> WhatIf:
+    """The present state with *changes*, which apply in their order; drains come last.
+
+    Raises:
+        BadChange, ChangedThingNotFound, Unavailable
+        ConcurrentUpdate: the consumers of drained trees changed during every attempt.
+    """
+    for _ in range(_ATTEMPTS):
+        snapshot, moment = catalog.view()
+        drains = _drains(snapshot, changes)
+        held = _held(store, snapshot, drains, bounds.consumers)
+        if _agree(snapshot, drains, held):
+            break
+    else:
+        raise ConcurrentUpdate("The consumers of the drained hosts change too often; retry.")
+    draft = Draft(snapshot)
+    _Applying(snapshot, draft, bounds.providers).apply(changes)
+    planned = draft.snapshot()
+    if not drains:
+        return WhatIf(planned, moment, (), (), {}, (), is_complete=True)
+    tenants = []
+    for consumer, allocations in held.items():
+        amounts = slots(snapshot, allocations.amounts())
+        drain = next(drains[root][1] for slot in amounts if (root := snapshot.forest.root[slot]) in drains)
+        tenants.append(Tenant(consumer, amounts, drain))
+    work = Work(enumeration.work, give_way=slices.give_way)
+    found: Relocation = relocate(planned, tenants, drains.keys(), enumeration, work)
+    planned = with_usage_moved(planned, found.amounts)
+    explanations = []
+    for stuck in found.stuck[:_EXPLAINED]:
+        try:
+            explanations.append(explain(planned, stuck.request, enumeration.work, give_way=slices.give_way))
+        except WorkSpent:
+            break
+    return WhatIf(planned, moment, found.moves, found.stuck, held, explanations, not work.is_cut)
+
+
+def _drains(snapshot: Snapshot, changes: Sequence[Planned]) -> dict[int, tuple[int, Drain]]:
+    """The drains with their numbers, by the root of the tree."""
+    drains: dict[int, tuple[int, Drain]] = {}
+    for number, change in enumerate(changes):
+        if isinstance(change, Drain):
+            root = snapshot.forest.root[_slot(snapshot, number, change.provider)]
+            if root in drains:
+                raise BadChange(number, "provider", f"changes[{drains[root][0]}] drains the same tree")
+            if snapshot.sharing.mask[list(snapshot.forest.members(root))].any():
+                raise BadChange(number, "provider", "its tree has a sharing provider, which cannot be drained")
+            drains[root] = number, change
+    return drains
+
+
+def _held(
+    store: Store, snapshot: Snapshot, drains: Mapping[int, tuple[int, Drain]], most: int
+) -> dict[str, HeldAllocations]:
+    """The allocations of all consumers of the drained trees, by uuid."""
+    held: dict[str, HeldAllocations] = {}
+    for root, (number, _) in drains.items():
+        page = store.read(page_of, Whose(in_tree=snapshot.uuid(root)), Page(most + 1, None), most + 1)
+        held |= page.held
+        if len(held) > most:
+            raise TooManyConsumers(number, "provider", f"the hosts to drain have more than {most} consumers")
+    return held
+
+
+def _agree(snapshot: Snapshot, drains: Mapping[int, tuple[int, Drain]], held: Mapping[str, HeldAllocations]) -> bool:
+    """Whether the consumers' allocations from the drained trees add up to their usage in the snapshot."""
+    total = summed(slots(snapshot, allocations.amounts()) for allocations in held.values())
+    return all(
+        of.used == total.get(slot, {}).get(class_id, 0)
+        for root in drains
+        for slot in snapshot.forest.members(root)
+        for class_id, columns in snapshot.inventory.items()
+        if (of := columns.at(slot)) is not None
+    )
+
+
+def _slot(snapshot: Snapshot, number: int, provider: str) -> Slot:
+    slot = snapshot.find_referenced(provider)
+    if slot is None:
+        raise ChangedThingNotFound(number, "provider", provider)
+    return slot
+
+
+class _Applying:
+    """Applies changes to a draft, and refuses two changes of one thing."""
+
+    def __init__(self, snapshot: Snapshot, draft: Draft, most_providers: int) -> None:
+        self._snapshot = snapshot
+        self._draft = draft
+        self._most_providers = most_providers
+        self._added = 0
+        self._changed: dict[tuple[object, ...], int] = {}
+
+    def apply(self, changes: Sequence[Planned]) -> None:
+        for number, change in enumerate(changes):
+            match change:
+                case DeleteAggregate(aggregate):
+                    self._delete_aggregate(number, aggregate)
+                case Disable() | Drain():
+                    slot = _slot(self._snapshot, number, change.provider)
+                    if isinstance(change, Drain):
+                        slot = self._snapshot.forest.members(self._snapshot.forest.root[slot])[0]
+                    self._require_first(number, "provider", "state", slot)
+                    self._draft.disable(slot)
+                case Copies(provider, count):
+                    self._copy(number, _slot(self._snapshot, number, provider), count)
+                case SetInventory(provider, resource_class, fields):
+                    self._set_inventory(number, _slot(self._snapshot, number, provider), resource_class, fields)
+                case SetTrait(provider, trait, has):
+                    slot = _slot(self._snapshot, number, provider)
+                    row = self._snapshot.trait_names.by_name.get(trait)
+                    if row is None:
+                        raise BadChange(number, "trait", f"no trait {trait}")
+                    self._require_first(number, "trait", slot, row.id)
+                    self._draft.set_trait(slot, row.id, has=has)
+
+    def _require_first(self, number: int, field: str, *thing: object) -> None:
+        first = self._changed.setdefault((field, *thing), number)
+        if first != number:
+            raise BadChange(number, field, f"changes[{first}] changes the same {field}")
+
+    def _delete_aggregate(self, number: int, aggregate: str) -> None:
+        id_ = self._snapshot.aggregate_ids.get(aggregate)
+        if id_ is None:
+            raise ChangedThingNotFound(number, "aggregate", aggregate)
+        self._require_first(number, "aggregate", id_)
+        self._draft.delete_aggregate(id_)
+
+    def _copy(self, number: int, slot: Slot, count: int) -> None:
+        root = self._snapshot.forest.root[slot]
+        self._require_first(number, "provider", "copies", root)
+        self._added += count * len(self._snapshot.forest.members(root))
+        if self._added > self._most_providers:
+            raise TooManyProviders(number, "count", f"more than {self._most_providers} providers would be added")
+        self._draft.copy(slot, count)
+
+    def _set_inventory(
+        self, number: int, slot: Slot, resource_class: str, fields: Mapping[str, int | float] | None
+    ) -> None:
+        row = self._snapshot.class_names.by_name.get(resource_class)
+        if row is None:
+            raise BadChange(number, "resource_class", f"no resource class {resource_class}")
+        self._require_first(number, "resource_class", slot, row.id)
+        columns = self._snapshot.inventory.get(row.id)
+        held = None if columns is None else columns.at(slot)
+        if fields is None:
+            if held is None:
+                raise BadChange(number, "resource_class", f"the provider has no inventory of {resource_class}")
+            if held.used:
+                raise BadChange(number, "resource_class", f"{held.used} of {resource_class} are in use")
+            self._draft.set_inventory(slot, row.id, None)
+            return
+        if held is None and "total" not in fields:
+            raise BadChange(number, "total", f"the provider has no inventory of {resource_class}; state its total")
+        changed: Inventory = replace(held.inventory if held else Inventory(0), **fields)  # type: ignore[arg-type]
+        try:
+            require_sane_reserve({resource_class: changed}, may_reserve_all=True)
+        except ReservedTooLarge as error:
+            raise BadChange(number, "reserved", error.reason) from error
+        self._draft.set_inventory(slot, row.id, changed)
