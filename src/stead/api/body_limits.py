@@ -8,7 +8,15 @@ from __future__ import annotations
 SMALL = 64 * 1024
 """Maximum size in bytes of a body that describes one object: a provider, an inventory, a name."""
 
-_LISTS = frozenset({("POST", "/allocations"), ("POST", "/reshaper"), ("POST", "/claims"), ("PUT", "/provider_trees")})
+_LISTS = frozenset(
+    {
+        ("POST", "/allocations"),
+        ("POST", "/reshaper"),
+        ("POST", "/claims"),
+        ("POST", "/whatif"),
+        ("PUT", "/provider_trees"),
+    }
+)
 _LISTS_OF_A_PROVIDER = frozenset({"aggregates", "inventories", "traits"})
 
 _BYTES_PER_VALUE = 12
