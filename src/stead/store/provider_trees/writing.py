@@ -99,16 +99,23 @@ def _require_free(tx: Transaction, plan: TreePlan) -> None:
 
     Raises:
         DuplicateProvider
+        RaceLost: another writer has just created a described provider. The next plan changes it instead.
     """
     there = {planned.uuid for planned in plan.providers} | {provider.uuid for provider in plan.deleted}
+    # The locked trees would include providers with these references if they had existed when the trees were read.
+    just_created = {planned.name for planned in plan.providers if planned.is_created and planned.is_uuid_chosen}
     taken = [planned.name for planned in plan.providers if planned.is_created or planned.is_renamed]
     if tx.dialect.ignores_case:
         _require_distinct(taken)
     for uuid, name in _BY_NAME.rows(tx.connection, taken):
+        if name in just_created:
+            raise RaceLost("resource_providers")
         if uuid not in there:
             raise DuplicateProvider(f"name: {name}")
     created = [planned.uuid for planned in plan.providers if planned.is_created]
     for uuid, _ in _BY_UUID.rows(tx.connection, created):
+        if uuid in created:
+            raise RaceLost("resource_providers")
         raise DuplicateProvider(f"uuid: {uuid}")
 
 
