@@ -155,20 +155,10 @@ def progress(work: str) -> Iterator[Callable[[int, int | None], None]]:
         bar.stop()
 
 
-_INSIDE_AMOUNT = re.compile(r"(?<=[0-9]) (?=/ |[A-Z])|(?<=/) (?=[0-9])")
-_NO_BREAK = "\u00a0"
-
-
 def say(sentence: str, indent: int = 2) -> None:
-    """Write *sentence* to stdout, wrapped to the terminal; lines after the first are indented.
-
-    An amount stays on one line with its resource class: ``4 / 16 VCPU``.
-    """
+    """Write *sentence* to stdout, wrapped to the terminal; lines after the first are indented."""
     from rich.text import Text
 
     from stead.cli.terminal.cells import wrapped
 
-    lines = list(wrapped(Text(_INSIDE_AMOUNT.sub(_NO_BREAK, sentence)), line_width(), indent))
-    for line in lines:
-        line.plain = line.plain.replace(_NO_BREAK, " ")
-    show_lines(lines)
+    show_lines(wrapped(Text(sentence), line_width(), indent))
