@@ -11,9 +11,12 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from stead.cli.errors import Negative
 from stead.cli.fetching.candidates import (
@@ -34,7 +37,7 @@ from stead.client.errors import Conflict, NotFound, NothingFits, Refused, Unreac
 from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stead import Site
 
@@ -113,6 +116,7 @@ def claim_by_query(api: Site, query: str, owner: Owner) -> Claimed:
 def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bool = False) -> list[Claimed]:
     """Claim a place for each of *owners*, or for none, in one request; with *distinct_roots* each under another root.
 
+    An owner that has a place stays in its tree if all find a place like that. If not, another request lets them move.
     If the connection breaks, the request is sent again: the service recognises a claim that it has written.
 
     Raises:
@@ -120,14 +124,25 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
     """
     asked = query_string(query)
     held = [api.request("GET", f"/allocations/{owner.consumer}") for owner in owners]
-    records = [
-        {"consumer_uuid": owner.consumer, "query": asked, **owner.fields(had)}
-        for owner, had in zip(owners, held, strict=True)
-    ]
-    body = {"claims": records, "explain": False, **({"distinct_roots": True} if distinct_roots else {})}
+
+    def claim(queries: Sequence[str]) -> Json:
+        records = [
+            {"consumer_uuid": owner.consumer, "query": each, **owner.fields(had)}
+            for owner, had, each in zip(owners, held, queries, strict=True)
+        ]
+        body = {"claims": records, "explain": False, **({"distinct_roots": True} if distinct_roots else {})}
+        send = partial(api.request, "POST", "/claims", body, stead=version_for(asked))
+        answer: Json = _writing(owners[0], lambda: _again(send))
+        return answer
+
+    staying = [_in_its_tree(api, asked, had["allocations"]) for had in held]
+    moving = [asked] * len(owners)
+    answered: Json | None = None
     try:
-        version = version_for(asked)
-        answer = _writing(owners[0], lambda: _again(lambda: api.request("POST", "/claims", body, stead=version)))
+        if staying != moving:
+            with suppress(NothingFits):
+                answered = claim(staying)
+        answer = answered or claim(moving)
     except NothingFits as error:
         require_named(api, asked)
         raise Negative(_why_not(query, error.detail, len(owners))) from error
@@ -138,6 +153,18 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
         candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(asked))))
         claimed.append(Claimed(candidate, had["allocations"], answer["tries"], names))
     return claimed
+
+
+def _in_its_tree(api: Site, query: str, allocations: Json) -> str:
+    """*query*, only in the tree that has all *allocations*; unchanged without such a tree, or if it says where."""
+    keys = {key for key, _ in parse_qsl(query)}
+    if not allocations or any(key == "order_by" or key.startswith(("in_tree", "in_subtree")) for key in keys):
+        return query
+    roots = {api.request("GET", f"/resource_providers/{uuid}")["root_provider_uuid"] for uuid in allocations}
+    if len(roots) > 1:
+        return query
+    suffixes = sorted(key.removeprefix("resources") for key in keys if key.startswith("resources"))
+    return query + "".join(f"&in_tree{suffix}={root}" for root in roots for suffix in suffixes)
 
 
 def _again(write: Callable[[], Any]) -> Any:

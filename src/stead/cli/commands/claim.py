@@ -54,7 +54,7 @@ def claim(
     """Claim a place where a request fits: the best by its order_by, else a random one.
 
     For a consumer with allocations, the claim replaces them; they count as free. So a claim can be repeated, and can
-    resize a consumer in place.
+    resize a consumer. The consumer stays in its tree if it fits there, unless the query has order_by or in_tree.
     """
     if consumer is not None and consumer_name is not None:
         raise CommandError("give either --consumer or --consumer-name")

@@ -64,6 +64,22 @@ def test_a_name_is_always_the_same_consumer_and_a_claim_can_be_repeated_and_resi
     assert consumers(stead) == {}
 
 
+def place_of(stead, name):
+    (provider,) = json.loads(stead("consumer", "show", uuid_of(name), "--json")[1])["allocations"]
+    return provider["name"]
+
+
+@pytest.mark.parametrize("query", ["resources=VCPU:{}", "resources_A=VCPU:{}&resources_B=VCPU:1&group_policy=none"])
+def test_a_consumer_that_is_resized_stays_on_its_host_while_it_fits_there(stead, query):
+    before = None
+    for amount in (1, 5, 2, 6, 3, 7, 4):
+        assert stead("claim", query.format(amount), *OWNER, "--consumer-name", "train-1")[0] == 0
+        assert place_of(stead, "train-1") == (before := before or place_of(stead, "train-1"))
+    assert stead("claim", f"resources=VCPU:3&in_tree=name:{before}", *OWNER, "--consumer-name", "other")[0] == 0
+    assert stead("claim", query.format(6), *OWNER, "--consumer-name", "train-1")[0] == 0
+    assert place_of(stead, "train-1") != before
+
+
 def test_a_gang_gets_a_place_for_each_on_distinct_hosts_or_none_at_all(stead):
     gang = ("claim", "resources=VCPU:8", *OWNER, "--consumer-name", "gang", "--distinct-hosts", "--json")
     code, out, _ = stead(*gang, "--count", "3")
