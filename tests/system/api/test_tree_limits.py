@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead import application
+from stead.cli.commands import topology
 from stead.cli.sites.documents import Manner
 from stead.client.errors import TooLarge
 from stead.config import load
@@ -80,3 +81,12 @@ def test_a_tree_that_is_too_large_for_one_request_is_written_in_parts_but_not_pr
     assert without_uuids(read(commands)) == without_uuids(large)
     with pytest.raises(TooLarge, match="the tree of rack-1 is too large to be pruned in one request"):
         apply(commands, large, Manner(prune=True))
+
+
+@pytest.mark.parametrize(("size", "says"), [(6, False), (3, True)], ids=["one part", "two parts"])
+def test_a_dry_run_of_several_parts_says_what_each_is_compared_with(
+    empty_api: Api, size: int, says: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = apply(Commands(empty_api), site_from(1, 2), Manner(dry_run=True), size)
+    topology._report(outcome, 6, dry_run=True)
+    assert ("2 parts, each compared with the site as it is now" in capsys.readouterr().out) == says

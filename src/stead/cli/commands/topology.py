@@ -393,4 +393,7 @@ def _summary(outcome: Outcome, described: int, *, dry_run: bool) -> Any:
         table.add_row(number(len(outcome.kept)), "kept, although not described")
     if dry_run:
         table.add_row("", "(a dry run: nothing was done)")
+        if outcome.parts > 1:
+            # A change that needs one of another part, as a move below a new provider, may look different in the end.
+            table.add_row("", f"({outcome.parts:,} parts, each compared with the site as it is now)")
     return table

@@ -134,6 +134,7 @@ class _Applying:
             raise self._failure(error, part) from error
         self._note(answer)
         self._written.append(part)
+        self._outcome.parts += 1
 
     def _prune(self, part: Part) -> None:
         """Delete what the trees of *part* have beside it; the part itself is written already."""

@@ -43,11 +43,12 @@ _NAMED = 5  # over-committed inventories in a message
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of applying a site, or of a rehearsal."""
+    """The result of applying a site, or of a dry run; *parts* is the number of transactions, if parts were sent."""
 
     steps: list[Step] = field(default_factory=list)
     kept: tuple[Kept, ...] = ()
     overcommitted: tuple[Overcommitted, ...] = ()
+    parts: int = 0
 
 
 class Overcommits(CommandError):
