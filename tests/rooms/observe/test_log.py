@@ -12,6 +12,7 @@ from oslo_log.formatters import ContextFormatter
 from stead import application
 from stead.api.middleware import request_log
 from stead.config import load
+from stead.observe.doings import Doings
 from stead.observe.log import JsonLines, held_back
 from stead.observe.tracing import Tracing
 from tests.conftest import write_configuration
@@ -27,7 +28,11 @@ class Watched:
         self.settings = load([write_configuration(directory, f"sqlite:///{directory}/placement.db")])
         self.service = application.build_service(self.settings)
         self.watchers = []
+        self.doings = Doings()  # of the web interface; not among the watchers, since no test wants it
         self.api = Api(wsgi_door(application.assemble(self.service, self.settings, self)))
+
+    def all_workers(self):
+        return None
 
 
 @pytest.fixture
