@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_timeout
+from hypothesis import settings
 from hypothesis.internal.conjecture import engine
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ SHRINKING_SECONDS = 15
 
 assert isinstance(engine.MAX_SHRINKING_SECONDS, int)
 engine.MAX_SHRINKING_SECONDS = SHRINKING_SECONDS
+
+# An example that takes long on a busy machine is no fault: the timeout bounds the test.
+settings.register_profile("stead", settings.default, deadline=None)
+settings.load_profile("stead")
 
 _stderr = pytest.StashKey[int]()
 
