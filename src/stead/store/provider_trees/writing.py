@@ -108,10 +108,11 @@ def _require_free(tx: Transaction, plan: TreePlan) -> None:
     if tx.dialect.ignores_case:
         _require_distinct(taken)
     for uuid, name in _BY_NAME.rows(tx.connection, taken):
+        if uuid in there:
+            continue
         if name in just_created:
             raise RaceLost("resource_providers")
-        if uuid not in there:
-            raise DuplicateProvider(f"name: {name}")
+        raise DuplicateProvider(f"name: {name}")
     created = [planned.uuid for planned in plan.providers if planned.is_created]
     for uuid, _ in _BY_UUID.rows(tx.connection, created):
         if uuid in created:
