@@ -49,7 +49,8 @@ class Api:
     """Requests to the server."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx2.Client(base_url=url, headers=HEADERS)
+        # uWSGI ends a connection after each response without saying so, so that a kept one may be reset.
+        self._client = httpx2.Client(base_url=url, headers=HEADERS, limits=httpx2.Limits(max_keepalive_connections=0))
         self._uuids: dict[str, str] = {}
 
     def __enter__(self) -> Self:
