@@ -88,9 +88,13 @@ def test_a_request_is_asked_by_keyboard_alone(window: Window) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Ask"
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Ask for allocation candidates").wait_for()
+    page.wait_for_load_state()  # keys that come before it are lost
     page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # skips to the content
+    wait_for(page, "document.activeElement.textContent === 'Skip to content'")
+    page.keyboard.press("Enter")
+    wait_for(page, "location.hash !== ''")
     page.keyboard.press("Tab")
+    wait_for(page, "['INPUT', 'TEXTAREA'].includes(document.activeElement.tagName)")
     page.keyboard.type("VCPU:65")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="No candidates").wait_for()
