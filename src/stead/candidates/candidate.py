@@ -5,13 +5,12 @@ Equal trees are served alike. So the meaning of a way is computed once, in posit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from stead.candidates.match import Pool
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Slot
+
+    Needs = tuple[int, ...]
+    """Numbers of needs, ascending."""
 
 
 class Arrangement:
@@ -31,7 +33,7 @@ class Arrangement:
     __slots__ = ("is_divided", "pools", "reaching", "way")
 
     def __init__(
-        self, pools: Sequence[Pool], way: Sequence[int], reaching: Sequence[Slot], *, is_divided: bool = False
+        self, pools: Sequence[Pool], way: tuple[int, ...], reaching: Sequence[Slot], *, is_divided: bool = False
     ) -> None:
         """Each of *pools* is served by the position at its place in *way*.
 
@@ -44,14 +46,25 @@ class Arrangement:
         self.reaching = reaching
 
     @property
+    def needs_at(self) -> dict[int, Needs]:
+        """The needs that request something of each position, by position."""
+        needs_at: dict[int, Needs] = {}
+        for need, (pool, position) in enumerate(zip(self.pools, self.way, strict=True)):
+            if pool.amounts:
+                needs_at[position] = (*needs_at[position], need) if position in needs_at else (need,)
+        return needs_at
+
+    @property
     def allocations(self) -> dict[int, Mapping[int, int]]:
         """The amounts of each position that gives something, by class id."""
-        allocations = dict[int, Mapping[int, int]]()
-        for pool, position in zip(self.pools, self.way, strict=True):
-            if pool.amounts:
-                given = allocations.get(position)
-                allocations[position] = pool.amounts if given is None else _sum(given, pool.amounts)
-        return allocations
+        return {position: self.amounts_of(needs) for position, needs in self.needs_at.items()}
+
+    def amounts_of(self, needs: Needs) -> Mapping[int, int]:
+        """What *needs* request together, by class id."""
+        amounts = self.pools[needs[0]].amounts
+        for need in needs[1:]:
+            amounts = _sum(amounts, self.pools[need].amounts)
+        return amounts
 
     @property
     def mappings(self) -> dict[str, list[int]]:

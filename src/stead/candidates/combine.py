@@ -8,9 +8,11 @@ needs that are still open: if one of them led nowhere, the search skips the othe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from stead.candidates.backtrack import sequences
+from stead.candidates.blocks import independent_blocks
 from stead.candidates.demand import is_over_demanded, open_clauses
 from stead.candidates.ledger import Ledger
 from stead.candidates.matching import matchings
@@ -21,6 +23,7 @@ from stead.candidates.work import TRIED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stead.candidates.blocks import Block
     from stead.candidates.demand import Choices, Demand, Ground, Way
     from stead.candidates.ledger import State
     from stead.candidates.matching import Matching, Room
@@ -36,17 +39,28 @@ def ways(demand: Demand, ground: Ground, work: Work) -> Iterator[Way]:
     choices = ground.choices
     clauses = open_clauses(demand, ground)
     # The cheap bounds come first: most trees of a full site end here, without a search.
-    if not all(choices) or (demand.contested and is_over_demanded(demand, ground)):
+    if not all(choices) or (demand.repeated and is_over_demanded(demand, ground)):
         return
-    if not (demand.is_bound or clauses):
-        for way in product(*choices):
-            work.spend(TRIED)
-            yield way
+    blocks = None if clauses else independent_blocks(demand, choices)
+    if blocks is not None:
+        yield from _ways_of_blocks(blocks, work)
         return
     for tops, narrowed in topped(demand, ground, work):
         # The setup of a search visits every need, so a long series of tops without a way is not free.
         work.spend(TRIED * len(narrowed))
         yield from _Search(demand, ground, tops, narrowed, clauses, work).run()
+
+
+def _ways_of_blocks(blocks: Sequence[Block], work: Work) -> Iterator[Way]:
+    """All ways to serve needs of *blocks*: each choice of one block beside each of the others."""
+    if not all(block.has_ways for block in blocks):  # the blocks before it would be enumerated in vain
+        return
+    needs = [need for block in blocks for need in block.needs]
+    places = sorted(range(len(needs)), key=needs.__getitem__)
+    for chosen in sequences(len(blocks), lambda beginning: blocks[len(beginning)].ways()):
+        work.spend(TRIED)
+        positions = list(chain.from_iterable(chosen))
+        yield tuple([positions[place] for place in places])
 
 
 @dataclass(slots=True)

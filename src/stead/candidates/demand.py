@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from stead.candidates.match import Pool
     from stead.candidates.parts import Share
@@ -58,34 +58,47 @@ class Demand:
     ignores_capacity: bool = False
 
     @cached_property
-    def contested(self) -> frozenset[int]:
+    def repeated(self) -> frozenset[int]:
         """Ids of the classes that more than one need requests.
 
-        Only these require a sum per provider: `match` has checked that each provider has room for each need alone. The
-        parts of one need count once, because each comes from another provider that has room for its part.
+        The parts of one need count once, because each comes from another provider that has room for its part.
         """
         if self.ignores_capacity:
             return frozenset()
-        whole = (amounts for need, amounts in enumerate(self.amounts) if need not in self.parts)
-        times = Counter(class_id for amounts in whole for class_id in amounts)
+        times = self._times(range(len(self.amounts)))
         return frozenset(class_id for class_id, count in times.items() if count > 1)
+
+    @cached_property
+    def contested(self) -> frozenset[int]:
+        """Ids of the classes that two needs can request of one provider.
+
+        Only these require a sum per provider: `match` has checked that each provider has room for each need alone, and
+        two isolated needs never have the same provider.
+        """
+        if not self.isolated:
+            return self.repeated
+        times = self._times(need for need in range(len(self.amounts)) if need not in self.isolated)
+        # An isolated need can share a provider with a need of the unsuffixed group, but not with a bystander.
+        of_isolated = {class_id for need in self.isolated for class_id in self.amounts[need]}
+        unsuffixed = (need for need in range(len(self.amounts)) if need not in self.isolated | self.bystanders)
+        shared = of_isolated.intersection(self._times(unsuffixed))
+        return self.repeated & ({class_id for class_id, count in times.items() if count > 1} | shared)
+
+    def _times(self, needs: Iterable[int]) -> Counter[int]:
+        """How many of *needs* request each class; further parts of a split amount do not count."""
+        return Counter(class_id for need in needs if need not in self.parts for class_id in self.amounts[need])
 
     @property
     def is_isolating(self) -> bool:
         """Whether there are two needs that must not have the same provider."""
         return bool(self.isolated) and len(self.isolated | self.bystanders) > 1
 
-    @cached_property
-    def is_bound(self) -> bool:
-        """Whether the choice for one need can restrict the choice for another."""
-        return bool(self.contested or self.is_isolating or self.subtrees)
-
 
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What one tree, with the sharing providers that serve it, offers to a demand.
 
-    ``choices`` has the positions that may serve each need. ``available(position, class id)`` is how much of a contested
+    ``choices`` has the positions that may serve each need. ``available(position, class id)`` is how much of a repeated
     class one candidate may take there. ``is_below(position, top)`` says whether a provider is in another's subtree. At
     least one position of each of ``clauses`` must serve one of the demand's ``clause_needs``. ``shares`` has the
     needs whose amount may be split: what each position could give as a part. Positions without a share can only give
@@ -131,14 +144,14 @@ def open_clauses(demand: Demand, ground: Ground) -> list[frozenset[int]]:
 
 
 def is_over_demanded(demand: Demand, ground: Ground) -> bool:
-    """Whether all providers together have less of a contested class than the needs request.
+    """Whether all providers together have less of a repeated class than the needs request.
 
     This is a bound on the sum, so it is cheap and ends hopeless searches that would otherwise try to pack the needs.
     """
     requested: Counter[int] = Counter()
     positions: dict[int, set[int]] = defaultdict(set)
     for amounts, choices in zip(demand.amounts, ground.choices, strict=True):
-        for class_id in demand.contested.intersection(amounts):
+        for class_id in demand.repeated.intersection(amounts):
             requested[class_id] += amounts[class_id]
             positions[class_id].update(choices)
     return any(

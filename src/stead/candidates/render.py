@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.candidate import Arrangement, Batch
+    from stead.candidates.candidate import Arrangement, Batch, Needs
+    from stead.candidates.demand import Way
+    from stead.candidates.match import Pool
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Slot
     from stead.domain.request import CandidateRequest
 
+    _Picked = int | tuple[int, ...]
+    """The position of one need, or those of several."""
 
 _GAP = "\0"
 
@@ -97,20 +102,30 @@ class Rendering:
 
 
 class _Writing:
-    """Writes arrangements; texts that many of them share are written once."""
+    """Writes arrangements."""
 
     def __init__(self, snapshot: Snapshot, form: Form) -> None:
         self._snapshot = snapshot
         self._names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
         self._form = form
-        self._resource_texts: dict[tuple[tuple[int, int], ...], str] = {}
+        self._columns: Sequence[Sequence[str]] = ()
+        self._members: _Members | None = None
 
     def texts(self, arrangement: Arrangement, columns: Sequence[Sequence[str]]) -> Iterable[str]:
         """*arrangement* for some trees; *columns* has the uuids of their own providers, by position."""
         others = [self._snapshot.uuid(slot) for slot in arrangement.reaching]
-        if len(columns[0]) == 1:
-            return [self._text(arrangement, [*(uuid for (uuid,) in columns), *others])]
-        pieces = self._text(arrangement, [_GAP] * (len(columns) + len(others))).split(_GAP)
+        is_alone = len(columns[0]) == 1
+        members = self._members
+        # The arrangements of a tree differ in a few choices, so they share most members.
+        if members is None or columns is not self._columns or arrangement.pools is not members.pools:
+            uuids = [uuid for (uuid,) in columns] if is_alone else [_GAP] * len(columns)
+            uuids += others if is_alone else [_GAP] * len(others)
+            self._members = members = _Members(arrangement.pools, uuids, self._form, self._names)
+            self._columns = columns
+        text = members.text(arrangement)
+        if is_alone:
+            return (text,)
+        pieces = text.split(_GAP)
         # One column per piece and per gap, so that the rows are joined without a loop in Python.
         columns_of_text: list[Iterable[str]] = [repeat(pieces[0], len(columns[0]))]
         for gap, piece in zip(self._gaps(arrangement), pieces[1:], strict=True):
@@ -118,37 +133,60 @@ class _Writing:
             columns_of_text.append(repeat(piece))
         return map("".join, zip(*columns_of_text, strict=False))  # repeats are endless, except the first
 
-    def _text(self, arrangement: Arrangement, uuids: Sequence[str]) -> str:
-        """*arrangement*, with *uuids* for its positions."""
-        given = [(uuids[position], self._resources(amounts)) for position, amounts in arrangement.allocations.items()]
-        if self._form.dict_allocations:
-            text = ",".join([f'"{uuid}":{{"resources":{resources}}}' for uuid, resources in given])
-            text = f'{{"allocations":{{{text}}}'
-        else:
-            text = ",".join(
-                [f'{{"resource_provider":{{"uuid":"{uuid}"}},"resources":{resources}}}' for uuid, resources in given]
-            )
-            text = f'{{"allocations":[{text}]'
-        if self._form.mappings:
-            serving = [
-                (suffix, '","'.join([uuids[position] for position in positions]))
-                for suffix, positions in arrangement.mappings.items()
-            ]
-            mappings = ",".join([f'"{suffix}":["{joined}"]' for suffix, joined in serving])
-            text += f',"mappings":{{{mappings}}}'
-        return text + "}"
-
     def _gaps(self, arrangement: Arrangement) -> Iterable[int]:
         """The positions whose uuids are in the text, in its order."""
-        return chain(arrangement.allocations, *(arrangement.mappings.values() if self._form.mappings else ()))
+        return chain(arrangement.needs_at, *(arrangement.mappings.values() if self._form.mappings else ()))
 
-    def _resources(self, amounts: Mapping[int, int]) -> str:
-        key = tuple(amounts.items())
-        text = self._resource_texts.get(key)
-        if text is None:
-            named = {self._names[class_id]: amount for class_id, amount in key}
-            text = self._resource_texts[key] = orjson.dumps(named).decode()
-        return text
+
+class _Members:
+    """The members of the objects that arrangements become; each is written once for all arrangements that have it."""
+
+    def __init__(self, pools: Sequence[Pool], uuids: Sequence[str], form: Form, names: Mapping[int, str]) -> None:
+        """*uuids* is by position, *names* by class id."""
+        self.pools = pools
+        self._uuids = uuids
+        self._form = form
+        self._names = names
+        self._allocations: dict[tuple[int, Needs], str] = {}
+        needs_of: dict[str, list[int]] = {}
+        for need, pool in enumerate(pools):
+            needs_of.setdefault(pool.suffix, []).append(need)
+        # By suffix: what picks the positions of its needs from a way (a tuple if there are several), and the texts.
+        self._mappings: list[tuple[str, Callable[[Way], _Picked], dict[_Picked, str]]] = (
+            [(suffix, itemgetter(*needs), {}) for suffix, needs in needs_of.items()] if form.mappings else []
+        )
+
+    def text(self, arrangement: Arrangement) -> str:
+        """The object of *arrangement*."""
+        allocations, way = [], arrangement.way
+        for position, needs in arrangement.needs_at.items():
+            text = self._allocations.get((position, needs))
+            if text is None:
+                text = self._allocations[position, needs] = self._allocation(position, arrangement.amounts_of(needs))
+            allocations.append(text)
+        members = ",".join(allocations)
+        written = f'{{"allocations":{{{members}}}' if self._form.dict_allocations else f'{{"allocations":[{members}]'
+        if not self._form.mappings:
+            return written + "}"
+        mappings = []
+        for suffix, pick, texts in self._mappings:
+            picked = pick(way)
+            text = texts.get(picked)
+            if text is None:
+                text = texts[picked] = self._mapping(suffix, picked)
+            mappings.append(text)
+        return f'{written},"mappings":{{{",".join(mappings)}}}}}'
+
+    def _allocation(self, position: int, amounts: Mapping[int, int]) -> str:
+        resources = orjson.dumps({self._names[class_id]: amount for class_id, amount in amounts.items()}).decode()
+        if self._form.dict_allocations:
+            return f'"{self._uuids[position]}":{{"resources":{resources}}}'
+        return f'{{"resource_provider":{{"uuid":"{self._uuids[position]}"}},"resources":{resources}}}'
+
+    def _mapping(self, suffix: str, picked: _Picked) -> str:
+        positions = dict.fromkeys(picked) if isinstance(picked, tuple) else (picked,)
+        uuids = '","'.join([self._uuids[position] for position in positions])
+        return f'"{suffix}":["{uuids}"]'
 
 
 class _Summarised:
@@ -159,21 +197,25 @@ class _Summarised:
         self._is_whole = not (request.one_provider_per_tree and snapshot.forest.has_nested)
         self._shown = np.zeros(snapshot.size, np.bool_)
         self._others: set[Slot] = set()
+        self._trees: NDArray[np.int64] | None = None
 
     def add(self, batch: Batch) -> None:
         """Add the providers of *batch*."""
         if not self._is_whole:
             self._shown[[slot for candidate in batch.candidates() for slot in candidate.allocations]] = True
             return
-        size = batch.trees.shape[1]
-        gives = False
+        size, gives = batch.trees.shape[1], False
         for arrangement in batch.arrangements:
-            for position in arrangement.allocations:
+            # Arrangements of trees that are shown already can only add sharing providers.
+            if batch.trees is self._trees and not arrangement.reaching:
+                continue
+            for position in arrangement.needs_at:
                 if position < size:
                     gives = True
                 else:
                     self._others.add(arrangement.reaching[position - size])
         if gives:
+            self._trees = batch.trees
             self._shown[batch.trees] = True
 
     def slots(self) -> NDArray[np.int64]:

@@ -36,7 +36,7 @@ class TreeColumns:
     Arrays have the shape ``(trees, size of each)``, with a column per position of the tree's own providers. ``circle``
     has the shape ``(trees,)``: the number of the set of sharing providers that serve the tree from outside. ``able``
     says for each pool which providers may serve it, ``meeting`` for each clause which providers meet it. ``available``
-    is by contested class, ``shares`` by need whose amount may be split: least, most, step and rank of each part.
+    is by repeated class, ``shares`` by need whose amount may be split: least, most, step and rank of each part.
     """
 
     shape_number: int
@@ -68,7 +68,7 @@ class TreeReader:
         self._demand = demand
         self._pools = [pool for group in groups for pool in group.pools]
         self._clauses = [snapshot.with_traits([clause], ()) for group in groups for clause in group.clauses]
-        self._contested = sorted(demand.contested)
+        self._repeated = sorted(demand.repeated)
         self._is_shared = any(pool.shared.size for pool in self._pools)
 
     def read(self, shape_number: int, slots: Numbers, anchors: Numbers) -> TreeColumns:
@@ -80,7 +80,7 @@ class TreeReader:
             self._snapshot.sharing.circle[anchors] if self._is_shared else np.zeros(len(anchors), np.int32),
             [pool.own[slots] for pool in self._pools],
             [mask[slots] for mask in self._clauses],
-            {class_id: self._available(class_id, slots) for class_id in self._contested},
+            {class_id: self._available(class_id, slots) for class_id in self._repeated},
             {
                 need: self._shares(need, pool.shares, slots)
                 for need, pool in enumerate(self._pools)

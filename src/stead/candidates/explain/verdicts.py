@@ -134,7 +134,7 @@ def _stages(request: CandidateRequest, tree_kinds: TreeKinds) -> Iterator[_Stage
         has_clauses = True
         value = " and ".join(map(spelled, unsuffixed.traits.clauses))
         yield _Stage(Constraint("required", value), demand, has_clauses)
-    if whole.contested:
+    if whole.repeated:
         demand = replace(demand, ignores_capacity=False)
         names = [name for group in request.groups for name in group.resources]
         value = ",".join(sorted({name for name in names if names.count(name) > 1}))
