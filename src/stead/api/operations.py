@@ -360,6 +360,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             BadChange(0, "count", "copy requires it"),
             domain.InvalidQuery("ask.headroom: There must be at least one resources …", MISSING_VALUE),
             NO_CLASS,
+            UNKNOWN_FLAVOR,
             domain.UnknownClassInOrder("CUSTOM_LAMP"),
             NO_TRAITS,
             ChangedThingNotFound(0, "provider", "name:host1"),

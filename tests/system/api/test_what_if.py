@@ -112,6 +112,27 @@ def test_it_answers_candidates_explanations_and_totals(rack: Rack) -> None:
     assert found.totals[rack.lamp] == {"total": 24, "reserved": 0, "capacity": 24, "used": 0}
 
 
+def test_a_question_may_name_a_flavor(rack: Rack) -> None:
+    name = f"lamps.{fresh_uuid()[:8]}"
+    rack.own.put(f"/flavors/{name}", {"query": f"resources={rack.lamp}:1"}).expect(201)
+    disable = change("disable", provider=rack.hosts[0].uuid)
+    by_name, written_out = (
+        rack.ask(disable, headroom=query, explain=query, candidates=query).json
+        for query in (f"flavor={name}&member_of={rack.aggregate}", rack.query)
+    )
+    assert by_name == written_out
+    assert by_name["headroom"]["at_least"] == 16
+
+
+@pytest.mark.parametrize("question", ["headroom", "candidates", "explain"])
+def test_a_question_with_a_flavor_that_cannot_be_used_is_refused(own: Api, question: str) -> None:
+    unknown = own.post("/whatif", {"changes": [], "ask": {question: "flavor=nobody.has.it"}})
+    assert unknown.refused(400, "No such flavor nobody.has.it")
+    both = own.post("/whatif", {"changes": [], "ask": {question: "flavor=m1&resources=VCPU:1"}})
+    text = f"ask.{question}: flavor and resources cannot be used together"
+    assert both.refused(400, text, code="placement.query.bad_value")
+
+
 def test_the_moves_of_a_drain_can_be_made_one_after_the_other(rack: Rack) -> None:
     first, *others = rack.hosts
     consumers = {rack.claim(first, amount) for amount in (3, 2, 2)}

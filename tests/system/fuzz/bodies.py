@@ -10,6 +10,7 @@ from tests.system.fuzz.words import (
     AGGREGATES,
     CLASSES,
     CONSUMERS,
+    FLAVORS,
     MAX_INT,
     NAMES,
     NUMBERS,
@@ -100,6 +101,9 @@ def valid(rng: Random, minor: int, generation: Callable[[str], int | None]) -> R
         lambda: Route("POST", "/claims", claims(rng, generation)),
         lambda: Route("PUT", "/provider_trees", trees(rng, generation)),
         lambda: Route("PUT", "/provider_trees", trees(rng, generation)),
+        lambda: Route("PUT", f"/flavors/{rng.choice(FLAVORS)}", {"query": some_query(rng), "description": "one"}),
+        lambda: Route("POST", "/whatif", what_if(rng)),
+        lambda: Route("POST", "/whatif", what_if(rng)),
         lambda: Route(
             "POST",
             "/reshaper",
@@ -167,7 +171,7 @@ def claims(rng: Random, generation: Callable[[str], int | None]) -> Json:
     wanted = [
         {
             "consumer_uuid": spelled(rng, uuid),
-            "query": mostly(rng, [f"resources={rng.choice(CLASSES[:4])}:1"], [query(rng, "/allocation_candidates")], 3),
+            "query": some_query(rng),
             "project_id": rng.choice(OWNERS),
             "user_id": rng.choice(OWNERS),
             "consumer_type": rng.choice(TYPES),
@@ -176,6 +180,33 @@ def claims(rng: Random, generation: Callable[[str], int | None]) -> Json:
         for uuid in rng.sample(CONSUMERS, rng.randint(1, 3))
     ]
     return {"claims": wanted, **({"distinct_roots": True} if one_in(rng, 3) else {})}
+
+
+def some_query(rng: Random) -> str:
+    """A query in a body, mostly of one class."""
+    return mostly(rng, [f"resources={rng.choice(CLASSES[:4])}:1"], [query(rng, "/allocation_candidates")], 3)
+
+
+def what_if(rng: Random) -> Json:
+    """Planned changes, each of a kind, and questions."""
+    kinds: dict[str, Json] = {
+        "drain": {"same_traits": one_in(rng, 3), "same_aggregates": one_in(rng, 3)},
+        "disable": {},
+        "copy": {"count": rng.choice([1, 2, 100])},
+        "set_inventory": {"resource_class": rng.choice(CLASSES), **record(rng)},
+        "remove_inventory": {"resource_class": rng.choice(CLASSES)},
+        "add_trait": {"trait": rng.choice(TRAITS)},
+        "remove_trait": {"trait": rng.choice(TRAITS)},
+        "delete_aggregate": {"aggregate": rng.choice(AGGREGATES)},
+    }
+    changes = []
+    for kind in rng.choices(list(kinds), k=rng.choice([0, 1, 1, 2, 3])):
+        provider = {} if kind == "delete_aggregate" else {"provider": rng.choice(PROVIDERS)}
+        changes.append({"change": kind, **provider, **kinds[kind]})
+    questions = rng.sample(["headroom", "candidates", "explain"], rng.randint(0, 2))
+    named = [f"flavor={rng.choice(FLAVORS)}"]
+    asked = {question: mostly(rng, [some_query(rng)], named, 4) for question in questions}
+    return {"changes": changes, "ask": {**asked, "totals": one_in(rng, 2)}}
 
 
 def trees(rng: Random, generation: Callable[[str], int | None]) -> Json:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.system.fuzz.requests import Request
 
-SAFE = ("GET", "HEAD", "OPTIONS")
+SAFE = ("GET", "HEAD", "OPTIONS", "POST /whatif")
 CODES = {
     400: {"placement.undefined_code", "placement.resource_provider.not_found", "placement.query.duplicate_key",
           "placement.query.bad_value", "placement.query.missing_value"},

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from tests.system.fuzz.words import (
     AGGREGATES,
     CLASSES,
+    FLAVORS,
     NAMES,
     OWNERS,
     PROVIDERS,
@@ -165,7 +166,8 @@ LISTS: dict[str, dict[str, Callable[[Random], str]]] = {
 }
 """The parameters of every route that has any, with a maker of values."""
 LISTS["/allocation_candidates/explain"] = LISTS["/allocation_candidates"]
-LISTS["/flavors"] = {"headroom": one_of("true", "false", "x", ""), "limit": PAGE, "marker": one_of("m1", "é", "")}
+LISTS["/allocation_candidates"]["flavor"] = one_of(*FLAVORS)
+LISTS["/flavors"] = {"headroom": one_of("true", "false", "x", ""), "limit": PAGE, "marker": one_of(*FLAVORS, "é", "")}
 LISTS["/headroom"] = LISTS["/allocation_candidates"] | {"marker": tree}
 
 OWN = ("root_member_of", "isolate", "can_split", "order_by")
@@ -177,7 +179,7 @@ MOST_GROUPS = 3000
 def query(rng: Random, path: str) -> str:
     """A query string for *path*, as it stands on the wire."""
     if path.startswith(("/allocation_candidates", "/headroom")):
-        pairs = many_groups(rng) if one_in(rng, 400) else candidates(rng)
+        pairs = many_groups(rng) if one_in(rng, 400) else of_flavor(rng) if one_in(rng, 10) else candidates(rng)
     elif path in LISTS:
         table = LISTS[path]
         pairs = [(key, table[key](rng)) for key in rng.sample(list(table), rng.randint(0, min(3, len(table))))]
@@ -215,6 +217,12 @@ def candidates(rng: Random) -> Pairs:
     if one_in(rng, 3):
         pairs.append(("limit", str(rng.choice([1, 5, 100]))))
     return pairs
+
+
+def of_flavor(rng: Random) -> Pairs:
+    """A flavor, perhaps restricted further."""
+    more = [(key, OF_GROUP[key](rng)) for key in ("required", "member_of", "in_tree") if one_in(rng, 6)]
+    return [("flavor", LISTS["/allocation_candidates"]["flavor"](rng)), *more]
 
 
 def many_groups(rng: Random) -> Pairs:

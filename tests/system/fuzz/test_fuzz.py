@@ -42,7 +42,7 @@ ROUTES = [
     "GET /allocation_candidates/explain", "GET /resource_providers", "GET /traits", "GET /usages",
     "GET /consumers", "GET /headroom", "GET /flavors", "GET /provider_trees", "GET /changes", "POST /claims",
     "PUT /provider_trees",
-    "PATCH /provider_trees/*",
+    "PATCH /provider_trees/*", "PUT /flavors/*", "POST /whatif",
 ]  # fmt: skip
 
 

@@ -30,6 +30,7 @@ SUFFIXES = ["1", "2", "3", "_A", "_B", "a", "A", "-", "x" * 64]
 OWNERS = ["p", "P", "p ", "pé", "pe", "p\u0301", "ß", "ss", "🖥", "x" * 255]
 """Projects and users; some databases take several of them for one."""
 
+FLAVORS = ["m1", "m1.large", "HW_CPU_X86_SHA"]
 TYPES = ["INSTANCE", "MIGRATION", "A" * 255]
 NAMES = ["host", "HOST", "host ", "hóst", "ho\u0301st", "🖥", "a'b\"c", "<b>", "x" * 200, "%s{0}", "\u2028", "\x85"]
 

@@ -15,7 +15,7 @@ from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.representations import answer
 from stead.api.resources import explanations
-from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, form_of
+from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom
 from stead.api.shapes import INVENTORY_FIELDS, TOTAL, UUID
 from stead.api.versions import S, V, Versioned
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stead.api.limits import Limits
+    from stead.api.query.flavors import Flavors
     from stead.api.request import Request, Response
     from stead.candidates.draining import Move, Stuck
     from stead.catalog.snapshot import Snapshot
@@ -155,7 +156,8 @@ class WhatIfs:
         if len(wanted.changes) > MOST_CHANGES:
             raise Refused(413, f"The request has {len(wanted.changes)} changes; at most {MOST_CHANGES} are accepted.")
         changes = [_planned(number, record) for number, record in enumerate(wanted.changes)]
-        requests = {name: self._request(req, name, wanted.ask[name]) for name in _QUERIES if name in wanted.ask}
+        find = finder(self._service)
+        requests = {name: self._request(req, find, name, wanted.ask[name]) for name in _QUERIES if name in wanted.ask}
         bounds = Bounds(self._limits.tree_providers, self._limits.claims)
         found, token = self._service.what_if(changes, bounds)
         shown, is_cut = self._answers(req, found.snapshot, requests, token)
@@ -171,10 +173,10 @@ class WhatIfs:
         if is_cut or not found.is_complete:
             resp.set_header(*CUT)
 
-    def _request(self, req: Request, name: str, query: str) -> CandidateRequest:
+    def _request(self, req: Request, flavors: Flavors, name: str, query: str) -> CandidateRequest:
         self._limits.require_claims((), [query])
         try:
-            request = parse_candidate_request(Pairs.read(query), req.agreed)
+            request = parse_candidate_request(Pairs.read(query), req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"ask.{name}: {error}", error.code) from error
         self._limits.require_groups(request.groups)
