@@ -51,6 +51,7 @@ SUBCOMMANDS = {  # the module of each has the same name, in ``commands/``
     "candidates": Subcommand("List allocation candidates for a request.", _CLIENT),
     "explain": Subcommand("Explain where a request fits, or why nothing fits.", _CLIENT),
     "headroom": Subcommand("Show how many times a request fits.", _CLIENT),
+    "flavors": Subcommand("List, store and import flavors: requests with a name.", _CLIENT),
     "claim": Subcommand("Claim a place where a request fits.", _CLIENT),
     "consumers": Subcommand("List consumers and their allocations.", _CLIENT),
     "consumer": Subcommand("Show one consumer.", _CLIENT),
@@ -108,7 +109,7 @@ def share(shared: list[Any], command: Any) -> None:
     """Add the *shared* options to *command* and all its subcommands, except options that a command defines itself."""
     for below in getattr(command, "commands", {}).values():
         share(shared, below)
-    if isinstance(command, TyperGroup):
+    if isinstance(command, TyperGroup) and not command.invoke_without_command:
         return
     own = {flag for parameter in command.params for flag in parameter.opts}
     for option in shared:

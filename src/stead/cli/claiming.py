@@ -29,6 +29,7 @@ from stead.cli.fetching.candidates import (
     rows_of,
     version_for,
 )
+from stead.cli.fetching.flavors import expanded
 from stead.cli.fetching.providers import require_named
 from stead.cli.forest import capacity
 from stead.cli.server.connecting import summary
@@ -123,6 +124,7 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
         As :func:`claim_by_query`.
     """
     asked = query_string(query)
+    described = expanded(api, asked)
     held = [api.request("GET", f"/allocations/{owner.consumer}") for owner in owners]
 
     def claim(queries: Sequence[str]) -> Json:
@@ -135,7 +137,7 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
         answer: Json = _writing(owners[0], lambda: _again(send))
         return answer
 
-    staying = [_in_its_tree(api, asked, had["allocations"]) for had in held]
+    staying = [_in_its_tree(api, described, had["allocations"]) or asked for had in held]
     moving = [asked] * len(owners)
     answered: Json | None = None
     try:
@@ -150,22 +152,22 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
     for granted, had in zip(answer["claims"], held, strict=True):
         request = {"allocations": granted["allocations"], "mappings": granted["mappings"]}
         names, summaries = _look_at(api, request)
-        candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(asked))))
+        candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(described))))
         claimed.append(Claimed(candidate, had["allocations"], answer["tries"], names))
     return claimed
 
 
-def _in_its_tree(api: Site, query: str, allocations: Json) -> str:
-    """*query*, only in the tree that has all *allocations*; unchanged without such a tree, or if it says where."""
+def _in_its_tree(api: Site, query: str, allocations: Json) -> str | None:
+    """*query*, only in the tree that has all *allocations*; None without such a tree, or if it says where."""
     keys = {key for key, _ in parse_qsl(query)}
     if not allocations or any(key == "order_by" or key.startswith(("in_tree", "in_subtree")) for key in keys):
-        return query
+        return None
     try:
         roots = {api.request("GET", f"/resource_providers/{uuid}")["root_provider_uuid"] for uuid in allocations}
     except Refused:  # a provider was deleted meanwhile, or this user may claim but not read: a place anywhere will do
-        return query
+        return None
     if len(roots) > 1:
-        return query
+        return None
     suffixes = sorted(key.removeprefix("resources") for key in keys if key.startswith("resources"))
     return query + "".join(f"&in_tree{suffix}={root}" for root in roots for suffix in suffixes)
 

@@ -31,6 +31,7 @@ _CONSUMER = (
     '"resources": {"VCPU": 2}, "allocations": [{"provider", "name", "root_name", "resources": {"VCPU": 2}}, …]}'
 )
 _CONSUMERS = f'{{"consumers": [{_CONSUMER}, …], "totals": {{"VCPU": 2}}}}'
+_FLAVOR = '{"name", "query", "description"}'
 _PLAN = "the response of PUT /provider_trees, with the `differences` of its dry run"
 
 DOCUMENTED = {
@@ -53,6 +54,19 @@ DOCUMENTED = {
     "headroom": Documented(
         "stead headroom 'resources=VCPU:2&required=HW_CPU_X86_AVX2' --top 20",
         "the `headroom` of the response of GET /headroom",
+    ),
+    "flavors list": Documented(
+        "stead flavors list",
+        '{"flavors": [{"name", "query", "description", "headroom"?: {"at_least", "at_most", "exact", "complete", '
+        '"limited_by"} or {"error"}}, …]}',
+    ),
+    "flavors show": Documented("stead flavors show m1.large", _FLAVOR),
+    "flavors set": Documented("stead flavors set m1.large 'resources=VCPU:4,MEMORY_MB:8192,DISK_GB:80'", _FLAVOR),
+    "flavors delete": Documented("stead flavors delete m1.large", '{"deleted"}'),
+    "flavors import": Documented(
+        "stead flavors import flavors.json --dry-run",
+        '{"dry_run", "flavors": [{"name", "action": "create", "replace", "keep" or "skip", "query", "reason", "ignored": '
+        '["hw:mem_page_size", …]}, …]}',
     ),
     "claim": Documented(
         "stead claim 'resources=VCPU:2' --project demo --user me --consumer-name train-1 --wait 60",

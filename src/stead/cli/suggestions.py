@@ -1,4 +1,4 @@
-"""Suggestions, "Did you mean …?", for names of providers, traits and resource classes that do not exist."""
+"""Suggestions, "Did you mean …?", for names of providers, traits, classes and flavors that do not exist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from stead.cli.errors import Negative
+from stead.client.calls import TREES
 from stead.client.errors import Refused
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_TRAIT = re.compile(r"(?:No such|unknown) trait(?:\(s\))?:? *([A-Z0-9_]+)")
 _UNKNOWN_CLASS = re.compile(r"(?:No such|unknown) (?:resource )?class:? *([A-Z0-9_]+)")
+_UNKNOWN_FLAVOR = re.compile(r"No such flavor ([A-Za-z0-9_.:+-]+?)\.(?: |$)")
 _LIKENESS = 0.75
 _MOST_NAMES = 20_000  # comparing more takes seconds
 
@@ -33,8 +35,8 @@ def no_provider(name: str, names: Iterable[str]) -> Negative:
     return Negative(f"no resource provider {name!r}{'.' + meant if meant else ''}")
 
 
-def hint_for(get: Callable[[str], Any], detail: str) -> str:
-    """A suggestion, if *detail* is the server's error for an unknown trait or resource class.
+def hint_for(get: Callable[..., Any], detail: str) -> str:
+    """A suggestion, if *detail* is the server's error for an unknown trait, resource class or flavor.
 
     Empty if the server's message already has one.
     """
@@ -45,4 +47,6 @@ def hint_for(get: Callable[[str], Any], detail: str) -> str:
             return suggestion(match[1], get("/traits")["traits"])
         if match := _UNKNOWN_CLASS.search(detail):
             return suggestion(match[1], [each["name"] for each in get("/resource_classes")["resource_classes"]])
+        if match := _UNKNOWN_FLAVOR.search(detail):
+            return suggestion(match[1], [each["name"] for each in get("/flavors", stead=TREES)["flavors"]])
     return ""

@@ -25,8 +25,14 @@ PLACEMENT = "1.39"
 OWN, TREES = "1.0", "1.1"
 """Versions of Stead's own features. A call requests the lowest one that has what it needs, so that older servers do."""
 
-OWN_PATHS = ("/allocation_candidates/explain", "/changes", "/claims", "/consumers", "/headroom", "/provider_trees")
+OWN_PATHS = (
+    *("/allocation_candidates/explain", "/changes", "/claims", "/consumers", "/flavors", "/headroom"),
+    *("/provider_trees", "/whatif"),
+)
 """What the paths of Stead's own features begin with. OpenStack Placement has none of them."""
+
+_NAMING_AN_OBJECT = ("resource provider", "flavor", "changes[")
+"""Parts of the details of 404s that are about an object, not about the path."""
 
 MOST_TREES = 10_000
 """Maximum number of trees in a headroom."""
@@ -108,7 +114,7 @@ class Reply:
         if (
             isinstance(error, NotFound)
             and path.startswith(OWN_PATHS)
-            and "resource provider" not in error.detail.lower()
+            and not any(words in error.detail.lower() for words in _NAMING_AN_OBJECT)
         ):
             return Unsupported(error.status, f"{path} requires Stead {call.stead}: {error}")
         newest = error.facts.get("max_version")

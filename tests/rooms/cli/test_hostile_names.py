@@ -52,6 +52,9 @@ class Site:
         self.described.write_text(
             yaml.safe_dump({"providers": [{"name": f"new {HOSTILE}", "inventories": {"VCPU": 1}}]})
         )
+        self.flavors = directory / "flavors.json"
+        columns = dict.fromkeys(("VCPUs", "RAM", "Disk", "Ephemeral", "Swap"), 1)
+        self.flavors.write_text(json.dumps([{"Name": f"new {HOSTILE}", "Properties": {}, **columns}]))
         token = {"name": "one", "sha256": "ab" * 32, "user": "a", "project": "b", "roles": ["admin"]}
         (directory / "tokens.json").write_text(json.dumps({"tokens": [token]}))
         (directory / "tokens.json").chmod(0o600)
@@ -105,6 +108,10 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "candidates": lambda site: ["candidates", "resources=VCPU:1"],
     "explain": lambda site: ["explain", "resources=VCPU:50"],
     "headroom": lambda site: ["headroom", "resources=VCPU:1"],
+    "flavors list": lambda _: ["flavors"],
+    "flavors set": lambda _: ["flavors", "set", "m1.small", "resources=VCPU:1", "--description", "[red]"],
+    "flavors show": lambda _: ["flavors", "show", HOSTILE],
+    "flavors import": lambda site: ["flavors", "import", "--dry-run", str(site.flavors)],
     "claim": lambda site: ["claim", "resources=VCPU:1", "--project", HOSTILE, "--user", HOSTILE],
     "release": lambda site: ["release", site.released],
     "watch": lambda site: ["watch", "--once", "--since", site.token],
@@ -117,7 +124,18 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "db check": lambda site: ["db", "check", "--config-file", str(site.configuration)],
     "token revoke": lambda site: ["token", "revoke", HOSTILE, "--config-file", str(site.configuration)],
 }
-UNNAMED = {"completion", "watch", "token list", "db version", "db check", "release", "token revoke"}
+UNNAMED = {
+    "completion",
+    "flavors list",
+    "flavors set",
+    "flavors show",
+    "watch",
+    "token list",
+    "db version",
+    "db check",
+    "release",
+    "token revoke",
+}
 """Commands that show nothing that has a name of a client's choice, if all is well."""
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from stead.cli.errors import Negative
-from stead.cli.fetching.candidates import QUERY_HELP, ask, names_of, query_string
+from stead.cli.fetching.candidates import FLAVOR_HELP, QUERY_HELP, ask, names_of, query_string
+from stead.cli.fetching.flavors import with_flavor
 from stead.cli.fetching.providers import require_named
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
@@ -17,16 +18,21 @@ app = typer.Typer(add_completion=False)
 
 _DEFAULT_LIMIT = 20
 
+Query = Annotated[str | None, typer.Argument(help=QUERY_HELP, show_default=False)]
+Flavor = Annotated[str | None, typer.Option(help=FLAVOR_HELP)]
+
 
 @app.command()
 def candidates(
-    query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
+    query: Query = None,
+    flavor: Flavor = None,
     limit: Annotated[
         int, typer.Option(min=1, help="Maximum number of candidates. A limit in the query overrides it.")
     ] = _DEFAULT_LIMIT,
 ) -> None:
     """List allocation candidates, and what stays free after a claim."""
-    question = query_string(query, limit)
+    requested = with_flavor(query, flavor)
+    question = query_string(requested, limit)
     with connect() as api:
         found = ask(api, question)
         if not found:
@@ -43,5 +49,5 @@ def candidates(
     from stead.cli.drawing.candidates import draw_candidates
 
     show_lines(draw_candidates(found, names, line_width()))
-    if len(found) == limit and question != query_string(query):
+    if len(found) == limit and question != query_string(requested):
         print(f"The first {limit} are shown; --limit shows more.")

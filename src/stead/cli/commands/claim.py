@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from stead.cli.claiming import DEFAULT_TYPE, Claimed, Owner, claim_gang, claim_place
+from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError
-from stead.cli.fetching.candidates import QUERY_HELP
+from stead.cli.fetching.flavors import with_flavor
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
 from stead.cli.terminal.output import line_width, print_json, show_lines
@@ -24,9 +25,10 @@ _MOST_CLAIMS = 1000
 
 @app.command()
 def claim(
-    query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
     project: Annotated[str, typer.Option(help="Project of the consumer.")],
     user: Annotated[str, typer.Option(help="User of the consumer.")],
+    query: Query = None,
+    flavor: Flavor = None,
     consumer: Annotated[
         uuid.UUID | None,
         typer.Option(
@@ -60,16 +62,17 @@ def claim(
         raise CommandError("give either --consumer or --consumer-name")
     if consumer_name == "":
         raise CommandError("the value of --consumer-name is empty")
+    requested = with_flavor(query, flavor)
     names = names_of_gang(consumer or consumer_name, count)
     owners = [Owner(uuid_of(name), project, user, consumer_type) for name in names]
     with connect() as api:
 
         def attempt() -> list[Claimed]:
             if count == 1:
-                return [claim_place(api, query, owners[0])]
+                return [claim_place(api, requested, owners[0])]
             if not api.supports(OWN):
                 raise CommandError("--count requires Stead: the server has no POST /claims")
-            return claim_gang(api, query, owners, distinct_roots=distinct_hosts)
+            return claim_gang(api, requested, owners, distinct_roots=distinct_hosts)
 
         if wait:
             from stead.cli.waiting_for_room import until_it_fits

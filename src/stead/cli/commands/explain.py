@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError
-from stead.cli.fetching.candidates import QUERY_HELP, query_string, version_for
+from stead.cli.fetching.candidates import query_string, version_for
+from stead.cli.fetching.flavors import with_flavor
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
 from stead.cli.terminal.output import line_width, print_json, show_lines
@@ -20,12 +22,13 @@ _ROUTE = "/allocation_candidates/explain"
 
 
 @app.command()
-def explain(query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)]) -> None:
+def explain(query: Query = None, flavor: Flavor = None) -> None:
     """Explain what each constraint of a request excludes, which providers almost fit, and what would help."""
+    requested = with_flavor(query, flavor)
     with connect() as api:
         try:
-            route = f"{_ROUTE}?{query_string(query)}"
-            explanation: dict[str, Any] = api.request("GET", route, stead=version_for(query))
+            route = f"{_ROUTE}?{query_string(requested)}"
+            explanation: dict[str, Any] = api.request("GET", route, stead=version_for(requested))
         except Unsupported as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise CommandError(f"{api.url} has no explanations: it is no Stead, or an older one") from error

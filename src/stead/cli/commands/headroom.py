@@ -8,8 +8,10 @@ from urllib.parse import parse_qsl
 
 import typer
 
+from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError
-from stead.cli.fetching.candidates import QUERY_HELP, query_string
+from stead.cli.fetching.candidates import query_string
+from stead.cli.fetching.flavors import with_flavor
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
 from stead.cli.terminal.output import line_width, print_json, show_lines
@@ -24,13 +26,15 @@ _MOST_TREES = 10_000
 
 @app.command()
 def headroom(
-    query: Annotated[str, typer.Argument(help=QUERY_HELP, show_default=False)],
+    query: Query = None,
+    flavor: Flavor = None,
     top: Annotated[int, typer.Option(min=0, help="Maximum number of trees to show. 0 shows all.")] = 10,
 ) -> None:
     """Show how many times a request can be claimed until nothing fits, where, and what runs out first."""
+    requested = with_flavor(query, flavor)
     with connect() as api:
         try:
-            answer = api.request("GET", f"{_ROUTE}?{query_string(query, _MOST_TREES)}", stead=TREES)
+            answer = api.request("GET", f"{_ROUTE}?{query_string(requested, _MOST_TREES)}", stead=TREES)
         except Unsupported as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise CommandError(f"{api.url} has no headroom: it is no Stead, or an older one") from error
@@ -41,5 +45,5 @@ def headroom(
         return
     from stead.cli.drawing.headroom import draw_headroom
 
-    is_ordered = any(key == "order_by" for key, _ in parse_qsl(query))
+    is_ordered = any(key == "order_by" for key, _ in parse_qsl(requested))
     show_lines(draw_headroom(found, line_width(), top or None, is_ordered=is_ordered))

@@ -8,12 +8,13 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import count as numbers
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from pathlib import Path  # noqa: TC003  # Typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stead.cli.errors import NO, CommandError
+from stead.cli.files import name_of, read_file
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
 from stead.cli.sites.collector import paused_collector
@@ -48,7 +49,6 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save a
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
 _SHARE_ALL = "all"
 _PER_NODE = "node"
-_PIECE = 1024 * 1024  # bytes
 
 
 @app.command("apply")
@@ -190,11 +190,11 @@ def hwloc(
         descriptions: list[Description] = []
         left_out: list[tuple[str, str]] = []
         for path in machines:
-            machine = read_xml(_read(path, MAX_BYTES), _called(path))
-            left_out.extend((_called(path), reason) for reason in omissions(machine))
+            machine = read_xml(read_file(path, MAX_BYTES), name_of(path))
+            left_out.extend((name_of(path), reason) for reason in omissions(machine))
             for _ in range(count):
                 host = None if name is None else _numbered(name, next(following))
-                descriptions.extend(reserve(describe(machine, host, chosen, source=_called(path)), memory, cpus))
+                descriptions.extend(reserve(describe(machine, host, chosen, source=name_of(path)), memory, cpus))
         _write(site_of(descriptions))
     for file, reason in dict.fromkeys(left_out):
         print(f"stead: warning: {printable(file)}: {one_line(reason)}", file=sys.stderr)
@@ -214,46 +214,15 @@ def _load(files: list[Path], watcher: Watcher) -> Site:
     descriptions: list[Description] = []
     for path in files:
         try:
-            text = _read(path, MAX_SITE_BYTES).decode("utf-8-sig")
+            text = read_file(path, MAX_SITE_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise SiteError(f"{_called(path)}: not a site file: it is not UTF-8 text") from error
+            raise SiteError(f"{name_of(path)}: not a site file: it is not UTF-8 text") from error
         # A failed `stead topology hwloc … > FILE` leaves an empty file. With --prune, it would delete all providers.
         if not text.strip():
-            raise SiteError(f"{_called(path)}: empty file. A site without providers is `providers: []`.")
-        descriptions.extend(load(text, _called(path)).providers.values())
+            raise SiteError(f"{name_of(path)}: empty file. A site without providers is `providers: []`.")
+        descriptions.extend(load(text, name_of(path)).providers.values())
         watcher.advance()
     return site_of(descriptions)
-
-
-def _read(path: Path, limit: int) -> bytes:
-    """The whole file or stream; reads at most one piece beyond *limit* bytes.
-
-    Raises:
-        CommandError: it cannot be read, or is longer than *limit* bytes, as an endless device is.
-    """
-    try:
-        if path != Path("-"):
-            with path.open("rb") as file:
-                return _up_to(limit, file, _called(path))
-        if sys.stdin is None:  # for example after `<&-`
-            raise CommandError("standard input is closed")
-        return _up_to(limit, sys.stdin.buffer, _called(path))
-    except OSError as error:
-        raise CommandError(f"{_called(path)}: {error.strerror or error}") from error
-
-
-def _up_to(limit: int, stream: BinaryIO, called: str) -> bytes:
-    data = bytearray()
-    while piece := stream.read(_PIECE):
-        data += piece
-        if len(data) > limit:
-            raise CommandError(f"{called}: larger than {limit // 1024 // 1024} MiB")
-    return bytes(data)
-
-
-def _called(path: Path) -> str:
-    """The name of the file in messages."""
-    return "standard input" if path == Path("-") else str(path)
 
 
 def _numbered(template: str, number: int) -> str:

@@ -39,14 +39,14 @@ def _lines(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Ite
     trees = found["trees"] if is_ordered else sorted(found["trees"], key=lambda tree: (-tree["at_least"], tree["name"]))
     shown = trees[:top]
     yield Text("")
-    yield from _bars([(printable(tree["name"]), _number(tree), tree["at_least"]) for tree in shown], width)
+    yield from _bars([(printable(tree["name"]), bounds_of(tree), tree["at_least"]) for tree in shown], width)
     if len(shown) < found["tree_count"]:
         yield Text(f"  and {_counted(found['tree_count'] - len(shown), 'more tree')}", style="dim")
     if found["limited_by"]:
         yield Text("")
         yield Text("Runs out first", style="bold")
         for limit in found["limited_by"]:
-            yield Text(f"  {_counted(limit['trees'], 'tree')}: {_reason(limit)}")
+            yield Text(f"  {_counted(limit['trees'], 'tree')}: {reason_of(limit)}")
     stranded = {name: amount for name, amount in found["stranded"].items() if amount}
     if stranded:
         yield Text("")
@@ -61,17 +61,19 @@ def _sentence(found: Json) -> str:
     return f"Fits between {found['at_least']:,} and {found['at_most']:,} times in {trees}."
 
 
-def _number(tree: Json) -> str:
-    if tree["at_least"] == tree["at_most"]:
-        return f"{tree['at_least']:,}"
-    return f"{tree['at_least']:,} to {tree['at_most']:,}"
+def bounds_of(found: Json) -> str:
+    """``41``, or ``38 to 45`` if it is not known exactly."""
+    if found["at_least"] == found["at_most"]:
+        return f"{found['at_least']:,}"
+    return f"{found['at_least']:,} to {found['at_most']:,}"
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _reason(limit: Json) -> str:
+def reason_of(limit: Json) -> str:
+    """What runs out, from an entry of ``limited_by``."""
     if "parameter" in limit:
         return f"{limit['parameter']}={printable(limit['value'])}{' (sum)' if limit.get('check') else ''}"
     name = limit["resource_class"] or "providers with room for all classes"
@@ -84,8 +86,12 @@ def _bars(rows: Sequence[tuple[str, str, int]], width: int) -> Iterator[Text]:
     columns = lay_out([_INDENT + widest([name]) for name, _, _ in rows], numbers, width, most_bar=_MOST_BAR)
     most = max((amount for _, _, amount in rows), default=0)
     for name, number, amount in rows:
-        bar = FULL * max(round(amount / most * columns.bar), 1) if most and amount else ""
         details = Text(f"{number:>{numbers}}")
         if columns.bar:
-            details += Text(" " * GAP) + Text(bar, style="green")
+            details += Text(" " * GAP) + Text(bar_of(amount, most, columns.bar), style="green")
         yield from beside(Text(" " * _INDENT + name), [details], columns)
+
+
+def bar_of(amount: int, most: int, width: int) -> str:
+    """A bar for *amount*, of *width* cells if it is *most*, and of at least one cell if it is not 0."""
+    return FULL * max(round(amount / most * width), 1) if amount and width else ""

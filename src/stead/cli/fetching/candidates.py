@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote
 
+from stead.cli.fetching.flavors import expanded
 from stead.client.calls import OWN, TREES
 from stead.client.errors import Refused
 from stead.domain.provider import BY_NAME
@@ -26,6 +27,8 @@ QUERY_HELP = (
     "The query string of GET /allocation_candidates, in quotes: "
     "'resources=VCPU:2,MEMORY_MB:1024&required=HW_CPU_X86_AVX2'."
 )
+
+FLAVOR_HELP = "Name of a flavor, whose query is requested. A QUERY beside it can only restrict it."
 
 _ROUTE = "/allocation_candidates"
 _UNREAD: Mapping[str, Any] = MappingProxyType({"capacity": None, "used": 0})
@@ -102,7 +105,7 @@ def ask(api: Site, query: str, held: Mapping[str, Any] = MappingProxyType({})) -
     since a claim releases them. The service does not know the consumer, so it counted them as used in its search.
     """
     answer = api.request("GET", f"{_ROUTE}?{query}", stead=version_for(query))
-    groups = amounts_by_group(query)
+    groups = amounts_by_group(expanded(api, query))
     summaries = answer["provider_summaries"]
     return [
         Candidate(request, tuple(rows_of(request, summaries, groups, held)))

@@ -1,4 +1,4 @@
-"""Names that begin with what was typed: of providers, traits and resource classes."""
+"""Names that begin with what was typed: of providers, traits, resource classes and flavors."""
 
 from __future__ import annotations
 
@@ -39,8 +39,18 @@ def class_names(api: Site, prefix: str) -> list[str]:
     return [each["name"] for each in classes if each["name"].startswith(prefix)]
 
 
+def flavor_names(api: Site, prefix: str) -> list[str]:
+    """Names of flavors; none if the server has no flavors."""
+    try:
+        flavors = api.request("GET", "/flavors", stead=TREES)["flavors"]
+    except (NotFound, Unsupported):
+        return []
+    return [each["name"] for each in flavors if each["name"].startswith(prefix)]
+
+
 BY_NOUN: dict[str, Callable[[Site, str], list[str]]] = {
     "CLASS": class_names,
+    "FLAVOR": flavor_names,
     "HOST": provider_names,
     "INVENTORY": class_names,
     "PARENT": provider_names,

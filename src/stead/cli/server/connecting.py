@@ -6,6 +6,7 @@ The library is imported when a command connects, so that ``stead --help`` does n
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stead.cli.errors import NO, REFUSED, CommandError
@@ -73,7 +74,7 @@ def _complaint(error: Refused, site: Site, where: Endpoint) -> CommandError:
 
 def _hint(error: Refused, site: Site) -> str:
     """A similar name that exists; empty if there is none."""
-    return "" if isinstance(error, Unavailable) else hint_for(lambda path: site.request("GET", path), error.detail)
+    return "" if isinstance(error, Unavailable) else hint_for(partial(site.request, "GET"), error.detail)
 
 
 def _only(certificate: Path) -> ssl.SSLContext:

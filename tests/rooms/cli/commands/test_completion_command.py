@@ -10,7 +10,13 @@ from tests.servers.placements import other_placement, stead_itself
 
 pytestmark = pytest.mark.one_database
 
-NAMES = {"PROVIDER": ["host-1", "host-2"], "HOST": ["host-1"], "TRAIT": ["CUSTOM_A", "HW_X"], "CLASS": ["VCPU"]}
+NAMES = {
+    "PROVIDER": ["host-1", "host-2"],
+    "HOST": ["host-1"],
+    "TRAIT": ["CUSTOM_A", "HW_X"],
+    "CLASS": ["VCPU"],
+    "FLAVOR": ["m1.a"],
+}
 
 
 def names(noun, typed):
@@ -46,6 +52,9 @@ def names(noun, typed):
         ("stead usage --by p", ["project"]),
         ("stead completion ", ["bash", "fish", "zsh"]),
         ("stead claim ", []),
+        ("stead claim --flavor m", ["m1.a"]),
+        ("stead flavors d", ["delete"]),
+        ("stead flavors show ", ["m1.a"]),
         ("", sorted(SUBCOMMANDS)),
     ],
 )
@@ -78,6 +87,8 @@ def test_names_come_from_the_server(server, tmp_path, capsys):
         assert offered("stead tree host_0000:1", "bash") == ["16"]  # bash begins a word after a colon
         assert offered("stead tree --trait CUSTOM_RACK") == ["CUSTOM_RACK_A"]
         assert offered("stead provider set other --inventory CUSTOM_G") == ["CUSTOM_GPU"]
+        stored = run([*asking, "flavors", "set", "m1.gpu", "resources=CUSTOM_GPU:1"]) == 0
+        assert offered("stead headroom --flavor m1") == (["m1.gpu"] if stored else [])
         capsys.readouterr()
         line = f"stead --url {url} --token {token} tree oth"
         assert run(["completion", "fish", "--line", line]) == 0

@@ -1,0 +1,1 @@
+"""Flavors of other services as flavors of Stead."""
