@@ -182,8 +182,35 @@ def claim(records: Sequence[Json], requests: Iterable[Request], *, distinct_root
     return Call("POST", "/claims", body, max(map(version_for, requests), default=OWN))
 
 
+def flavors(*, headroom: bool) -> Call:
+    """The first page of flavors."""
+    return Call("GET", with_query("/flavors", {"headroom": "true" if headroom else None}), stead=TREES)
+
+
+def flavor(name: str) -> Call:
+    """One flavor."""
+    return Call("GET", f"/flavors{path_of(name)}", stead=TREES)
+
+
+def put_flavor(name: str, query: str, description: str) -> Call:
+    """Create or replace a flavor."""
+    return Call("PUT", f"/flavors{path_of(name)}", {"query": query, "description": description}, TREES)
+
+
+def delete_flavor(name: str) -> Call:
+    """Delete a flavor."""
+    return Call("DELETE", f"/flavors{path_of(name)}", stead=TREES)
+
+
+def what_if(changes: Sequence[Json], ask: Json) -> Call:
+    """What planned changes would lead to. It writes nothing."""
+    return Call("POST", "/whatif", {"changes": changes, "ask": ask}, TREES)
+
+
 def version_for(request: Request) -> str:
     """The version of Stead's own features that *request* needs."""
+    if request.flavor is not None:
+        return TREES
     references = [reference for group in request.groups for reference in (group.in_tree, group.in_subtree)]
     return TREES if any(reference and reference.startswith("name:") for reference in references) else OWN
 
@@ -191,6 +218,11 @@ def version_for(request: Request) -> str:
 def allocations(consumer: str) -> Call:
     """What *consumer* has."""
     return Call("GET", f"/allocations/{consumer}")
+
+
+def hold(consumer: str, record: Json) -> Call:
+    """Give *consumer* exactly the allocations of *record*, if it is still at its generation."""
+    return Call("PUT", f"/allocations/{consumer}", record)
 
 
 def release(consumer: str, project: str, user: str, kind: str, generation: int) -> Call:

@@ -1,19 +1,24 @@
-"""Names of consumers become uuids, the same ones everywhere and always."""
+"""Names of consumers become uuids, the same ones everywhere and always; and their types."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from stead.client.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "consumers.stead")
 """The namespace of consumer names: ``uuid.uuid5(NAMESPACE, name)`` is the uuid of the consumer with this name."""
+
+DEFAULT_TYPE = "INSTANCE"
+
+_UNKNOWN_TYPE = "unknown"
+"""How the API shows a consumer that was made before consumers had types. It does not accept it."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -45,3 +50,9 @@ def names_of_gang(consumer: str | UUID | Sequence[str | UUID] | None, size: int)
     if len(names) != size or len(set(map(uuid_of, names))) != size:
         raise InvalidRequest(f"{size} claims need {size} different consumers, not {len(set(names))}")
     return names
+
+
+def type_of(record: Mapping[str, Any]) -> str:
+    """The type with which a consumer is written again, of a *record* of the API."""
+    kind: str = record.get("consumer_type", _UNKNOWN_TYPE)
+    return DEFAULT_TYPE if kind == _UNKNOWN_TYPE else kind

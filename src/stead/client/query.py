@@ -12,7 +12,7 @@ from stead.client.errors import InvalidRequest
 _GROUP_KEY = re.compile(r"(resources|required|member_of|in_tree|in_subtree)([a-zA-Z0-9_-]{1,64})?", re.ASCII)
 _LIMIT = re.compile(r"[1-9][0-9]*")
 
-_ONCE = ("root_required", "can_split", "order_by")
+_ONCE = ("root_required", "can_split", "order_by", "flavor")
 _OF_REQUEST = frozenset({"limit", "group_policy", "same_subtree", "root_member_of", "isolate", *_ONCE})
 
 
@@ -41,10 +41,13 @@ def parse(query: str) -> tuple[list[Arguments], dict[str, Any]]:
     for key in _ONCE:
         if len(values.get(key, [])) > 1:
             raise InvalidRequest(f"{key} may be given only once")
+    if "flavor" in values and "group_policy" in values:
+        raise InvalidRequest("flavor and group_policy cannot be used together")
     split = [name.strip() for value in values.get("can_split", []) for name in value.split(",")]
     if split and "" not in groups:
         raise InvalidRequest("can_split needs the group without a name")
     return [_group(name, parameters, split) for name, parameters in groups.items()], {
+        "flavor": next(iter(values.get("flavor", [])), None),
         "near": [_suffixes(value) for value in values.get("same_subtree", [])],
         "isolate": _isolate(values),
         "order": next(iter(values.get("order_by", [])), None),

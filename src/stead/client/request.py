@@ -144,6 +144,7 @@ class Request:
 
     Attributes:
         groups: in the order that was given.
+        flavor: the name of a flavor, whose groups are requested; None for none.
         near: sets of group names. One of the providers of each set is above all others of the set, or equal to them. A
             name with ``!`` in front is a group that must stay out of that subtree.
         isolate: True if no two groups with a name may have the same provider; or the names of groups that share theirs
@@ -154,6 +155,7 @@ class Request:
     """
 
     groups: tuple[Group, ...]
+    flavor: str | None
     near: tuple[frozenset[str], ...]
     isolate: bool | frozenset[str]
     root_required: frozenset[str]
@@ -166,6 +168,7 @@ class Request:
     def __init__(
         self,
         *groups: Group,
+        flavor: str | None = None,
         near: Iterable[str] | Iterable[Iterable[str]] = (),
         isolate: bool | Iterable[str] = False,
         root_required: Names = (),
@@ -177,7 +180,11 @@ class Request:
     ) -> None:
         """A request, for example ``Request(Group(VCPU=2), Group("nic", VF=1), order="pack")``.
 
+        ``Request(flavor="m1.large", order="pack")`` requests what :meth:`Site.put_flavor` stored. Only terms that
+        restrict it can stand beside it: those of the root, and a group without a name and without amounts.
+
         Args:
+            flavor: the name of a flavor.
             near: names of groups, or several collections of them.
             isolate: True, or names of groups.
             order: ``pack``, ``spread``, ``random``, or a mapping of resource classes to ``asc``, ``desc`` or weights.
@@ -187,6 +194,7 @@ class Request:
         """
         values = {
             "groups": groups,
+            "flavor": None if flavor is None else terms.flavor(flavor),
             "near": _near(near),
             "isolate": isolate if isinstance(isolate, bool) else frozenset(map(terms.group_name, _several(isolate))),
             "root_required": frozenset(map(terms.trait, terms.names(root_required))),
@@ -212,7 +220,8 @@ class Request:
 
     def pairs(self, limit: int | None = None) -> list[tuple[str, str]]:
         """All parameters with their values, not encoded; *limit* replaces that of the request."""
-        pairs = [pair for group in self.groups for pair in group.pairs()]
+        pairs = [] if self.flavor is None else [("flavor", self.flavor)]
+        pairs += [pair for group in self.groups for pair in group.pairs()]
         split = frozenset[str]().union(*(group.split for group in self.groups))
         if split:
             pairs.append(("can_split", ",".join(sorted(split))))
@@ -242,6 +251,8 @@ class Request:
 
     def __repr__(self) -> str:
         parts = [repr(group) for group in self.groups]
+        if self.flavor is not None:
+            parts.append(f"flavor={self.flavor!r}")
         if self.near:
             parts.append(f"near=[{', '.join(map(terms.shown_names, self.near))}]")
         if isinstance(self.isolate, frozenset):
@@ -362,7 +373,9 @@ def _require_sound(request: Request) -> None:
     if len(set(names)) < len(names):
         twice = min(name for name in names if names.count(name) > 1)
         raise InvalidRequest(f"two groups have the name {twice!r}")
-    if not any(group.amounts for group in request.groups):
+    if request.flavor is not None:
+        _require_restricting(request)
+    elif not any(group.amounts for group in request.groups):
         raise InvalidRequest("a request needs resources in at least one group")
     near = {member.removeprefix("!") for members in request.near for member in members}
     isolated = request.isolate if isinstance(request.isolate, frozenset) else frozenset()
@@ -370,7 +383,15 @@ def _require_sound(request: Request) -> None:
         if unknown := sorted(members.difference(names)):
             raise InvalidRequest(f"{parameter} names a group that does not exist: {unknown[0]!r}")
     for group in request.groups:
-        if not group.amounts and group.name not in near:
+        if not group.amounts and group.name not in near and request.flavor is None:
             raise InvalidRequest(f"group {group.name!r} requests no resources, so near must name it")
     roots = frozenset(frozenset([name]) for name in request.root_required)
     terms.require_possible(roots, request.root_forbidden, "root_required")
+
+
+def _require_restricting(request: Request) -> None:
+    """Refuse what describes the request itself beside a flavor, which does."""
+    if request.near or request.isolate:
+        raise InvalidRequest("flavor cannot be used together with near or isolate")
+    if any(group.name or group.amounts for group in request.groups):
+        raise InvalidRequest("beside a flavor, only a group without a name and without amounts can be given")

@@ -1,4 +1,4 @@
-"""Names as requests say them: classes, traits, aggregates, group names, references to providers.
+"""Names as requests say them: classes, traits, aggregates, flavors, group names, references to providers.
 
 Each function returns the canonical form of an argument, or raises :class:`InvalidRequest`.
 """
@@ -23,6 +23,7 @@ Terms = frozenset[frozenset[str]]
 BY_NAME = "name:"
 
 _NAME = re.compile(r"[A-Z0-9_]{1,255}")
+_FLAVOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,254}")
 _GROUP = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UUID_DIGITS = re.compile(r"[0-9a-f]{32}")
 
@@ -54,6 +55,13 @@ def group_name(text: str) -> str:
     """The name of a group, which is the suffix of its parameters; not empty."""
     if not _GROUP.fullmatch(text):
         raise InvalidRequest(f"{text!r} is no name of a group: use 1 to 64 letters, digits, _ or -")
+    return text
+
+
+def flavor(text: str) -> str:
+    """The name of a flavor."""
+    if not _FLAVOR.fullmatch(text):
+        raise InvalidRequest(f"{text!r} is no name of a flavor: use 1 to 255 of A-Z a-z 0-9 _ . : + -")
     return text
 
 

@@ -47,6 +47,7 @@ def exercise(site: Site) -> dict[str, str]:
     note("candidate", candidates[0].allocations)
     note("explain", site.explain(JOB))
     note("headroom", site.headroom(JOB).at_most)
+    _flavors(site, note)
     watch = site.watch(since=site.request("GET", "/changes", stead="1.0")["token"])
     claim = note("claim", site.claim(JOB, "train"))
     note("watch", next(watch).kind)
@@ -56,6 +57,7 @@ def exercise(site: Site) -> dict[str, str]:
     note("find nothing", site.find("other"))
     note("claims", sorted(each.consumer for each in site.claims(in_tree="host")))
     note("usages", site.usages())
+    _planned(site, note)
     disabled = note("disable", site.disable("host", "repair"))
     note("disabled", disabled.reason)
     note("trees disabled", [each.disabled is not None for each in site.tree("host")])
@@ -74,6 +76,25 @@ def exercise(site: Site) -> dict[str, str]:
 def _move(claim: Any, note: Callable[[str, Any], Any]) -> None:
     claim.move(Request(Group(VCPU=3), order="pack"))
     note("move", claim.allocations)
+
+
+def _flavors(site: Site, note: Callable[[str, Any], Any]) -> None:
+    note("put_flavor", site.put_flavor("m1", JOB, "a job"))
+    note("flavor", site.flavor("m1").request)
+    note("flavors", [(flavor.name, flavor.headroom) for flavor in site.flavors(headroom=True)])
+    note("delete_flavor", site.delete_flavor("m1"))
+
+
+def _planned(site: Site, note: Callable[[str, Any], Any]) -> None:
+    answer = site.what_if(
+        stead.Copy("host"), stead.Drain("host"), candidates=JOB, explain=JOB, headroom=JOB, totals=True
+    )
+    note("what_if", (len(answer.moves), answer.without_place, answer.headroom.at_most, answer.totals))
+    note("what_if candidates", len(answer.candidates))
+    site.apply(Node("host-2", VCPU=8))
+    moves = site.what_if(stead.Drain("host")).moves
+    gang = next(move for move in moves if move.consumer == stead.uuid_of("gang-0"))
+    note("move to another host", site.move(gang).allocations)
 
 
 def _refused(site: Site, claim: Any, note: Callable[[str, Any], Any]) -> None:

@@ -12,6 +12,7 @@ from stead.api.query.pairs import Pairs
 from stead.api.versions import Agreed, S, V
 from stead.client.errors import InvalidRequest
 from stead.client.request import Group, Request
+from stead.domain.flavor import Flavor
 
 if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest, Terms
@@ -31,8 +32,8 @@ def _clauses(names: st.SearchStrategy[str]) -> st.SearchStrategy[list[object]]:
 
 
 @st.composite
-def _groups(draw: st.DrawFn, name: str) -> Group:
-    amounts = draw(_amounts)
+def _groups(draw: st.DrawFn, name: str, drawn_amounts: st.SearchStrategy[dict[str, int]] = _amounts) -> Group:
+    amounts = draw(drawn_amounts)
     return Group(
         name,
         amounts,
@@ -79,13 +80,34 @@ def maybe_requests(draw: st.DrawFn) -> Request | None:
 requests = maybe_requests().filter(lambda request: request is not None)
 
 
-def as_the_server_reads(query: str) -> dict[str, object]:
-    """What the server makes of *query*.
+@st.composite
+def _flavored(draw: st.DrawFn) -> Request | None:
+    try:
+        terms = draw(st.one_of(st.none(), _groups("", st.just({}))))
+        return Request(
+            *([] if terms is None else [terms]),
+            flavor="m1.a+b",
+            root_required=draw(st.frozensets(_traits, max_size=1)),
+            root_member_of=draw(_clauses(_aggregates)),
+            limit=draw(st.one_of(st.none(), st.integers(1, 10**6))),
+        )
+    except InvalidRequest:
+        return None
+
+
+flavored = _flavored().filter(lambda request: request is not None)
+"""Requests of a flavor without an order."""
+
+ONE_CORE = Request(Group(VCPU=1))
+
+
+def as_the_server_reads(query: str, flavor: Request = ONE_CORE) -> dict[str, object]:
+    """What the server makes of *query*, if all flavors are the same one.
 
     Raises:
         InvalidQuery: it rejects the query.
     """
-    return _facts(parse_candidate_request(Pairs.read(query), AGREED))
+    return _facts(parse_candidate_request(Pairs.read(query), AGREED, lambda name: Flavor(name, str(flavor), "")))
 
 
 def _facts(read: CandidateRequest) -> dict[str, object]:

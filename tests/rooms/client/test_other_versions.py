@@ -16,7 +16,9 @@ from tests.rooms.client.recording import RECORDED, Replaying, exercise, record
 RECORDINGS = sorted(RECORDED.glob("*.json"))
 THIS = RECORDED / f"{stead.__version__}.json"
 
-MAPS = frozenset({"allocations", "inventories", "mappings", "provider_summaries", "resources", "totals", "usages"})
+MAPS = frozenset(
+    {"allocations", "from", "inventories", "mappings", "provider_summaries", "resources", "totals", "usages"}
+)
 """Fields whose value is an object with a key for each provider, class or group: their keys are not fields."""
 
 

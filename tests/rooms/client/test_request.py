@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stead.client.errors import InvalidRequest
-from stead.client.request import Group, Request
+from stead.client.request import Group, Request, encoded
 from stead.domain.errors import InvalidQuery
-from tests.rooms.client.requests import as_the_client_means, as_the_server_reads, requests
+from tests.rooms.client.requests import as_the_client_means, as_the_server_reads, flavored, requests
 
 RACK = UUID(int=7)
 
@@ -89,6 +89,10 @@ PIECES = [
     f"root_member_of=!{RACK}",
     f"root_member_of=in:{RACK}",
     "colour=red",
+    "flavor=m1.a",
+    "flavor=m1.b",
+    "flavor= m1",
+    "flavor=",
     "required%5FA=CUSTOM%5FX",
     "resources_A=VCPU%3A4",
     "member_of=%FF",
@@ -105,6 +109,19 @@ def test_a_query_is_parsed_if_and_only_if_the_server_accepts_it(pieces):
             Request.parse(query)
     else:
         assert as_the_server_reads(str(Request.parse(query))) == read
+
+
+FLAVOR = Request(Group(VCPU=2), Group("_A", PGPU=1), order="pack")
+
+
+@given(flavored)
+@unhurried
+def test_a_flavor_is_restricted_by_what_stands_beside_it(request):
+    query = str(request)
+    assert Request.parse(query) == request
+    assert eval(repr(request), {"Request": Request, "Group": Group}) == request
+    both = [(key, value) for key, value in request.pairs() if key != "flavor"]
+    assert as_the_server_reads(query, FLAVOR) == as_the_server_reads(f"{FLAVOR}&{encoded(both)}")
 
 
 def test_groups_are_written_with_their_suffixes():
@@ -155,6 +172,13 @@ def test_the_limit_of_a_call_replaces_that_of_the_request():
         (lambda: Request(Group(VCPU=1), order="VCPU:asc,VCPU:desc"), "names a class twice"),
         (lambda: Request(Group(VCPU=1), limit=0), "limit must be"),
         (lambda: Request(Group(VCPU=1), root_required=["A"], root_forbidden="A"), "both required and forbidden"),
+        (lambda: Request(flavor="m 1"), "'m 1' is no name of a flavor"),
+        (lambda: Request(flavor=""), "no name of a flavor"),
+        (lambda: Request(Group(VCPU=1), flavor="m1"), "only a group without a name and without amounts"),
+        (lambda: Request(Group("a", required="A"), flavor="m1"), "only a group without a name"),
+        (lambda: Request(flavor="m1", near=["a"]), "flavor cannot be used together with near"),
+        (lambda: Request(flavor="m1", isolate=True), "flavor cannot be used together with near or isolate"),
+        (lambda: Request.parse("flavor=a&flavor=b"), "flavor may be given only once"),
         (lambda: Request.parse("colour=red"), "unknown parameter 'colour'"),
     ],
 )

@@ -2,12 +2,14 @@
 
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 
 import stead
 from stead import Group, Inventory, Node, Request
+from stead.client.calls import with_query
 
 TWO_CORES = Request(Group(VCPU=2), order="pack")
 
@@ -108,6 +110,156 @@ def test_headroom_is_the_number_of_claims_that_fit(site, hosts):
     site.claim(TWO_CORES, "one")
     assert site.headroom(TWO_CORES).at_least == 7
     assert site.headroom(Request(Group(VCPU=9))).explanation.candidates == 0
+
+
+def test_flavors_are_stored_listed_counted_and_deleted(site, hosts):
+    stored = site.put_flavor("m1.two", TWO_CORES, "two cores")
+    assert (stored.name, stored.request, stored.description) == ("m1.two", TWO_CORES, "two cores")
+    assert site.flavor("m1.two") == stored
+    site.put_flavor("m1+big", Request(Group(VCPU=9)))
+    assert [(flavor.name, flavor.headroom) for flavor in site.flavors()] == [("m1+big", None), ("m1.two", None)]
+    big, two = site.flavors(headroom=True)
+    assert (big.headroom.at_least, big.headroom.at_most, big.fault) == (0, 0, None)
+    assert (two.headroom.at_least, two.headroom.is_exact, two.headroom.is_complete) == (8, True, True)
+    assert two.headroom.limited_by == [("room for VCPU", 2)]
+    assert site.put_flavor("m1.two", Request(Group(VCPU=1))).description == ""
+    site.delete_flavor("m1.two")
+    for call in (site.flavor, site.delete_flavor):
+        with pytest.raises(stead.NotFound, match=r"No such flavor m1[.]two"):
+            call("m1.two")
+
+
+def test_all_flavors_are_read_in_pages(site, hosts):
+    for number in range(3):
+        site.put_flavor(f"m{number}", TWO_CORES)
+    send, asked = site._calling.send, []
+
+    def with_small_pages(call, *rest):
+        asked.append(call.target)
+        return send(replace(call, target=with_query(call.target, {"limit": 1})) if len(asked) == 1 else call, *rest)
+
+    site._calling.send = with_small_pages
+    assert [flavor.name for flavor in site.flavors()] == ["m0", "m1", "m2"]
+    assert len(asked) == 3
+
+
+def test_a_flavor_whose_class_is_gone_has_a_fault_instead_of_a_headroom(site, hosts):
+    site.put_flavor("m1.gone", Request(Group(CUSTOM_GONE=1)))
+    (flavor,) = site.flavors(headroom=True)
+    assert (flavor.headroom, flavor.fault) == (None, "No such resource class CUSTOM_GONE.")
+
+
+def test_a_flavor_stands_for_its_request_in_every_call(site, hosts):
+    site.put_flavor("m1.two", Request(Group(VCPU=2), order="pack"))
+    request = Request(flavor="m1.two")
+    here = Request(Group(in_tree="host1"), flavor="m1.two")
+    assert len(site.candidates(request)) == 2
+    assert [set(each.allocations) for each in site.candidates(here)] == [{hosts["host1"]}]
+    assert site.explain(here).candidates == 1
+    assert (site.headroom(request).at_least, site.headroom(here).at_least) == (8, 4)
+    claim = site.claim(here, "train-1")
+    assert claim.allocations == {hosts["host1"]: {"VCPU": 2}}
+    claim.move(Request(Group(in_tree="host0"), flavor="m1.two"))
+    assert claim.allocations == {hosts["host0"]: {"VCPU": 2}}
+    assert site.what_if(headroom=here).headroom.at_least == 4
+    with pytest.raises(stead.Invalid, match=r"No such flavor m1[.]none"):
+        site.headroom(Request(flavor="m1.none"))
+    with pytest.raises(stead.Invalid, match=r"order_by is given in the query and in flavor m1[.]two"):
+        site.headroom(Request(flavor="m1.two", order="spread"))
+
+
+def test_planned_changes_answer_questions_and_change_nothing(site, hosts):
+    request = Request(Group(VCPU=1))
+
+    def fits(*changes):
+        return site.what_if(*changes, headroom=request).headroom.at_least
+
+    aggregate = str(uuid.uuid4())
+    site.apply(Node("host0", aggregates=[aggregate]))
+    assert fits() == 16
+    assert fits(stead.Disable("host0")) == 8
+    assert fits(stead.Disable(hosts["host0"]), stead.Disable(uuid.UUID(hosts["host1"]))) == 0
+    assert fits(stead.Copy("host0", 3)) == 40
+    assert fits(stead.SetInventory("host0", "VCPU", allocation_ratio=4.0, reserved=2)) == 32
+    assert fits(stead.SetInventory("host0", "VCPU", total=9)) == 17
+    assert fits(stead.RemoveInventory("host0", "VCPU")) == 8
+    avx, rack = Request(Group(VCPU=1, required="HW_CPU_X86_AVX")), Request(Group(VCPU=1, member_of=aggregate))
+    assert site.what_if(stead.RemoveTrait("host0", "HW_CPU_X86_AVX"), headroom=avx).headroom.at_least == 8
+    assert site.what_if(stead.AddTrait("host0", "HW_CPU_X86_AVX2"), headroom=avx).headroom.at_least == 16
+    assert site.what_if(headroom=rack).headroom.at_least == 8
+    assert site.what_if(stead.DeleteAggregate(aggregate), headroom=rack).headroom.at_least == 0
+    assert fits() == 16
+
+
+def test_each_question_of_a_what_if_has_its_answer(site, hosts):
+    request = Request(Group(VCPU=4))
+    answer = site.what_if(stead.Disable("host1"), candidates=request, explain=request, totals=True)
+    assert [set(each.allocations) for each in answer.candidates] == [{hosts["host0"]}]
+    assert answer.explanation.candidates == 1
+    assert answer.totals["VCPU"] == stead.Total(total=16, reserved=0, capacity=16, used=0)
+    assert (answer.headroom, answer.moves, answer.without_place, answer.is_complete) == (None, [], [], True)
+    assert [each.uuid for each in islice(site.watch(since=answer.generation, heartbeat=0.1), 1)] == [""]
+    nothing = site.what_if()
+    assert (nothing.candidates, nothing.explanation, nothing.headroom, nothing.totals) == (None, None, None, None)
+
+
+def test_the_moves_of_a_drain_are_made_one_after_the_other(site, hosts):
+    for number in range(3):
+        site.claim(Request(Group(VCPU=2, in_tree="host0")), f"vm-{number}")
+    plan = site.what_if(stead.Drain("host0"), headroom=Request(Group(VCPU=1)))
+    assert (repr(plan), plan.headroom.at_least) == ("<WhatIf: 3 moves>", 2)
+    assert {move.consumer for move in plan.moves} == {stead.uuid_of(f"vm-{number}") for number in range(3)}
+    for move in plan.moves:
+        assert move.before == {hosts["host0"]: {"VCPU": 2}}
+        claim = site.move(move)
+        assert (claim.consumer, claim.allocations) == (move.consumer, {hosts["host1"]: {"VCPU": 2}})
+        assert (claim.project, claim.generation) == ("lab", 2)
+    assert list(site.claims(in_tree="host0")) == []
+
+
+def test_a_consumer_that_fits_nowhere_keeps_its_place_and_is_explained(site, hosts):
+    big = site.claim(Request(Group(VCPU=6)), "big")
+    other = site.claim(Request(Group(VCPU=6)), "other")
+    assert big.providers != other.providers
+    plan = site.what_if(stead.Drain(big.providers[0], same_traits=True, same_aggregates=True))
+    (stuck,) = plan.without_place
+    assert (stuck.consumer, stuck.allocations, stuck.gave_up) == (big.consumer, big.allocations, False)
+    assert stuck.explanation.candidates == 0
+    assert repr(plan) == "<WhatIf: 0 moves, 1 without a place>"
+
+
+def test_a_move_whose_consumer_changed_is_stale_and_one_without_room_is_a_conflict(site, hosts):
+    first, second = site.claim_all([Request(Group(VCPU=4, in_tree="host0"))] * 2, "vm")
+    moves = {move.consumer: move for move in site.what_if(stead.Drain("host0")).moves}
+    first.move(Request(Group(VCPU=1, in_tree="host0")))
+    with pytest.raises(stead.Stale):
+        site.move(moves[first.consumer])
+    site.claim(Request(Group(VCPU=5, in_tree="host1")), "late")
+    with pytest.raises(stead.Conflict) as refused:
+        site.move(moves[second.consumer])
+    assert not isinstance(refused.value, stead.Stale)
+    assert site.find("vm-1").allocations == second.allocations
+
+
+def test_a_move_whose_answer_was_lost_is_made_once(site, hosts):
+    site.claim(Request(Group(VCPU=4, in_tree="host0")), "vm")
+    (move,) = site.what_if(stead.Drain("host0")).moves
+    site.faults.lose_commit_answer()
+    assert site.move(move).allocations == move.allocations
+    assert site.move(move).generation == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (stead.Disable("nowhere"), stead.NotFound, r"changes\[0\].provider: no provider name:nowhere"),
+        (stead.SetInventory("host0", "VGPU"), stead.Invalid, r"changes\[0\].total: "),
+        (stead.AddTrait("host0", "CUSTOM_NONE"), stead.Invalid, r"changes\[0\].trait: no trait CUSTOM_NONE"),
+    ],
+)
+def test_a_change_that_is_impossible_is_refused_with_its_place(site, hosts, change, error, words):
+    with pytest.raises(error, match=words):
+        site.what_if(change)
 
 
 def test_a_claim_waits_until_another_one_is_released(site, hosts):

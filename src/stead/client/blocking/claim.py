@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING
 
 from stead.client import calls
 from stead.client.answers import Holding
+from stead.client.consumers import type_of
 from stead.client.errors import Stale
 
 if TYPE_CHECKING:
     from stead.client.blocking.calling import Calling
     from stead.client.calls import Json
     from stead.client.request import Request
-
-UNKNOWN_TYPE = "unknown"
-"""How the API shows a consumer that was made before consumers had types."""
-
-DEFAULT_TYPE = "INSTANCE"
 
 
 class Claim(Holding):
@@ -27,12 +23,11 @@ class Claim(Holding):
 
     def __init__(self, calling: Calling, record: Json, name: str | None = None) -> None:
         """That of a *record* with the fields of GET ``/allocations`` and ``consumer_uuid``."""
-        kind = record.get("consumer_type", UNKNOWN_TYPE)
         super().__init__(
             consumer=record["consumer_uuid"],
             project=record["project_id"],
             user=record["user_id"],
-            type=DEFAULT_TYPE if kind == UNKNOWN_TYPE else kind,
+            type=type_of(record),
             generation=record["consumer_generation"],
             allocations=_amounts(record),
             mappings=record.get("mappings", {}),

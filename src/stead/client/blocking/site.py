@@ -10,11 +10,11 @@ from stead.client import calls
 from stead.client.answers import Candidates, Provider, Tree, Usage, disabled_of
 from stead.client.blocking import watching
 from stead.client.blocking.calling import Calling
-from stead.client.blocking.claim import DEFAULT_TYPE, Claim
-from stead.client.blocking.connection import Connection
+from stead.client.blocking.capacity import Capacity
+from stead.client.blocking.claim import Claim
 from stead.client.blocking.names import Names
 from stead.client.blocking.tokens import Tokens
-from stead.client.consumers import names_of_gang, uuid_of
+from stead.client.consumers import DEFAULT_TYPE, names_of_gang, uuid_of
 from stead.client.description import Applied, document
 from stead.client.errors import (
     Invalid,
@@ -25,7 +25,6 @@ from stead.client.errors import (
     Unsupported,
 )
 from stead.client.explanation import Explanation
-from stead.client.headroom import Headroom
 from stead.client.terms import BY_NAME
 from stead.client.terms import provider as reference_to
 
@@ -45,7 +44,7 @@ _GENERATION = "consumer generation conflict"
 """In the detail of a refusal that is not a lost race, so that repeating it is no use."""
 
 
-class Site(Connection):
+class Site(Capacity):
     """A Stead server or, in this process, Stead itself. Make one with ``connect`` or ``open``.
 
     Close it, or use it as a context manager. Any number of tasks or threads may use it at the same time. Every method
@@ -78,11 +77,6 @@ class Site(Connection):
     def explain(self, request: Request) -> Explanation:
         """What each constraint of *request* removes, and which single change would help."""
         return Explanation((self._calling.send(calls.explain(request))).json())
-
-    def headroom(self, request: Request) -> Headroom:
-        """How many times *request* can be claimed until nothing fits, where, and what runs out first."""
-        reply = self._calling.send(calls.headroom(request))
-        return Headroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
 
     # Claims
 

@@ -1,0 +1,286 @@
+"""Planned changes as values, and what they would lead to.
+
+Source: "POST /whatif", docs/api.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from stead.client import terms
+from stead.client.answers import Candidates, shown_allocations
+from stead.client.consumers import type_of
+from stead.client.display import Displayed, table_of
+from stead.client.errors import InvalidRequest
+from stead.client.explanation import Explanation
+from stead.client.headroom import Headroom
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from rich.console import RenderableType
+
+    from stead.client.answers import Amounts
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """Base class of the changes that :meth:`Site.what_if` takes."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            canonical = _CANONICAL.get(each.name)
+            if canonical is not None:
+                object.__setattr__(self, each.name, canonical(getattr(self, each.name)))
+
+    def record(self) -> Json:
+        """The entry of the body of POST ``/whatif``."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"change": self.kind, **{name: value for name, value in given.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(PlannedChange):
+    """Disable the whole tree of a provider, and move its consumers elsewhere.
+
+    Attributes:
+        provider: its name or uuid.
+        same_traits: a new provider has all traits of the one that it replaces.
+        same_aggregates: the new root shares an aggregate with the old one.
+    """
+
+    kind = "drain"
+    provider: str | UUID
+    same_traits: bool = False
+    same_aggregates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Disable(PlannedChange):
+    """Disable a provider, by name or uuid, and all below it."""
+
+    kind = "disable"
+    provider: str | UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(PlannedChange):
+    """Add ``count`` trees like that of a provider, without allocations."""
+
+    kind = "copy"
+    provider: str | UUID
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SetInventory(PlannedChange):
+    """Give a provider an inventory, or change the fields that are given of one that it has."""
+
+    kind = "set_inventory"
+    provider: str | UUID
+    resource_class: str
+    total: int | None = None
+    reserved: int | None = None
+    min_unit: int | None = None
+    max_unit: int | None = None
+    step_size: int | None = None
+    allocation_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveInventory(PlannedChange):
+    """Remove an inventory that is not in use."""
+
+    kind = "remove_inventory"
+    provider: str | UUID
+    resource_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddTrait(PlannedChange):
+    """Give a provider a trait that exists."""
+
+    kind = "add_trait"
+    provider: str | UUID
+    trait: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTrait(PlannedChange):
+    """Remove a trait from a provider."""
+
+    kind = "remove_trait"
+    provider: str | UUID
+    trait: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAggregate(PlannedChange):
+    """Remove all members of an aggregate, by its uuid."""
+
+    kind = "delete_aggregate"
+    aggregate: str | UUID
+
+
+def _provider(value: str | UUID) -> str:
+    reference = terms.provider(value)
+    if reference is None:
+        raise InvalidRequest("a planned change needs a provider")
+    return reference
+
+
+_CANONICAL = {
+    "provider": _provider,
+    "resource_class": terms.resource_class,
+    "trait": terms.trait,
+    "aggregate": terms.aggregate,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The new place of one consumer. :meth:`Site.move` makes it.
+
+    Attributes:
+        generation: of the consumer, before the move.
+        before, allocations: amounts by class, by uuid of the provider; now, and after the move.
+    """
+
+    consumer: str
+    project: str
+    user: str
+    type: str
+    generation: int
+    before: Mapping[str, Amounts] = field(hash=False)
+    allocations: Mapping[str, Amounts] = field(hash=False)
+
+    @classmethod
+    def of(cls, record: Json) -> Move:
+        """That of an entry of ``moves``."""
+        return cls(
+            record["consumer_uuid"],
+            record["project_id"],
+            record["user_id"],
+            type_of(record),
+            record["consumer_generation"],
+            _amounts(record["from"]),
+            _amounts(record["allocations"]),
+        )
+
+    def record(self) -> Json:
+        """The body of PUT ``/allocations/{consumer}``."""
+        return {
+            "allocations": {provider: {"resources": dict(of)} for provider, of in self.allocations.items()},
+            "project_id": self.project,
+            "user_id": self.user,
+            "consumer_type": self.type,
+            "consumer_generation": self.generation,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A consumer of a drained tree that fits nowhere. It keeps its allocations.
+
+    Attributes:
+        allocations: amounts by class, by uuid of the provider.
+        gave_up: the search ended first, so there may be a place.
+        explanation: why; None for all but the first consumers.
+    """
+
+    consumer: str
+    allocations: Mapping[str, Amounts] = field(hash=False)
+    gave_up: bool
+    explanation: Explanation | None = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sums of one class over all providers, in units of the class."""
+
+    total: int
+    reserved: int
+    capacity: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WhatIf(Displayed):
+    """What planned changes would lead to. Everything is as of the state after all moves.
+
+    Attributes:
+        document: the response of POST ``/whatif``.
+        is_complete: False if the server stopped a part at its limit of work.
+    """
+
+    document: Json = field(hash=False)
+    is_complete: bool = True
+
+    @property
+    def moves(self) -> list[Move]:
+        """The new places of the consumers of drained trees. Each is valid after the moves before it."""
+        return [Move.of(record) for record in self.document["moves"]]
+
+    @property
+    def without_place(self) -> list[Unplaced]:
+        """The consumers of drained trees that fit nowhere."""
+        return [
+            Unplaced(record["consumer_uuid"], _amounts(record["from"]), record["gave_up"], _explanation(record))
+            for record in self.document["without_place"]
+        ]
+
+    @property
+    def candidates(self) -> Candidates | None:
+        """The candidates of the question; None if there was none."""
+        body = self.document.get("candidates")
+        return None if body is None else Candidates.of(body, is_complete=self.is_complete)
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """The answer to the question *explain*; None if there was none."""
+        return _explanation(self.document)
+
+    @property
+    def headroom(self) -> Headroom | None:
+        """How many times the request of the question fits; None if there was none."""
+        body = self.document.get("headroom")
+        return None if body is None else Headroom(body, is_complete=self.is_complete)
+
+    @property
+    def totals(self) -> dict[str, Total] | None:
+        """The sums over all providers by class; None if they were not requested."""
+        body = self.document.get("totals")
+        if body is None:
+            return None
+        return {name: Total(of["total"], of["reserved"], of["capacity"], of["used"]) for name, of in body.items()}
+
+    @property
+    def generation(self) -> str | None:
+        """The moment to which the changes apply, as a token of :meth:`Site.watch`."""
+        token: str | None = self.document["generation"]
+        return token
+
+    def __repr__(self) -> str:
+        stuck = len(self.document["without_place"])
+        return f"<WhatIf: {len(self.document['moves'])} moves{f', {stuck} without a place' if stuck else ''}>"
+
+    def __rich__(self) -> RenderableType:
+        rows = [
+            (move.consumer, shown_allocations(move.before), shown_allocations(move.allocations)) for move in self.moves
+        ] + [(each.consumer, shown_allocations(each.allocations), "no place") for each in self.without_place]
+        return table_of(repr(self).strip("<>"), ("consumer", "from", "to"), rows)
+
+
+def _amounts(record: Json) -> dict[str, Amounts]:
+    return {provider: of["resources"] for provider, of in record.items()}
+
+
+def _explanation(record: Json) -> Explanation | None:
+    why = record.get("explanation")
+    return None if why is None else Explanation(why)
