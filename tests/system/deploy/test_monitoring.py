@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import urllib.parse
-from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,16 +14,14 @@ from tests.checkout import ROOT
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 from tests.system.api.client import Api, fresh_uuid, holding, http_door
-from tests.system.deploy.servers import SAMPLES, free_port, program
+from tests.system.deploy.prometheus import RULES, prometheus
+from tests.system.deploy.servers import free_port, program
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(300)]  # may install Prometheus, and starts servers
-
-RULES = SAMPLES / "prometheus-rules.yaml"
 
 NEED_MORE_THAN_CLIENTS_DO = ("stead_write_retries_total",)
 """Metrics that have series only after writers met in the same moment."""
@@ -59,41 +54,6 @@ def test_each_alert_fires_when_it_should_and_not_when_all_is_well(tmp_path: Path
     promtool("test", "rules", file)
 
 
-@contextmanager
-def prometheus(directory: Path, target: int) -> Iterator[Callable[[str], list[Any]]]:
-    """A Prometheus that scrapes port *target*; returns what an expression selects now."""
-    port = free_port()
-    file = directory / "prometheus.yml"
-    scraping = f"[{{job_name: stead, static_configs: [{{targets: ['127.0.0.1:{target}']}}]}}]"
-    file.write_text(
-        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{RULES}]\nscrape_configs: {scraping}\n"
-    )
-    with (directory / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                program("prometheus", "prometheus"),
-                f"--config.file={file}",
-                f"--storage.tsdb.path={directory / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-
-    def select(expression: str) -> list[Any]:
-        query = urllib.parse.urlencode({"query": expression})
-        with suppress(OSError), closing(urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=30)) as answer:
-            series: list[Any] = json.load(answer)["data"]["result"]
-            return series
-        return []
-
-    try:
-        yield select
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
 def use(api: Api) -> None:
     """What clients do: read, write, claim, ask for too much, and get it wrong."""
     host = api.create_provider(inventories={"VCPU": 4})
@@ -116,8 +76,8 @@ def test_each_expression_of_the_dashboard_selects_series_of_a_running_service(tm
             for panel in panels
             for expression, _ in panel.queries
         ]
-        with prometheus(tmp_path, port) as select:
+        with prometheus(tmp_path, port) as scraper:
             for expression in expressions:
                 if not any(metric in expression for metric in NEED_MORE_THAN_CLIENTS_DO):
-                    wait_until(lambda expression=expression: select(expression), f"no series: {expression}")  # type: ignore[misc]
-            wait_until(lambda: select("ALERTS") == [], "an alert of a service that is well")
+                    wait_until(lambda expression=expression: scraper.now(expression), f"no series: {expression}")  # type: ignore[misc]
+            wait_until(lambda: scraper.now("ALERTS") == [], "an alert of a service that is well")
