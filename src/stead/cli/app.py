@@ -52,6 +52,8 @@ SUBCOMMANDS = {  # the module of each has the same name, in ``commands/``
     "explain": Subcommand("Explain where a request fits, or why nothing fits.", _CLIENT),
     "headroom": Subcommand("Show how many times a request fits.", _CLIENT),
     "flavors": Subcommand("List, store and import flavors: requests with a name.", _CLIENT),
+    "whatif": Subcommand("Answer a question as if planned changes were made.", _CLIENT),
+    "plan": Subcommand("Plan to drain hosts, and do it.", _CLIENT),
     "claim": Subcommand("Claim a place where a request fits.", _CLIENT),
     "consumers": Subcommand("List consumers and their allocations.", _CLIENT),
     "consumer": Subcommand("Show one consumer.", _CLIENT),

@@ -68,6 +68,15 @@ DOCUMENTED = {
         '{"dry_run", "flavors": [{"name", "action": "create", "replace", "keep" or "skip", "query", "reason", "ignored": '
         '["hw:mem_page_size", …]}, …]}',
     ),
+    "whatif": Documented(
+        "stead whatif --drain compute-0017 --ratio VCPU=8 -- headroom 'resources=VCPU:2,MEMORY_MB:4096'",
+        "the response of POST /whatif",
+    ),
+    "plan drain": Documented(
+        "stead plan drain compute-0017 --execute",
+        'the response of POST /whatif; with --execute also "made": 3, "stopped": {"move", "consumer", "reason"} or null, '
+        '"disabled": ["<uuid>", …]',
+    ),
     "claim": Documented(
         "stead claim 'resources=VCPU:2' --project demo --user me --consumer-name train-1 --wait 60",
         f'{{"consumer_name"?, "consumer", "tries", "replaced": {{…}}, {_CANDIDATE}}}\n\nwith --count: {{"claims": [{{…}}, …]}}',

@@ -66,7 +66,7 @@ def _handler(server: CannedServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(raw)
 
-        do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815  # http.server looks for these
+        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815  # http.server looks for these
 
         def log_message(self, *_: object) -> None:
             pass

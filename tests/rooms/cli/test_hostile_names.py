@@ -112,6 +112,8 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "flavors set": lambda _: ["flavors", "set", "m1.small", "resources=VCPU:1", "--description", "[red]"],
     "flavors show": lambda _: ["flavors", "show", HOSTILE],
     "flavors import": lambda site: ["flavors", "import", "--dry-run", str(site.flavors)],
+    "whatif": lambda _: ["whatif", "--copy", f"{HOSTILE}=1", "--", "headroom", "resources=VCPU:1"],
+    "plan drain": lambda _: ["plan", "drain", HOSTILE],
     "claim": lambda site: ["claim", "resources=VCPU:1", "--project", HOSTILE, "--user", HOSTILE],
     "release": lambda site: ["release", site.released],
     "watch": lambda site: ["watch", "--once", "--since", site.token],

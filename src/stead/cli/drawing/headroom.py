@@ -35,7 +35,7 @@ def _lines(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Ite
     if not found["at_most"]:
         yield Text("Nothing fits. `stead explain` with the same query says why.")
         return
-    yield Text(_sentence(found))
+    yield Text(sentence(found))
     trees = found["trees"] if is_ordered else sorted(found["trees"], key=lambda tree: (-tree["at_least"], tree["name"]))
     shown = trees[:top]
     yield Text("")
@@ -54,7 +54,10 @@ def _lines(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Ite
         yield Text("  " + ", ".join(f"{amount:,} {name}" for name, amount in stranded.items()))
 
 
-def _sentence(found: Json) -> str:
+def sentence(found: Json) -> str:
+    """How many times a request fits, in a sentence."""
+    if not found["at_most"]:
+        return "Nothing fits."
     trees = _counted(found["tree_count"], "tree")
     if found["exact"]:
         return f"Fits {_counted(found['at_least'], 'time')} in {trees}."

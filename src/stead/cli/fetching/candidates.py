@@ -105,7 +105,14 @@ def ask(api: Site, query: str, held: Mapping[str, Any] = MappingProxyType({})) -
     since a claim releases them. The service does not know the consumer, so it counted them as used in its search.
     """
     answer = api.request("GET", f"{_ROUTE}?{query}", stead=version_for(query))
-    groups = amounts_by_group(expanded(api, query))
+    return candidates_of(answer, expanded(api, query), held)
+
+
+def candidates_of(
+    answer: Mapping[str, Any], query: str, held: Mapping[str, Any] = MappingProxyType({})
+) -> list[Candidate]:
+    """The candidates of an *answer* to *query*, in which no flavor stands any more; *held* as of :func:`ask`."""
+    groups = amounts_by_group(query)
     summaries = answer["provider_summaries"]
     return [
         Candidate(request, tuple(rows_of(request, summaries, groups, held)))

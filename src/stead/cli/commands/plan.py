@@ -1,0 +1,141 @@
+"""``stead plan``: plans to drain hosts, and carries the plan out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stead.cli.commands.whatif import SameAggregates, SameTraits  # noqa: TC001  # Typer reads them
+from stead.cli.errors import NO, Negative
+from stead.cli.fetching.consumers import fetch_places
+from stead.cli.fetching.providers import fetch_provider, set_disabled
+from stead.cli.fetching.what_if import ask_what_if
+from stead.cli.options import options
+from stead.cli.server.connecting import connect, summary
+from stead.cli.terminal.output import line_width, page_lines, print_json, progress, say
+from stead.client.errors import Refused
+from stead.client.what_if import Drain
+from stead.domain.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stead import Site
+    from stead.cli.forest import Provider
+    from stead.client.what_if import Move, WhatIf
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.callback()
+def plan() -> None:
+    """Plan to drain hosts, and do it."""
+
+
+@app.command()
+def drain(
+    hosts: Annotated[
+        list[str], typer.Argument(metavar="HOST", help="UUIDs or names of the hosts.", show_default=False)
+    ],
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Disable the hosts, and move the allocations in the order of the plan.")
+    ] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="With --execute: also if some consumers have no place. They stay.")
+    ] = False,
+    reason: Annotated[
+        str, typer.Option(help="With --execute: why the hosts are disabled, for the next operator.")
+    ] = "drained",
+    same_traits: SameTraits = False,
+    same_aggregates: SameAggregates = False,
+) -> None:
+    """List where the consumers of hosts would move, in an order in which each move is valid.
+
+    Only allocations move. The scheduler that owns the consumers must move the workloads themselves. With `--execute`,
+    the command stops at the first move that is not valid any more, and the hosts stay disabled; run it again for a new
+    plan. The exit code is 1 if consumers have no place or remain.
+    """
+    with connect() as api:
+        roots = _roots(api, hosts)
+        drains = [Drain(root.uuid, same_traits, same_aggregates) for root in roots]
+        planned = ask_what_if(api, drains, {})
+        if not execute or (planned.without_place and not partial):
+            _report(api, planned)
+            if execute:
+                raise Negative(f"nothing was moved: {_stuck(planned)} no place; --partial moves the others")
+            if planned.without_place:
+                raise typer.Exit(NO)
+            return
+        disabled = [root for root in roots if root.disabled is None]
+        for root in disabled:
+            set_disabled(api, root, {"reason": reason, "until": None})
+        planned = ask_what_if(api, drains, {})  # without what was claimed before the hosts were disabled
+        made = _make(api, planned.moves)
+        remaining = ask_what_if(api, drains, {})
+        _report_made(api, planned, made, remaining, disabled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The number of moves that were made, and the one at which they stopped, with the reason."""
+
+    number: int
+    stopped_at: Move | None = None
+    reason: str = ""
+
+
+def _roots(api: Site, hosts: Sequence[str]) -> list[Provider]:
+    """The roots of the trees of *hosts*, each once."""
+    roots = {}
+    for host in hosts:
+        located = fetch_provider(api, host)
+        root = (*located.above, located.provider)[0]
+        roots[root.uuid] = root
+    return list(roots.values())
+
+
+def _make(api: Site, moves: Sequence[Move]) -> _Made:
+    with progress("moving consumers") as advance:
+        for number, move in enumerate(moves):
+            try:
+                api.move(move)
+            except Refused as error:
+                return _Made(number, move, summary(error))
+            advance(number + 1, len(moves))
+    return _Made(len(moves))
+
+
+def _report(api: Site, planned: WhatIf, **more: Any) -> None:
+    """Print the plan; *more* are further members of its JSON."""
+    if options().json:
+        print_json({**planned.document, **more})
+        return
+    from stead.cli.drawing.what_if import draw_plan
+
+    providers = [{*move.before, *move.allocations} for move in planned.moves]
+    providers += [set(stuck.allocations) for stuck in planned.without_place]
+    places = fetch_places(api, set[str]().union(*providers))
+    page_lines(draw_plan(planned, places, line_width()))
+
+
+def _report_made(api: Site, planned: WhatIf, made: _Made, remaining: WhatIf, disabled: Sequence[Provider]) -> None:
+    stopped = None
+    if made.stopped_at is not None:
+        stopped = {"move": made.number + 1, "consumer": made.stopped_at.consumer, "reason": made.reason}
+    _report(api, planned, made=made.number, stopped=stopped, disabled=[root.uuid for root in disabled])
+    if not options().json:
+        if disabled:
+            say(f"disabled {', '.join(printable(root.name) for root in disabled)}")
+        say(f"made {made.number:,} of {len(planned.moves):,} moves")
+    left = len(remaining.moves) + len(remaining.without_place)
+    if stopped is not None:
+        raise Negative(one_line(f"stopped at move {stopped['move']}, of consumer {stopped['consumer']}: {made.reason}"))
+    if left:
+        raise Negative(f"{left:,} consumer{' remains' if left == 1 else 's remain'}")
+
+
+def _stuck(planned: WhatIf) -> str:
+    number = len(planned.without_place)
+    return f"{number:,} consumer{' has' if number == 1 else 's have'}"
