@@ -124,8 +124,9 @@ def _headroom(
     # From here on, bounds are known, and the work that remains only brings them closer.
     filling = Filling(snapshot, tree_kinds, work, one_provider=one_provider)
     with suppress(WorkSpent):
-        most_of = dict(zip(anchors.tolist(), at_most.tolist(), strict=True))
-        for _, members, packed in filling.each(anchors[~is_exact], most_of):
+        inexact = anchors[~is_exact]
+        most_of = dict(zip(inexact.tolist(), at_most[~is_exact].tolist(), strict=True))
+        for _, members, packed in filling.each(inexact, most_of):
             place = place_of[members[0]]
             at_least[place], at_most[place] = packed.at_least, packed.at_most
     total = together(snapshot, pools, counted, filling, (anchors, at_least, at_most, is_exact))

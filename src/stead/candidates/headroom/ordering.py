@@ -6,6 +6,7 @@ Source: "GET /headroom", docs/api.md.
 from __future__ import annotations
 
 from collections import Counter
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from stead.candidates.best import resolve_order, trees_in_order
@@ -13,6 +14,8 @@ from stead.candidates.resolve import resolve_classes
 from stead.domain.order import Drawn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -32,10 +35,13 @@ def page_of(
     Raises:
         UnknownClassInOrder
     """
+    after: Sequence[int]
     uuids: list[str] = snapshot.identities.uuids.at(roots).tolist()
     if request.order is None or isinstance(request.order, Drawn):
-        after = [place for place, uuid in enumerate(uuids) if page.marker is None or uuid > page.marker]
-        following = sorted(after, key=uuids.__getitem__)
+        after = [place for place, uuid in enumerate(uuids) if uuid > page.marker] if page.marker else range(len(uuids))
+        # Most pages are a small part of the trees, so they are not all sorted; one more tells whether others follow.
+        most = len(uuids) if page.limit is None else page.limit + 1
+        following = nsmallest(most, after, key=uuids.__getitem__)
     else:
         requested: Counter[int] = Counter()
         for group in request.groups if len(roots) else ():
