@@ -1,8 +1,8 @@
 """The ``stead`` command: selects the subcommand, passes the shared options, and maps errors to exit codes.
 
 A subcommand's module is imported when the subcommand runs, so that ``stead --help`` takes no longer than Typer itself.
-Each module of ``commands/`` has the name of its subcommand and an ``app``: a :class:`typer.Typer` (without completion,
-which only this module offers) with one command, or with several for a family.
+Each module of ``commands/`` and ``commands/local/`` has the name of its subcommand and an ``app``: a
+:class:`typer.Typer` (without completion, which only this module offers) with one command, or with several for a family.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from stead import __version__
+from stead.cli.arguments.metavars import name_values
 from stead.cli.documented import add_examples
 from stead.cli.errors import REFUSED, CommandError
-from stead.cli.metavars import name_values
 from stead.cli.options import Options, options, use_options
 from stead.cli.suggestions import suggestion
 from stead.domain.printable import one_line
@@ -42,10 +42,10 @@ class Subcommand:
 
 
 _CLIENT = frozenset({"url", "token", "data_dir", "json"})
-_HOUSE = frozenset({"data_dir", "json"})
+_LOCAL = frozenset({"data_dir", "json"})
 
-SUBCOMMANDS = {  # the module of each has the same name, in ``commands/``
-    "serve": Subcommand("Start the server.", _HOUSE),
+SUBCOMMANDS = {  # the module of each has the same name, in ``commands/`` or ``commands/local/``
+    "serve": Subcommand("Start the server.", _LOCAL),
     "tree": Subcommand("Show provider trees with their usage, or a summary of many.", _CLIENT),
     "provider": Subcommand("Show and change one provider.", _CLIENT),
     "candidates": Subcommand("List allocation candidates for a request.", _CLIENT),
@@ -64,10 +64,10 @@ SUBCOMMANDS = {  # the module of each has the same name, in ``commands/``
     "release": Subcommand("Release the allocations of a consumer, or of several.", _CLIENT),
     "topology": Subcommand("Load, save and generate provider trees as files.", _CLIENT),
     "completion": Subcommand("Let the shell complete commands, options and names.", _CLIENT),
-    "audit": Subcommand("Check the allocations and inventories of a database, and repair them.", _HOUSE),
-    "config": Subcommand("Print the configuration in effect, or a sample.", _HOUSE),
-    "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _HOUSE),
-    "db": Subcommand("Create, upgrade and check the database tables.", _HOUSE),
+    "audit": Subcommand("Check the allocations and inventories of a database, and repair them.", _LOCAL),
+    "config": Subcommand("Print the configuration in effect, or a sample.", _LOCAL),
+    "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _LOCAL),
+    "db": Subcommand("Create, upgrade and check the database tables.", _LOCAL),
 }
 
 
@@ -99,7 +99,8 @@ class Subcommands(TyperGroup):
     def load(self, name: str) -> Any:
         """Import and return the command *name*, with its shared options."""
         row = SUBCOMMANDS[name]
-        command = get_command(import_module(f"stead.cli.commands.{name}").app)
+        package = "commands.local" if row.shared is _LOCAL else "commands"
+        command = get_command(import_module(f"stead.cli.{package}.{name}").app)
         command.name = name
         name_values(command)
         add_examples(command, name)

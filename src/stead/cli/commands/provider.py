@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.cli import inventory_text
+from stead.cli.arguments import inventory_text
 from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.fetching.providers import (
     delete_provider,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments.planned_text import copies, inventory, of_provider
 from stead.cli.errors import CommandError, Negative
 from stead.cli.fetching.candidates import QUERY_HELP, candidates_of, names_of, query_string
 from stead.cli.fetching.flavors import expanded, with_flavor
 from stead.cli.fetching.what_if import ask_what_if, inventory_changes
 from stead.cli.options import options
-from stead.cli.planned_text import copies, inventory, of_provider
 from stead.cli.server.connecting import connect
 from stead.cli.terminal.output import line_width, print_json, say, show_lines
 from stead.client.what_if import (

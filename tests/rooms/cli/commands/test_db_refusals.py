@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead.cli.app import run
-from stead.cli.commands.serve import prepare_database
+from stead.cli.commands.local.serve import prepare_database
 from stead.cli.server.addresses import NotServed
 from stead.config import load
 from stead.store.protocol.store import Store

@@ -6,9 +6,9 @@ import pytest
 from rich.cells import cell_len
 
 from stead.cli.app import run
+from stead.cli.arguments.inventory_text import changed
 from stead.cli.drawing.provider import draw_provider
 from stead.cli.errors import CommandError
-from stead.cli.inventory_text import changed
 from tests.rooms.cli.commands.test_tree_command import site as small_site
 from tests.rooms.cli.drawing.test_line_widths import awkward_forest
 from tests.servers.placements import other_placement, stead_itself

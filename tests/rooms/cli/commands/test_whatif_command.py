@@ -5,8 +5,8 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from stead.cli import planned_text
 from stead.cli.app import run
+from stead.cli.arguments import planned_text
 from stead.cli.drawing.what_if import draw_plan, draw_totals
 from stead.cli.errors import CommandError
 from stead.cli.fetching.consumers import Place

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from stead.cli.commands.audit import _lines as draw_findings
+from stead.cli.commands.local.audit import _lines as draw_findings
 from stead.cli.drawing.candidates import draw_candidates
 from stead.cli.drawing.explanation import draw_explanation
 from stead.cli.drawing.forest import draw_forest

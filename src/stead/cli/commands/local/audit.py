@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.cli.commands.db import ConfigFile, open_store
+from stead.cli.commands.local.db import ConfigFile, open_store
 from stead.cli.errors import NO, CommandError
 from stead.cli.options import options
 from stead.cli.terminal.output import console, line_width, print_json, show_lines

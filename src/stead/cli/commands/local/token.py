@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.cli.commands.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
+from stead.cli.commands.local.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError, Negative
 from stead.cli.options import options
 from stead.cli.settings import service_settings
