@@ -73,8 +73,8 @@ clients: $(VENV)/for-development  ## Generate a client for Go, and claim with it
 fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
 	$(BIN)/python -m tests.system.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-headroom: $(VENV)/for-development  ## Compare headroom with brute force on N=5000 random sites and requests
-	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/test_headroom.py $(ARGS)
+headroom: $(VENV)/for-development  ## Compare headroom and advice with brute force on N=5000 random sites and requests
+	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/test_headroom.py tests/rooms/candidates/test_advice.py $(ARGS)
 
 hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, beside clients that want answers
 	$(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)

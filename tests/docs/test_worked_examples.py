@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md", "headroom.md", "other-languages.md"])
+@pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md", "headroom.md", "planning.md", "other-languages.md"])
 def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> None:
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
     with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:

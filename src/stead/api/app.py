@@ -10,6 +10,7 @@ from stead.api import errors
 from stead.api.limits import Limits, Sizes
 from stead.api.negotiation import Negotiation, asks_for_several, lines_of
 from stead.api.request import Request, Response
+from stead.api.resources.advice import AdviceForRequest
 from stead.api.resources.aggregates import ProviderAggregates
 from stead.api.resources.allocation_candidates import AllocationCandidates
 from stead.api.resources.allocations import Allocations, AllocationsOfConsumer, AllocationsOfProvider
@@ -119,6 +120,7 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/provider_trees/{uuid}": ProviderStates(service),
         "/claims": Claims(service, limits),
         "/whatif": WhatIfs(service, limits),
+        "/advice": AdviceForRequest(service, limits),
         "/changes": Changes(service),
     }
     found["/openapi.json"] = OpenApi(found)

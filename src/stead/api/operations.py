@@ -36,11 +36,12 @@ from stead.api.answer_schemas import (
     shown,
 )
 from stead.api.bodies import Schema, strict_object
-from stead.api.query import candidates, headroom, provider_trees, providers
+from stead.api.query import advice, candidates, headroom, provider_trees, providers
 from stead.api.query import flavors as flavor_query
 from stead.api.query.groups import MISSING_VALUE
 from stead.api.query.pairs import DUPLICATE_KEY
 from stead.api.query.values import BAD_VALUE
+from stead.api.resources import advice as advice_for_request
 from stead.api.resources import (
     aggregates,
     allocations,
@@ -288,6 +289,17 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
+    ),
+    ("GET", "/advice"): Operation(
+        {200: strict_object({"advice": advice_for_request.ADVICE})},
+        query=advice.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, advice.KEYS),
+        repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
+        errors=(
+            *CANDIDATE_ERRORS,
+            domain.InvalidQuery("Invalid query string parameters: 'make_room_for' is a required property"),
+            domain.InvalidQuery("make_room_for is at most 1000.", BAD_VALUE),
+        ),
     ),
     ("GET", "/usages"): Operation(
         {200: PROJECT_USAGES},

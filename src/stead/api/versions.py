@@ -82,7 +82,7 @@ class SteadVersion(Step):
         1,
         "`/provider_trees`; disabled providers; `ETag` and `If-None-Match` there and when listing providers; "
         "`merged` in `/changes`; `name:` in `in_tree` and `in_subtree`; `/headroom`; "
-        "`/flavors`, and `flavor` of candidates; `/whatif`",
+        "`/flavors`, and `flavor` of candidates; `/whatif`; `/advice`",
     )
 
 

@@ -110,6 +110,11 @@ _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
         ["GET /allocation_candidates/explain"],
     ),
     ("headroom:show", "Show how many times a request fits.", ["GET /headroom"]),
+    (
+        "advice:show",
+        "Show which consumers to move so that a request fits a number of times.",
+        ["GET /advice"],
+    ),
     ("flavors:list", "List flavors, with how many times each fits.", ["GET /flavors"]),
     ("flavors:show", "Show a flavor.", ["GET /flavors/{name}"]),
     ("flavors:update", "Create or replace a flavor.", ["PUT /flavors/{name}"]),

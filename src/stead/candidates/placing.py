@@ -110,6 +110,11 @@ def summed(several: Iterable[Amounts]) -> Amounts:
     return total
 
 
+def negated(amounts: Amounts) -> Amounts:
+    """The change of usage if *amounts* are released."""
+    return {slot: {class_id: -amount for class_id, amount in of.items()} for slot, of in amounts.items()}
+
+
 class _Search:
     """Depth-first search with a level per request, which has the candidates not tried yet.
 

@@ -187,6 +187,17 @@ class Snapshot:
         }
         return replace(self, inventory={**self.inventory, **lessened})
 
+    def with_all_released(self, classes: Collection[int], kept: Mask) -> Snapshot:
+        """A snapshot in which nothing of *classes* is taken, except at the slots of *kept*.
+
+        Only for searches, like `with_taken`.
+        """
+        inventory = dict(self.inventory)
+        for class_id in inventory.keys() & classes:
+            slots = np.flatnonzero((inventory[class_id].kind.whole > 0) & ~kept)
+            inventory[class_id] = inventory[class_id].taken(slots, [0] * len(slots))
+        return replace(self, inventory=inventory)
+
     def with_room_only(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
         """A snapshot with exactly this room of these classes, by slot and class id, and all providers enabled.
 

@@ -28,8 +28,8 @@ class ApiRoutes:
             if path.startswith("/ui/"):
                 return Lane.READ if method not in ("GET", "HEAD") or path.startswith("/ui/static/") else Lane.BULK
         if method not in ("GET", "HEAD"):
-            # A document of many providers takes seconds. In this lane it leaves threads free for claims.
-            return Lane.BULK if path == "/provider_trees" else Lane.CLAIM
+            # These may take seconds. In this lane they leave threads free for claims.
+            return Lane.BULK if path in ("/provider_trees", "/whatif") else Lane.CLAIM
         if path == "/":
             return Lane.INSTANT  # the versions: no token, no database, no catalog
         if path.startswith("/healthcheck"):
@@ -37,7 +37,7 @@ class ApiRoutes:
                 return Lane.LIVE
             if path in ("/healthcheck", "/healthcheck/ready"):
                 return Lane.HEALTH
-        if path in _BULK_PATHS and not _is_limited(query):
+        if path == "/advice" or (path in _BULK_PATHS and not _is_limited(query)):
             return Lane.BULK
         return Lane.READ
 

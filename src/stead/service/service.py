@@ -15,6 +15,7 @@ from stead.catalog.catalog import Catalog
 from stead.domain.tree_planning import plan_trees
 from stead.process import slices
 from stead.process.background import Background
+from stead.service.advice import Advised, Likeness, advice
 from stead.service.claims import Claiming
 from stead.service.flavors import FlavorHeadrooms
 from stead.service.overdue import Overdue
@@ -251,6 +252,22 @@ class Service:
             ConcurrentUpdate: the consumers of drained trees changed during every attempt.
         """
         found = what_if(self._store, self._catalog, self._enumeration, changes, bounds)
+        return found, _token(found.moment)
+
+    def advice(
+        self, request: CandidateRequest, number: int, *, same_traits: bool, same_aggregates: bool, most: int
+    ) -> tuple[Advised, str | None]:
+        """Which consumers to move so that *request* fits *number* times, and the token of the moment of the answer.
+
+        Args:
+            same_traits, same_aggregates: what new places must be like, see `stead.candidates.moving.Tenant`.
+            most: about this number of consumers are considered.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, Unavailable
+        """
+        likeness = Likeness(same_traits, same_aggregates)
+        found = advice(self._store, self._catalog, self._enumeration, request, number, likeness, most)
         return found, _token(found.moment)
 
     def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Headroom | str]]:

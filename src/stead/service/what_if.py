@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from stead.candidates.draining import Move, Relocation, Stuck, Tenant, relocate
+from stead.candidates.draining import Relocation, Stuck, relocate
 from stead.candidates.explain.explain import explain
+from stead.candidates.moving import Move, Tenant
 from stead.candidates.placing import summed
 from stead.candidates.work import Work, WorkSpent
 from stead.catalog.planned import Draft, with_usage_moved
@@ -27,7 +28,7 @@ from stead.domain.what_if import (
     SetTrait,
 )
 from stead.process import slices
-from stead.service.placed_amounts import slots
+from stead.service.placed_amounts import are_usage_of, slots
 from stead.store.consumer_listing import HeldAllocations, Whose, page_of
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def what_if(
     for consumer, allocations in held.items():
         amounts = slots(snapshot, allocations.amounts())
         drain = next(drains[root][1] for slot in amounts if (root := snapshot.forest.root[slot]) in drains)
-        tenants.append(Tenant(consumer, amounts, drain))
+        tenants.append(Tenant(consumer, amounts, drain.same_traits, drain.same_aggregates))
     work = Work(enumeration.work, give_way=slices.give_way)
     found: Relocation = relocate(planned, tenants, drains.keys(), enumeration, work)
     planned = with_usage_moved(planned, found.amounts)
@@ -158,13 +159,7 @@ def _held(
 def _agree(snapshot: Snapshot, drains: Mapping[int, tuple[int, Drain]], held: Mapping[str, HeldAllocations]) -> bool:
     """Whether the consumers' allocations from the drained trees add up to their usage in the snapshot."""
     total = summed(slots(snapshot, allocations.amounts()) for allocations in held.values())
-    return all(
-        of.used == total.get(slot, {}).get(class_id, 0)
-        for root in drains
-        for slot in snapshot.forest.members(root)
-        for class_id, columns in snapshot.inventory.items()
-        if (of := columns.at(slot)) is not None
-    )
+    return all(are_usage_of(snapshot, root, total) for root in drains)
 
 
 def _slot(snapshot: Snapshot, number: int, provider: str) -> Slot:

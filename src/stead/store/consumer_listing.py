@@ -196,6 +196,24 @@ def of_consumers(connection: Connection, uuids: Collection[str]) -> dict[str, He
     return by_uuid
 
 
+def of_trees(connection: Connection, roots: Collection[int], most: int) -> dict[str, HeldAllocations]:
+    """The allocations of the consumers of some trees, by uuid; of *most* of them, if there are more.
+
+    Args:
+        roots: ids of the roots.
+    """
+    members = resource_providers.c.root_provider_id
+    consumers_of = (
+        sa.select(allocations.c.consumer_id)
+        .join(resource_providers, resource_providers.c.id == allocations.c.resource_provider_id)
+        .distinct()
+    )
+    found: set[str] = set()
+    for portion in in_portions(roots):
+        found.update(connection.execute(consumers_of.where(members.in_(portion)).limit(most + 1)).scalars())
+    return of_consumers(connection, sorted(found)[:most])
+
+
 def _of_consumers() -> sa.Select[tuple[str, int, str, int, object, int, str, str, str, str]]:
     """A row for each allocation of the consumers that a condition selects, in the order in which they were written."""
     return (

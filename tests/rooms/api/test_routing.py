@@ -64,6 +64,7 @@ ROUTES = [
     ("/provider_trees/{uuid}", "PATCH", "ctype policy", None),
     ("/claims", "POST", "ctype policy", None),
     ("/whatif", "POST", "ctype policy", None),
+    ("/advice", "GET", "accept policy", None),
     ("/changes", "GET", "accept policy", None),
     ("/openapi.json", "GET", "accept", None),
 ]

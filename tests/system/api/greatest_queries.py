@@ -56,6 +56,9 @@ MEMBERS: dict[str, Callable[[int], str]] = {
     "fields": lambda number: ("name", "inventories", "usages")[number % 3],
     "depth": str,
     "headroom": lambda number: ("true", "false")[number % 2],
+    "make_room_for": str,
+    "same_traits": lambda number: ("true", "false")[number % 2],
+    "same_aggregates": lambda number: ("true", "false")[number % 2],
     "flavor": lambda number: f"flavor-{number}",
     "totals": lambda number: ("true", "false")[number % 2],
     "columns": lambda number: ("true", "false")[number % 2],
@@ -107,7 +110,8 @@ def filled(separator: str, values: Iterator[str], room: int, most: int = 100_000
 
 def queries(path: str) -> Iterator[Query]:
     """The greatest ones of GET *path*."""
-    base = f"{CANDIDATES}&" if path.startswith(("/allocation_candidates", "/headroom")) else ""
+    base = f"{CANDIDATES}&" if path.startswith(("/allocation_candidates", "/headroom", "/advice")) else ""
+    base += "make_room_for=1&" if path == "/advice" else ""
     room = LONGEST - len(base) - 100
     for name in parameters(path):
         member = MEMBERS[name]

@@ -194,6 +194,17 @@ def test_the_work_of_a_query(any_api: Api) -> None:
     assert many.header("stead-incomplete") == "work"
 
 
+def test_the_work_of_an_advice(small: Api) -> None:
+    lamp = f"CUSTOM_{fresh_name().upper().replace('-', '_')}"
+    small.put(f"/resource_classes/{lamp}").expect(201)
+    for _ in range(3):
+        host = small.create_provider(inventories={lamp: 8})
+        small.put(f"/allocations/{fresh_uuid()}", holding((host.uuid, {lamp: 1}))).expect(204)
+    found = small.at("1.39, stead 1.1").get(f"/advice?resources={lamp}:8&make_room_for=1").expect(200)
+    assert found.header("stead-incomplete") == "work"
+    assert (found.advice["moves"], found.advice["reason"]) == (None, "not_found")
+
+
 @pytest.mark.parametrize("version", ["1.25", "1.39"])
 def test_a_suffix(small: Api, version: str) -> None:
     small.at(version).get("/allocation_candidates", {"resources" + "1" * 8: "VCPU:1"}).expect(200)

@@ -81,6 +81,10 @@ class TestOfThePolicy:
         ("/headroom", "limit", ("1", "2")),
         ("/headroom", "marker", (SOME, OTHER)),
         ("/headroom", "flavor", ("a", "b")),
+        ("/advice", "flavor", ("a", "b")),
+        ("/advice", "make_room_for", ("1", "2")),
+        ("/advice", "same_traits", ("true", "false")),
+        ("/advice", "same_aggregates", ("true", "false")),
         ("/flavors", "headroom", ("true", "false")),
         ("/flavors", "limit", ("1", "2")),
         ("/flavors", "marker", ("a", "b")),
@@ -94,7 +98,8 @@ class TestOfThePolicy:
 def test_a_parameter_of_stead_with_one_value_is_refused_if_repeated(
     api: Api, path: str, key: str, values: tuple[str, str]
 ) -> None:
-    query = [("resources", "VCPU:1")] if path.startswith(("/allocation_candidates", "/headroom")) else []
+    query = [("resources", "VCPU:1")] if path.startswith(("/allocation_candidates", "/headroom", "/advice")) else []
+    query += [("make_room_for", "1")] if path == "/advice" and key != "make_room_for" else []
     for first, last in (values, values[:1] * 2):  # also if both values are the same
         answer = api.at(OWN).get(path, [*query, (key, first), (key, last)])
         assert answer.refused(400, f"Query parameter '{key}' may be specified only once.", code=DUPLICATE_KEY)

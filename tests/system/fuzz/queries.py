@@ -169,6 +169,12 @@ LISTS["/allocation_candidates/explain"] = LISTS["/allocation_candidates"]
 LISTS["/allocation_candidates"]["flavor"] = one_of(*FLAVORS)
 LISTS["/flavors"] = {"headroom": one_of("true", "false", "x", ""), "limit": PAGE, "marker": one_of(*FLAVORS, "é", "")}
 LISTS["/headroom"] = LISTS["/allocation_candidates"] | {"marker": tree}
+OF_ADVICE = {
+    "make_room_for": one_of("1", "2", "1000", "0", "1001", "9" * 5000, "1\n"),
+    "same_traits": one_of("true", "false", "TRUE"),
+    "same_aggregates": one_of("true", "false", ""),
+}
+LISTS["/advice"] = LISTS["/allocation_candidates"] | OF_ADVICE
 
 OWN = ("root_member_of", "isolate", "can_split", "order_by")
 """Keys of Stead's own that stand for the whole request."""
@@ -178,8 +184,10 @@ MOST_GROUPS = 3000
 
 def query(rng: Random, path: str) -> str:
     """A query string for *path*, as it stands on the wire."""
-    if path.startswith(("/allocation_candidates", "/headroom")):
+    if path.startswith(("/allocation_candidates", "/headroom", "/advice")):
         pairs = many_groups(rng) if one_in(rng, 400) else of_flavor(rng) if one_in(rng, 10) else candidates(rng)
+        if path == "/advice":
+            pairs += [(key, of(rng)) for key, of in OF_ADVICE.items() if key == "make_room_for" or one_in(rng, 6)]
     elif path in LISTS:
         table = LISTS[path]
         pairs = [(key, table[key](rng)) for key in rng.sample(list(table), rng.randint(0, min(3, len(table))))]

@@ -73,7 +73,7 @@ PATHS = [
     "/resource_classes/{c}",
     "/traits", "/traits/{t}", "/allocations", "/allocations/{k}", "/allocation_candidates", "/usages", "/reshaper",
     "/openapi.json", "/allocation_candidates/explain", "/consumers", "/provider_trees", "/claims", "/changes",
-    "/provider_trees/{p}", "/headroom", "/flavors", "/flavors/{t}", "/whatif",
+    "/provider_trees/{p}", "/headroom", "/flavors", "/flavors/{t}", "/whatif", "/advice",
 ]  # fmt: skip
 ODD_PATHS = [
     "//", "/%2e%2e/", "/traits/", "/traits//x", "/resource_providers/%00", "/resource_providers%2F", "/%FF",

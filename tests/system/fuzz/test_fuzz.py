@@ -40,7 +40,8 @@ ROUTES = [
     "PUT /resource_providers/*/aggregates", "POST /resource_classes", "PUT /allocations/*", "POST /allocations",
     "POST /reshaper", "GET /allocation_candidates",
     "GET /allocation_candidates/explain", "GET /resource_providers", "GET /traits", "GET /usages",
-    "GET /consumers", "GET /headroom", "GET /flavors", "GET /provider_trees", "GET /changes", "POST /claims",
+    "GET /consumers", "GET /headroom", "GET /advice", "GET /flavors", "GET /provider_trees", "GET /changes",
+    "POST /claims",
     "PUT /provider_trees",
     "PATCH /provider_trees/*", "PUT /flavors/*", "POST /whatif",
 ]  # fmt: skip

@@ -181,6 +181,7 @@ READS = {
     "/allocation_candidates": "?resources={lamp}:1&resources_A=VCPU:1",
     "/allocation_candidates/explain": "?resources={lamp}:1&resources_A=VCPU:100&required_A=!HW_CPU_X86_SHA",
     "/headroom": "?resources={lamp}:1&resources_A=VCPU:100&required_A=!HW_CPU_X86_SHA",
+    "/advice": "?resources={lamp}:9&make_room_for=1",
     "/flavors": "?headroom=true",
     "/usages": "?project_id={project}",
 }

@@ -137,6 +137,7 @@ QUERIES = {
     "/allocation_candidates": "?resources=VCPU:1&limit=1",
     "/allocation_candidates/explain": "?resources=VCPU:1&limit=1",
     "/headroom": "?resources=VCPU:1&limit=1",
+    "/advice": "?resources=VCPU:1&make_room_for=1",
     "/usages": "?project_id=p",
     "/consumers": "?project_id=p",
 }

@@ -17,6 +17,7 @@ from stead.api.representations import answer
 from stead.api.resources import explanations
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom
+from stead.api.resources.moves import AMOUNTS, MOVE, show_amounts, show_move
 from stead.api.shapes import INVENTORY_FIELDS, TOTAL, UUID
 from stead.api.versions import S, V, Versioned
 from stead.candidates.headroom.ordering import page_of
@@ -27,7 +28,6 @@ from stead.domain.pages import Page
 from stead.domain.provider import BY_NAME
 from stead.domain.what_if import BadChange, Copies, DeleteAggregate, Disable, Drain, SetInventory, SetTrait
 from stead.service.what_if import Bounds, TooManyConsumers, TooManyProviders
-from stead.store.usages import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.query.flavors import Flavors
     from stead.api.request import Request, Response
-    from stead.candidates.draining import Move, Stuck
+    from stead.candidates.draining import Stuck
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
     from stead.domain.what_if import Planned
@@ -82,20 +82,8 @@ CHANGE: Schema = strict_object(
     },
 )
 ASK = strict_object({}, {"candidates": _QUERY, "explain": _QUERY, "headroom": _QUERY, "totals": _FLAG})
-_AMOUNTS = mapping("^[0-9a-fA-F-]{36}$", strict_object({"resources": mapping(RESOURCE_CLASS_NAME, _NUMBER)}))
-MOVE = strict_object(
-    {
-        "consumer_uuid": UUID,
-        "consumer_generation": _NUMBER,
-        "project_id": {"type": "string"},
-        "user_id": {"type": "string"},
-        "consumer_type": {"type": "string"},
-        "from": _AMOUNTS,
-        "allocations": _AMOUNTS,
-    }
-)
 STUCK = strict_object(
-    {"consumer_uuid": UUID, "from": _AMOUNTS, "gave_up": _FLAG}, {"explanation": explanations.EXPLANATION}
+    {"consumer_uuid": UUID, "from": AMOUNTS, "gave_up": _FLAG}, {"explanation": explanations.EXPLANATION}
 )
 TOTALS = mapping(RESOURCE_CLASS_NAME, strict_object(dict.fromkeys(("total", "reserved", "capacity", "used"), _NUMBER)))
 WHAT_IF = strict_object(
@@ -167,7 +155,7 @@ class WhatIfs:
         stuck = [_stuck(found, one) for one in found.stuck]
         for one, why in zip(stuck, explained, strict=False):
             one["explanation"] = why
-        moves = [_move(found, move) for move in found.moves]
+        moves = [show_move(found.snapshot, found.held, move) for move in found.moves]
         body = {"moves": moves, "without_place": stuck, **shown, "generation": token}
         answer(req, resp, body, modified=None)
         if is_cut or not found.is_complete:
@@ -256,30 +244,11 @@ _BUILDERS: dict[str, Callable[[Json], Planned]] = {
 }
 
 
-def _resources(amounts: Mapping[str, Mapping[str, int]]) -> Json:
-    return {uuid: {"resources": dict(of)} for uuid, of in amounts.items()}
-
-
-def _move(found: WhatIf, move: Move) -> Json:
-    snapshot, held = found.snapshot, found.held[move.tenant.consumer]
-    names = snapshot.class_names.by_id
-    new = {snapshot.uuid(slot): {names[id_].name: n for id_, n in of.items()} for slot, of in move.amounts.items()}
-    return {
-        "consumer_uuid": move.tenant.consumer,
-        "consumer_generation": held.generation,
-        "project_id": held.project,
-        "user_id": held.user,
-        "consumer_type": held.consumer_type or UNKNOWN,
-        "from": _resources(held.amounts()),
-        "allocations": _resources(new),
-    }
-
-
 def _stuck(found: WhatIf, stuck: Stuck) -> Json:
     consumer = stuck.tenant.consumer
     return {
         "consumer_uuid": consumer,
-        "from": _resources(found.held[consumer].amounts()),
+        "from": show_amounts(found.held[consumer].amounts()),
         "gave_up": stuck.gave_up,
     }
 

@@ -77,8 +77,13 @@ class Headroom:
         return self.at_least == self.at_most
 
 
-def headroom(snapshot: Snapshot, request: CandidateRequest, work: Work) -> Headroom:
+def headroom(
+    snapshot: Snapshot, request: CandidateRequest, work: Work, *, among: NDArray[np.bool_] | None = None
+) -> Headroom:
     """The headroom of *request*, whose limit and order do not matter.
+
+    Args:
+        among: mask of the trees, by their roots, in which claims may be made; all by default.
 
     Raises:
         UnknownResourceClass, UnknownTraits
@@ -87,7 +92,8 @@ def headroom(snapshot: Snapshot, request: CandidateRequest, work: Work) -> Headr
         matched = match_all(snapshot, request, work)
         if matched is None:
             return _none(0, is_complete=True)
-        return _headroom(snapshot, request, *matched, work)
+        groups, eligible = matched
+        return _headroom(snapshot, request, groups, eligible if among is None else eligible & among, work)
     except WorkSpent:
         return _none(MOST, is_complete=False)
 
