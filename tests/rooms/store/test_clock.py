@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from stead.domain.errors import Unavailable
 from stead.domain.inventory import Inventory
 from stead.store import consumer_listing, inventories, providers, resource_classes, tables, traits
-from stead.store.protocol import clock
+from stead.store.protocol import clock, epoch
 from stead.store.protocol.transaction import RaceLost
 from tests.rooms.store.books import Books, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.interleaving import outcome
@@ -217,6 +217,22 @@ class TestWhatIsTouched:
         changes = [f(id_) for f in (clock.trait_change, clock.class_change) for id_ in range(1000)]
         assert max(changes) < clock.EVERYTHING
         assert len(set(changes)) == len(changes)
+
+
+def test_the_sums_of_the_clock_change_with_every_tick_and_every_epoch(empty_books: Books) -> None:
+    books, seen = empty_books, set()
+    host = books.provider(VCPU=4)
+    for write in (
+        lambda: books.claim(fresh_uuid(), {host: {"VCPU": 1}}),
+        lambda: books.execute(f"UPDATE stead_clock SET stamp = stamp + {2**40} WHERE slot = 3"),  # as after a restore
+        lambda: books.execute("UPDATE stead_clock SET tick = tick - 1, stamp = 7 WHERE slot = 3"),
+        lambda: books.service.write(epoch.renew),
+    ):
+        write()
+        now, sums = books.service.read(lambda connection: (clock.read_clock(connection), clock.read_sums(connection)))
+        assert now.sums() == sums
+        seen.add(sums)
+    assert len(seen) == 4
 
 
 def test_what_changed_is_told_apart_and_nothing_is_told_twice(books: Books) -> None:

@@ -6,11 +6,13 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING
+from unittest.mock import ANY
 
 import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
+from stead.store.feed import refresh_source
 from stead.store.protocol import own_writes
 from stead.store.protocol import store as writing
 from stead.store.protocol.clock import NOTHING, Changed, Clock, Ticked
@@ -129,10 +131,15 @@ def with_the_first_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_writes, "_left_behind", lambda notes: original(notes[::-1]))
 
 
+def whatever_the_clock_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refresh_source, "read_sums", lambda _: ANY)
+
+
 @pytest.mark.parametrize(
     "bug",
     [
         whatever_was_written_between,
+        whatever_the_clock_shows,
         with_the_times_of_others_lost,
         with_standings_before_those_of_others,
         with_the_first_of_several,

@@ -27,6 +27,7 @@ from stead.store.protocol.clock import (
     changed_since,
     moved_slots,
     read_clock,
+    read_sums,
 )
 from stead.store.protocol.kept_connection import KeptConnection
 from stead.store.protocol.store import meaning
@@ -191,7 +192,7 @@ class _Reading:
     def changes(
         self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
     ) -> Iterator[Changes]:
-        now = read_clock(self._connection)  # the first statement takes the snapshot, so the clock dates it
+        now = self._now(earlier, own_writes)
         moment = _Moment(now, commits, self._server)
         if earlier is not None and now.can_follow(earlier):
             own = own_writes.take(earlier, now)
@@ -203,6 +204,15 @@ class _Reading:
                 return
         own_writes.forget()  # notes from before a restore would have the numbers of later ticks
         yield from self._everything(moment)
+
+    def _now(self, earlier: Clock | None, own_writes: OwnWrites) -> Clock:
+        """The clock. Its first statement takes the snapshot, so the clock dates it."""
+        if earlier is None or not own_writes.has_any:
+            return read_clock(self._connection)
+        sums = read_sums(self._connection)
+        # Computed after the sums are read: until then, other threads note what the sums contain.
+        expected = own_writes.expected(earlier)
+        return expected if expected.sums() == sums else read_clock(self._connection)
 
     def since_stored(self, stored: Mapping[str, Any], commits: tuple[int, Hashable] | None) -> Changes:
         now = read_clock(self._connection)

@@ -12,15 +12,15 @@ import hashlib
 import itertools
 import secrets
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.store.sql.statements import BulkQuery, Insert, Update, value
+from stead.store.sql.statements import BulkQuery, Insert, Query, Update, value
 from stead.store.tables import (
     KEPT_STAMPS,
     stead_change_log,
@@ -212,6 +212,17 @@ class Clock:
         """A text that identifies this moment: the stamps differ if a restored database repeats ticks."""
         return hashlib.sha256(repr((self.epoch, self.ticks, self.stamps)).encode()).hexdigest()
 
+    def sums(self) -> Sums:
+        """What `read_sums` reads at this moment."""
+        return Sums(self.epoch, sum(self.ticks), sum([stamp >> _UNSUMMED_BITS for stamp in self.stamps]))
+
+    def after(self, writes: Iterable[Ticked]) -> Clock:
+        """The clock after *writes*, the last one of each slot, and no others."""
+        ticks, stamps = list(self.ticks), list(self.stamps)
+        for ticked in writes:
+            ticks[ticked.slot], stamps[ticked.slot] = ticked.tick, ticked.stamp
+        return replace(self, ticks=tuple(ticks), stamps=tuple(stamps))
+
     def can_follow(self, earlier: Clock) -> bool:
         """Whether the change rows have everything that happened since *earlier*.
 
@@ -226,12 +237,33 @@ class Clock:
         )
 
 
+class Sums(NamedTuple):
+    """The whole clock in three values. Stamps are random, so other stamps have another sum."""
+
+    epoch: str
+    ticks: int
+    stamps: int
+
+
+_UNSUMMED_BITS = 6
+"""Low bits of each stamp that are left out: then the sum of 64 stamps fits into the integers of every database."""
+
+_epoch = sa.select(stead_epoch.c.epoch).where(stead_epoch.c.id == 1).scalar_subquery()
+
+_SUMS = Query(
+    sa.select(
+        _epoch,
+        sa.func.sum(stead_clock.c.tick),
+        sa.func.sum(stead_clock.c.stamp.op(">>")(sa.literal_column(str(_UNSUMMED_BITS)))),
+    )
+)
+
 _CLOCK = BulkQuery(
     sa.select(
         stead_clock.c.tick,
         stead_clock.c.stamp,
         stead_clock.c.floor,
-        sa.select(stead_epoch.c.epoch).where(stead_epoch.c.id == 1).scalar_subquery(),
+        _epoch,
     ).order_by(stead_clock.c.slot)
 )
 
@@ -243,6 +275,12 @@ def read_clock(connection: Connection) -> Clock:
         raise LostTick(len(rows))
     ticks, stamps, floors, epochs = zip(*rows, strict=True)
     return Clock(str(epochs[0]), ticks, stamps, floors)
+
+
+def read_sums(connection: Connection) -> Sums:
+    """Read the clock as sums, which costs much less than its rows. It dates a transaction like `read_clock`."""
+    ((epoch, ticks, stamps),) = _SUMS.rows(connection)
+    return Sums(str(epoch), int(ticks), int(stamps))
 
 
 @dataclass(frozen=True, slots=True)

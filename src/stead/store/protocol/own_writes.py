@@ -101,6 +101,16 @@ class OwnWrites:
             for notes in self._notes:
                 notes.clear()
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there are notes."""
+        return any(self._notes)
+
+    def expected(self, earlier: Clock) -> Clock:
+        """The present clock, if every write since *earlier* is noted here."""
+        with self._lock:
+            return earlier.after([notes[-1].ticked for notes in self._notes if notes])
+
     def take(self, earlier: Clock, now: Clock) -> Own:
         """The own writes between two moments, of all slots in which nothing else was written; drops older notes."""
         with self._lock:
