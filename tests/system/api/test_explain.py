@@ -50,8 +50,9 @@ def test_a_funnel_says_what_each_constraint_left_and_who_comes_near(api: Api, ho
     ((group, choice),) = [(group["suffix"], choice) for group in told.groups for choice in group["choices"]]
     assert (group, choice["resource_class"]) == ("_A", None)
     words = {"parameter": "resources_A", "value": f"{host.lamp}:4"}
-    everybody = choice["in_play"]
-    assert choice["steps"] == [
+    # Providers of other tests may be disabled, which is the first step.
+    everybody = choice["in_play"] - sum(step["removed"] for step in choice["steps"] if step["parameter"] == "disabled")
+    assert [step for step in choice["steps"] if step["parameter"] != "disabled"] == [
         {**words, "check": "inventory", "left": 2, "removed": everybody - 2},
         {**words, "check": "units", "left": 2, "removed": 0},
         {**words, "check": "room", "left": 1, "removed": 1},
