@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,9 @@ BLOCK = 1 << _SHIFT
 
 _FEW = 64
 """Up to this number of values, single look-ups are faster than joining the blocks."""
+
+_FEW_CHANGED = 16
+"""Up to this number of values, changing one by one is faster than the vector operations."""
 
 _serials = itertools.count(1)
 
@@ -87,6 +90,8 @@ class Blocks(Generic[T]):
 
         Returns this object if nothing changes, so that callers can compare by identity.
         """
+        if size <= self.size and len(slots) <= _FEW_CHANGED:
+            return self._with_few(slots.tolist(), values)
         new = np.empty(len(slots), self.dtype)
         new[:] = values
         blocks, serials = self._grown(max(size, self.size))
@@ -102,6 +107,24 @@ class Blocks(Generic[T]):
         if not changed:
             return self
         return Blocks(tuple(blocks), tuple(serials), max(size, self.size), self._fill, self.dtype)
+
+    def _with_few(self, slots: Sequence[int], values: Any) -> Blocks[T]:
+        """`replaced` without new slots, value by value."""
+        each = itertools.repeat(values) if isinstance(values, int) else values
+        changed: dict[int, NDArray[T]] = {}
+        for slot, value in zip(slots, each, strict=False):
+            number, at = slot >> _SHIFT, slot & (BLOCK - 1)
+            block = changed.get(number)
+            if (self.blocks[number] if block is None else block).item(at) != value:
+                if block is None:
+                    block = changed[number] = self.blocks[number].copy()
+                block[at] = value
+        if not changed:
+            return self
+        blocks, serials = list(self.blocks), list(self.serials)
+        for number, block in changed.items():
+            blocks[number], serials[number] = block, next(_serials)
+        return Blocks(tuple(blocks), tuple(serials), self.size, self._fill, self.dtype)
 
     def mapped(self, function: Callable[[NDArray[T]], NDArray[T]]) -> Blocks[T]:
         """The column with *function* applied to each block; its results have the same shape."""

@@ -134,7 +134,12 @@ class InventoryColumns:
 
     def taken(self, slots: NDArray[np.int64], used: Sequence[int]) -> InventoryColumns:
         """The same with other sums of allocations at *slots* (ascending); who has none of the class stays so."""
-        room = self.room.replaced(slots, self._rooms(self.kind.at(slots), used), self.room.size)
+        kind, capacities = self.kind.at(slots).tolist(), self.kinds.capacities()
+        # Without arrays: nearly always, this is the one provider of a claim.
+        rooms = [
+            capacities.item(number) - taken if number else _NO_ROOM for number, taken in zip(kind, used, strict=True)
+        ]
+        room = self.room.replaced(slots, rooms, self.room.size)
         return self if room is self.room else InventoryColumns(self.kinds, self.kind, room, self.modified)
 
     def lessened(self, slots: NDArray[np.int64], amounts: Sequence[int]) -> InventoryColumns:

@@ -209,9 +209,8 @@ def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
         class_id: columns.taken(slots, [used.get((row.id, class_id), 0) for _, row in rows])
         for class_id, columns in snapshot.inventory.items()
     }
-    return replace(
-        snapshot,
-        inventory=inventory,
+    return snapshot.with_standings(
+        inventory,
         generations=snapshot.generations.replaced(slots, [row.generation for _, row in rows], size),
         modified=snapshot.modified.replaced(slots, modified, size),
         versions=snapshot.versions.replaced(slots, new_version(), size),

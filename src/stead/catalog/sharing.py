@@ -44,8 +44,7 @@ class Sharing:
 
     def still_holds(self, forest: Forest, traits: Memberships, aggregates: Memberships, trait: int | None) -> bool:
         """Whether it was computed from exactly these objects."""
-        mine = (self._forest, self._traits, self._aggregates)
-        same = all(old is new for old, new in zip(mine, (forest, traits, aggregates), strict=True))
+        same = self._forest is forest and self._traits is traits and self._aggregates is aggregates
         return same and self._sharing_trait == trait
 
     @property

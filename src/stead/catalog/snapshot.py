@@ -174,6 +174,34 @@ class Snapshot:
         """The part of *amount* of a class that each slot could give."""
         return self.inventory.get(class_id, InventoryColumns.none().grown(self.size)).shares(amount)
 
+    def with_standings(
+        self,
+        inventory: Mapping[int, InventoryColumns],
+        generations: Blocks[np.int64],
+        modified: Blocks[np.int64],
+        versions: Blocks[np.int64],
+    ) -> Snapshot:
+        """A snapshot after claims and releases, which change only this."""
+        # As `replace` would make it, which takes as long as all the rest of a refresh after one claim.
+        return Snapshot(
+            identities=self.identities,
+            generations=generations,
+            modified=modified,
+            versions=versions,
+            forest=self.forest,
+            inventory=inventory,
+            trait_sets=self.trait_sets,
+            aggregate_sets=self.aggregate_sets,
+            aggregate_uuids=self.aggregate_uuids,
+            aggregate_ids=self.aggregate_ids,
+            trait_names=self.trait_names,
+            class_names=self.class_names,
+            sharing=self.sharing,
+            service_states=self.service_states,
+            masks=self.masks,
+            fragments=self.fragments,
+        )
+
     def with_taken(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
         """A snapshot in which these amounts are taken in addition (released, if negative), by slot and class id.
 

@@ -19,6 +19,7 @@ def small_blocks() -> Iterator[None]:
         patch.object(blocks, "_SHIFT", 1),
         patch.object(blocks, "BLOCK", 2),
         patch.object(blocks, "_FEW", 3),
+        patch.object(blocks, "_FEW_CHANGED", 2),
         patch.object(masks, "BLOCK", 2),
     ):
         yield

@@ -192,9 +192,10 @@ class _Reading:
     def changes(
         self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
     ) -> Iterator[Changes]:
-        now = self._now(earlier, own_writes)
+        expected = self._expected(earlier, own_writes)
+        now = expected or read_clock(self._connection)  # the first statement takes the snapshot, so the clock dates it
         moment = _Moment(now, commits, self._server)
-        if earlier is not None and now.can_follow(earlier):
+        if earlier is not None and (expected or now.can_follow(earlier)):
             own = own_writes.take(earlier, now)
             foreign = [slot for slot in moved_slots(earlier, now) if slot not in own.slots]
             others = changed_since(self._connection, earlier, foreign)
@@ -205,14 +206,14 @@ class _Reading:
         own_writes.forget()  # notes from before a restore would have the numbers of later ticks
         yield from self._everything(moment)
 
-    def _now(self, earlier: Clock | None, own_writes: OwnWrites) -> Clock:
-        """The clock. Its first statement takes the snapshot, so the clock dates it."""
+    def _expected(self, earlier: Clock | None, own_writes: OwnWrites) -> Clock | None:
+        """The clock, if its sums show that only writes with notes followed *earlier*."""
         if earlier is None or not own_writes.has_any:
-            return read_clock(self._connection)
+            return None
         sums = read_sums(self._connection)
         # Computed after the sums are read: until then, other threads note what the sums contain.
         expected = own_writes.expected(earlier)
-        return expected if expected.sums() == sums else read_clock(self._connection)
+        return expected if expected.sums() == sums else None
 
     def since_stored(self, stored: Mapping[str, Any], commits: tuple[int, Hashable] | None) -> Changes:
         now = read_clock(self._connection)

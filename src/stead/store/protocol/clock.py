@@ -12,9 +12,11 @@ import hashlib
 import itertools
 import secrets
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from itertools import compress, repeat
+from operator import lt, rshift
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -214,14 +216,14 @@ class Clock:
 
     def sums(self) -> Sums:
         """What `read_sums` reads at this moment."""
-        return Sums(self.epoch, sum(self.ticks), sum([stamp >> _UNSUMMED_BITS for stamp in self.stamps]))
+        return Sums(self.epoch, sum(self.ticks), sum(map(rshift, self.stamps, repeat(_UNSUMMED_BITS))))
 
     def after(self, writes: Iterable[Ticked]) -> Clock:
         """The clock after *writes*, the last one of each slot, and no others."""
         ticks, stamps = list(self.ticks), list(self.stamps)
         for ticked in writes:
             ticks[ticked.slot], stamps[ticked.slot] = ticked.tick, ticked.stamp
-        return replace(self, ticks=tuple(ticks), stamps=tuple(stamps))
+        return Clock(self.epoch, tuple(ticks), tuple(stamps), self.floors)
 
     def can_follow(self, earlier: Clock) -> bool:
         """Whether the change rows have everything that happened since *earlier*.
@@ -298,8 +300,7 @@ NOTHING = Changed(frozenset(), frozenset())
 
 def moved_slots(earlier: Clock, now: Clock) -> list[int]:
     """The slots that ticked between two moments."""
-    ticks = enumerate(zip(earlier.ticks, now.ticks, strict=True))
-    return [slot for slot, (then, tick_now) in ticks if tick_now > then]
+    return list(compress(range(SLOTS), map(lt, earlier.ticks, now.ticks)))
 
 
 def changed_between(connection: Connection, earlier: Clock, now: Clock) -> Changed:

@@ -10,11 +10,11 @@ Source: "The write and refresh protocol", docs/protocol.md (rule 11); docs/decis
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from stead.store.protocol.clock import NOTHING, SLOTS, Changed
+from stead.store.protocol.clock import NOTHING, Changed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,8 @@ class OwnWrites:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: list[deque[Written]] = [deque(maxlen=MOST) for _ in range(SLOTS)]
+        self._notes: defaultdict[int, deque[Written]] = defaultdict(lambda: deque(maxlen=MOST))
+        """By slot."""
 
     def note(self, writes: Sequence[Written]) -> None:
         """Add writes whose commit was acknowledged, in the order of their ticks."""
@@ -98,23 +99,23 @@ class OwnWrites:
     def forget(self) -> None:
         """Drop all notes, since the database may be another one or an earlier one."""
         with self._lock:
-            for notes in self._notes:
-                notes.clear()
+            self._notes.clear()
 
     @property
     def has_any(self) -> bool:
         """Whether there are notes."""
-        return any(self._notes)
+        with self._lock:
+            return any(self._notes.values())
 
     def expected(self, earlier: Clock) -> Clock:
         """The present clock, if every write since *earlier* is noted here."""
         with self._lock:
-            return earlier.after([notes[-1].ticked for notes in self._notes if notes])
+            return earlier.after([notes[-1].ticked for notes in self._notes.values() if notes])
 
     def take(self, earlier: Clock, now: Clock) -> Own:
         """The own writes between two moments, of all slots in which nothing else was written; drops older notes."""
         with self._lock:
-            taken = {slot: _taken(notes, now.ticks[slot]) for slot, notes in enumerate(self._notes) if notes}
+            taken = {slot: _taken(notes, now.ticks[slot]) for slot, notes in self._notes.items() if notes}
         known = {slot: notes for slot, notes in taken.items() if is_complete(notes, slot, earlier, now)}
         return _added_up(known) if known else Own()
 
