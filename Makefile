@@ -1,4 +1,4 @@
-# What one does in this checkout. `make` lists it.
+# Targets for developers. `make` lists them.
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -19,39 +19,39 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help run test lowest lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom hostile reloads segments steady clean
+.PHONY: help run test lowest lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile reloads segments steady jobs clean
 
-help:  ## List what can be made
+help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and say what to try; PORT=8778 sets its port
+run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and print commands to try; PORT=8778 sets its port
 	@$(BIN)/python scripts/run.py
 
 test: $(VENV)/for-development  ## Run all tests, on SQLite, PostgreSQL and MariaDB
 	$(BIN)/pytest -n $(JOBS) $(ARGS)
 
-lowest: $(VENV)-lowest/for-tests  ## Run the tests that use the dependencies with their lowest versions; PYTHON= is another one
+lowest: $(VENV)-lowest/for-tests  ## Run the tests that use the dependencies with their lowest versions; PYTHON= selects another Python
 	$(VENV)-lowest/bin/pytest -n $(JOBS) $(or $(ARGS),$(USES_OF_DEPENDENCIES))
 
-lint: $(VENV)/for-development  ## Check style, types and the directions of imports
+lint: $(VENV)/for-development  ## Check style, types and imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	cd bench && ../$(BIN)/lint-imports --config pyproject.toml
 
-format: $(VENV)/for-development  ## Bring the code into the house style
+format: $(VENV)/for-development  ## Format the code, and fix what the linter can fix
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 twins: $(VENV)/for-development  ## Generate the synchronous client from the asynchronous one
 	$(BIN)/python -m scripts.twins
 
-docs: $(VENV)/for-development  ## Make anew what docs/ has from the code, and build/site of all of it
+docs: $(VENV)/for-development  ## Generate the parts of docs/ that come from the code, and the pages in build/site
 	$(BIN)/python -m scripts.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: $(VENV)/for-development  ## Measure candidates over big sites; ARGS= are those of `stead-bench candidates`
+bench: $(VENV)/for-development  ## Measure candidate queries on large sites; ARGS= takes arguments of `stead-bench candidates`
 	$(BIN)/stead-bench candidates $(ARGS)
 
 examples: $(VENV)/for-development  ## Check the worked examples of allocation candidates on every database
@@ -60,23 +60,26 @@ examples: $(VENV)/for-development  ## Check the worked examples of allocation ca
 differential: $(VENV)/for-development  ## Compare with the released service over N=20000 random requests; SEED= repeats a run
 	$(BIN)/python -m tests.system.differential $(or $(N),20000) $(if $(SEED),--seed $(SEED))
 
-torture: $(VENV)/for-development  ## Kill and cut off for MINUTES=5, and check what clients were told; SEED= repeats choices
+torture: $(VENV)/for-development  ## Kill processes and cut connections for MINUTES=5, and check the responses; SEED= repeats choices
 	$(BIN)/pytest -m torture tests/rooms/serve/test_serving.py
 	$(BIN)/python -m tests.system.torture $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-releases: $(VENV)/for-development  ## Adopt databases that every release of the OpenStack service makes, each installed here
+releases: $(VENV)/for-development  ## Install every release of the OpenStack service, and adopt the databases that it creates
 	$(BIN)/pytest -m releases tests/system/adoption $(ARGS)
 
 clients: $(VENV)/for-development  ## Generate a client for Go, and claim with it; needs go, java and openapi-generator-cli
 	$(BIN)/pytest -m clients tests/system/library $(ARGS)
 
-fuzz: $(VENV)/for-development  ## Send N=100000 requests that nobody means well, and look what they do; SEED= repeats a run
+fuzz: $(VENV)/for-development  ## Send N=100000 generated requests, valid and invalid, and check the responses; SEED= repeats a run
 	$(BIN)/python -m tests.system.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 headroom: $(VENV)/for-development  ## Compare headroom and advice with brute force on N=5000 random sites and requests
-	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/test_headroom.py tests/rooms/candidates/test_advice.py $(ARGS)
+	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/test_headroom.py tests/rooms/candidates/test_keeping.py tests/rooms/candidates/test_advice.py $(ARGS)
 
-hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, beside clients that want answers
+planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500 random sites, and drain hosts beside other writers
+	STEAD_PLANNING_CASES=$(or $(N),500) $(BIN)/pytest -n $(JOBS) tests/system/planning $(ARGS)
+
+hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, and check the responses to other clients
 	$(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
@@ -88,11 +91,14 @@ steady: $(VENV)/for-development  ## Run all tests RUNS=10 times beside two busy 
 segments: $(VENV)/for-development  ## Cut every request at every boundary, over TCP, TLS and a Unix socket (about 20 minutes)
 	$(BIN)/python -m tests.system.segments
 
-torture-galera: $(VENV)/for-development  ## The same on a Galera cluster of three, all nodes written to, one killed at times
+jobs: $(VENV)/for-development  ## Place N=10000 jobs with a small scheduler, and kill it and the server KILLS=100 times
+	STEAD_TOY_JOBS=$(or $(N),10000) STEAD_TOY_KILLS=$(or $(KILLS),100) $(BIN)/pytest tests/system/library/test_toy_scheduler.py $(ARGS)
+
+torture-galera: $(VENV)/for-development  ## Run torture on a Galera cluster: write to all of three nodes, and kill one at times
 	$(BIN)/pytest -m torture tests/system/torture/test_galera.py
 	$(BIN)/python -m tests.system.torture.galera $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-clean:  ## Remove what was made here, but for the data of `make run` (that is .stead)
+clean:  ## Remove generated files, except the data of `make run` in .stead
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -121,7 +121,7 @@ def draw(axes: Axes, panel: Panel, scraper: Prometheus, start: float, end: float
     for query, legend in panel.queries:
         expression = query.replace("$resource_class", CLASS).replace("$__rate_interval", INTERVAL)
         for series in scraper.between(expression, start, end, 1.0):
-            label = re.sub(r"{{(\w+)}}", lambda name, of=series["metric"]: of.get(name[1], ""), legend)  # type: ignore[misc]
+            label = re.sub(r"{{(\w+)}}", lambda name, of=series["metric"]: of.get(name[1], ""), legend)  # type: ignore[misc]  # mypy infers no type of a default in a lambda
             seconds = [at - start for at, _ in series["values"]]
             values = [float(value) for _, value in series["values"]]
             if not any(values) and "{{" in legend:  # a state or reason that did not occur

@@ -31,7 +31,14 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGES = ("api.md", "authentication.md", "configuration.md", "operations.md")
 """Those that have parts."""
 
-KINDS = {"StrOpt": "text", "BoolOpt": "yes or no", "IntOpt": "integer", "FloatOpt": "number", "ListOpt": "list"}
+KINDS = {
+    "StrOpt": "text",
+    "BoolOpt": "yes or no",
+    "IntOpt": "integer",
+    "FloatOpt": "number",
+    "ListOpt": "list",
+    "DictOpt": "name:value, …",
+}
 
 CHECKS = {Since: "version", JsonAnswer: "accept", JsonBody: "content-type", Allowed: "policy"}
 

@@ -11,6 +11,7 @@ import io
 import re
 import sys
 import tokenize
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ MEDIAN, NINETIETH = 17, 30
 """Words of a sentence: at most so long are half of the sentences of a page, and nine tenths of them."""
 
 INSTEAD = {
-    r"can not|(?:is|are|be) able to": "cannot, can",
+    r"can not|(?:is|are|be) (?:not )?able to": "cannot, can",
+    r"(?:was|were) faster": "another client changed it first",
     r"anew|once more": "again",
     r"so many|as many as": "up to N, N",
     r"shall": "must (a rule), should (advice)",
@@ -57,6 +59,10 @@ _CODE = re.compile(r"(`+).+?\1", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _START_OF_ITEM = re.compile(r"^ *(?:[-*+]|\d+\.) +")
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)[)\"]? +(?=[A-Z\"(`*\[…]|\d)")
+
+
+_TARGET = re.compile(r"[a-z-]+:.*?## *(.*)")
+_MARK_OF_COMMENT = re.compile(r"^\s*(?:#+|;+|//+)")
 
 
 def plain(text: str) -> str:
@@ -151,6 +157,37 @@ def remarks(file: Path) -> list[tuple[int, str]]:
                 texts.append((line, comment))
             last = line
     return texts
+
+
+def targets(makefile: str) -> list[tuple[int, str]]:
+    """The texts after ``##`` in a Makefile, which ``make`` lists, with their lines."""
+    lines = enumerate(makefile.splitlines(), 1)
+    return [(number, match[1]) for number, line in lines if (match := _TARGET.match(line))]
+
+
+def contracts(project: str) -> list[str]:
+    """The names of the contracts in a ``pyproject.toml``, which ``make lint`` prints."""
+    return [str(contract["name"]) for contract in tomllib.loads(project)["tool"]["importlinter"]["contracts"]]
+
+
+def paragraphs(text: str) -> list[tuple[int, str]]:
+    """The lines of a sample between empty ones, without the marks of comments; with their first line."""
+    texts: list[tuple[int, str]] = []
+    last = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if words := _MARK_OF_COMMENT.sub("", line).strip():
+            if texts and number == last + 1:
+                first, before = texts.pop()
+                texts.append((first, f"{before} {words}"))
+            else:
+                texts.append((number, words))
+            last = number
+    return texts
+
+
+def samples() -> list[Path]:
+    """Every sample but the output of lstopo."""
+    return [file for file in sorted((ROOT / "samples").rglob("*")) if file.is_file() and file.suffix != ".xml"]
 
 
 def pages() -> list[Path]:

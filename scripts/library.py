@@ -31,6 +31,7 @@ SECTIONS = {
         "Explanation",
         "Headroom",
         "TreeHeadroom",
+        "MixHeadroom",
         "Flavor",
         "FlavorHeadroom",
         "Provider",
@@ -43,7 +44,7 @@ SECTIONS = {
     "Planned changes": (
         "PlannedChange",
         *("Drain", "Disable", "Copy", "SetInventory", "RemoveInventory", "AddTrait", "RemoveTrait", "DeleteAggregate"),
-        *("WhatIf", "Move", "Unplaced", "Total"),
+        *("WhatIf", "Move", "Unplaced", "Total", "Advice"),
     ),
     "Errors": (
         *("Error", "InvalidRequest", "CannotOpen", "Refused", "Invalid", "NotAllowed", "NotFound", "Unsupported"),

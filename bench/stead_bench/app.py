@@ -52,7 +52,7 @@ def candidates(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to measure; may be repeated; all if not given, but machines only with --machines. "
+            help="Suite to measure; repeatable. Default: all; machines requires --machines. "
             + "; ".join(f"{name}: {suite.help}" for name, suite in SUITES.items())
         ),
     ] = None,
@@ -70,7 +70,7 @@ def candidates(
         list[int] | None, typer.Option(min=0, help="Only rows with this limit, 0 for none; may be repeated.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Time per row and server.")] = 5.0,
-    microversion: Annotated[str, typer.Option(help="At which requests are made.")] = "1.39",
+    microversion: Annotated[str, typer.Option(help="Microversion of the requests.")] = "1.39",
     workers: Workers = 1,
     threads: Threads = 8,
     stead: Annotated[
@@ -79,7 +79,7 @@ def candidates(
     stead_pid: Annotated[
         list[int] | None, typer.Option(help="Its process, for processor time; may be repeated.")
     ] = None,
-    token: Annotated[str, typer.Option("--stead-token", help="The token it wants.")] = "admin",
+    token: Annotated[str, typer.Option("--stead-token", help="Token of that Stead.")] = "admin",
     peer: PeerUrl = None,
     peer_pid: PeerPid = None,
     peer_command: PeerCommand = None,
@@ -132,7 +132,7 @@ def candidates(
 def throughput(
     hosts: Annotated[int, typer.Option(min=3, help="Flat hosts of the site.")] = 10_000,
     clients: Annotated[int, typer.Option(min=1, help="Clients at once, each a process.")] = 16,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For how long, per server.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds per server.")] = 30.0,
     workers: Workers = 2,
     threads: Threads = 8,
     database: Annotated[
@@ -199,9 +199,13 @@ def claims(
         list[int] | None, typer.Option(min=1, help="Clients at once; may be repeated; else 1, 4 and 16.")
     ] = None,
     hosts: Annotated[int, typer.Option(min=1, help="Providers over which claims are spread.")] = 1000,
-    consumers: Annotated[int, typer.Option(min=0, help="Who hold something of the storage pool already.")] = 100_000,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Of each turn of Stead and of the bare program.")] = 3.0,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each.")] = 3,
+    consumers: Annotated[
+        int, typer.Option(min=0, help="Number of consumers with allocations from the storage pool.")
+    ] = 100_000,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds of each turn of Stead and of the bare program.")
+    ] = 3.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of turns of each.")] = 3,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Measure stead.open and Site.claim in this process, without HTTP.")
     ] = False,
@@ -238,7 +242,7 @@ def fill(
         typer.Option(help="URL of an empty database; may be repeated; a temporary SQLite file, if not given."),
     ] = None,
     order: Annotated[
-        list[str] | None, typer.Option(help="What candidates are ordered by; may be repeated; else random and pack.")
+        list[str] | None, typer.Option(help="Value of order_by; repeatable. Default: random and pack.")
     ] = None,
     hosts: Annotated[int, typer.Option(min=1, help="Hosts, all of them empty.")] = 1000,
     per_host: Annotated[int, typer.Option(min=1, help="Claims that fit on each.")] = 4,
@@ -274,7 +278,7 @@ def door(
     question: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to ask; may be repeated; all if not given: 'bytes' and 'many bytes' of an application that only "
+            help="Request to measure; repeatable. Default: all. 'bytes' and 'many bytes' of an application that only "
             "returns them, 'root', 'small query' and 'large query' of Stead."
         ),
     ] = None,
@@ -282,8 +286,8 @@ def door(
         list[int] | None, typer.Option(min=1, help="Kept connections; may be repeated; else 1, 16 and 256.")
     ] = None,
     hosts: Annotated[int, typer.Option(min=1, help="Flat hosts of the site; 1000 make a large answer of 1 MB.")] = 1000,
-    seconds: Annotated[int, typer.Option(min=1, help="Of each turn of Stead and of the peer.")] = 3,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each.")] = 3,
+    seconds: Annotated[int, typer.Option(min=1, help="Seconds of each turn of Stead and of the peer.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of turns of each.")] = 3,
     workers: Workers = 1,
     threads: Threads = 8,
     peer_command: Annotated[
@@ -396,7 +400,7 @@ def run(arguments: list[str]) -> int:
     except BenchError as error:
         return _complain(str(error))
     except UsageError as error:
-        return _complain(error.format_message())  # type: ignore[attr-defined]
+        return _complain(error.format_message())  # type: ignore[attr-defined]  # click's errors have it; Typer's base class does not
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return code if isinstance(code, int) else 0

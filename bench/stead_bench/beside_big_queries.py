@@ -61,7 +61,7 @@ def main() -> None:
         serve(side, configuration, options.server)
         return
     site, query, limit = BIG[options.big]
-    big = query(site.size if options.big == "search" else site)  # type: ignore[operator]
+    big = query(site.size if options.big == "search" else site)  # type: ignore[operator]  # each of the two takes its own kind of argument
     small = queries.isolated(2) if options.big == "search" else big
     taken: dict[tuple[str, int], Taken] = defaultdict(lambda: defaultdict(list))
     with TemporaryDirectory() as directory, ExitStack() as stack:

@@ -41,8 +41,8 @@ def main() -> None:
             if site.kind == "flat":
                 queries = {"VCPU and memory": flat, **queries}
             for name, asked in queries.items():
-                candidates = least(lambda asked=asked: in_process.get(app, f"/allocation_candidates?{asked}&limit=10"))  # type: ignore[misc]
-                headroom = least(lambda asked=asked: in_process.get(app, f"/headroom?{asked}&limit=10"))  # type: ignore[misc]
+                candidates = least(lambda asked=asked: in_process.get(app, f"/allocation_candidates?{asked}&limit=10"))  # type: ignore[misc]  # mypy infers no type of a default in a lambda
+                headroom = least(lambda asked=asked: in_process.get(app, f"/headroom?{asked}&limit=10"))  # type: ignore[misc]  # mypy infers no type of a default in a lambda
                 fits = orjson.loads(in_process.get(app, f"/headroom?{asked}&limit=10")[0])["headroom"]
                 bounds = f"{fits['at_least']:,} to {fits['at_most']:,}"
                 table.add_row(str(site), f"headroom: {name}", f"{headroom:.1f}", f"{candidates:.1f}", bounds)

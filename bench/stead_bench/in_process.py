@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from wsgiref.types import WSGIApplication
 
+    from stead.service.service import Service
     from stead_bench.sites import Site
 
 OWN = "placement 1.39, stead 1.1"
@@ -28,23 +29,31 @@ OWN = "placement 1.39, stead 1.1"
 @contextmanager
 def serving(site: Site) -> Iterator[tuple[WSGIApplication, int]]:
     """The application on a temporary SQLite database that has *site*, and the number of its providers. Logs nothing."""
+    with service_of(site) as (_, app, providers):
+        yield app, providers
+
+
+@contextmanager
+def service_of(site: Site) -> Iterator[tuple[Service, WSGIApplication, int]]:
+    """The same, with the service below the application."""
     logging.disable()
     with TemporaryDirectory() as directory:
         url = f"sqlite:///{directory}/placement.db"
-        providers = filling.make(url, site, _silent)
+        providers = filling.make(url, site, silent)
         file = Path(directory, "placement.conf")
         file.write_text(f"[placement_database]\nconnection = {url}\n[api]\nauth_strategy = noauth2\n")
         settings = load([file])
         service = build_service(settings)
         service.start()
         try:
-            yield assemble(service, settings), providers
+            yield service, assemble(service, settings), providers
         finally:
             service.close()
 
 
 @contextmanager
-def _silent(work: str, size: int) -> Iterator[Callable[[int], None]]:  # noqa: ARG001  # the names are those of a Watcher
+def silent(work: str, size: int) -> Iterator[Callable[[int], None]]:  # noqa: ARG001  # the names are those of a Watcher
+    """A watcher that shows nothing."""
     yield lambda _: None
 
 

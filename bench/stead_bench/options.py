@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 RESULTS = Path("bench/results")
 
-Out = Annotated[Path, typer.Option(help="Where the JSON goes.")]
+Out = Annotated[Path, typer.Option(help="File for the JSON.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Draw tables as Markdown does.")]
-Seed = Annotated[int, typer.Option(help="Of what differs between hosts.")]
+Seed = Annotated[int, typer.Option(help="Seed of the differences between hosts.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each worker.")]
 Workers = Annotated[int, typer.Option(min=1, help="Worker processes of the servers that are started.")]
 PeerUrl = Annotated[str | None, typer.Option("--peer", help="URL of the server to compare with.")]
@@ -28,9 +28,11 @@ PeerPid = Annotated[
 ]
 PeerCommand = Annotated[
     str | None,
-    typer.Option(help="Start the peer with this command, in the foreground; anew, when it does not answer in time."),
+    typer.Option(
+        help="Command that runs the peer in the foreground. A peer that does not answer in time is restarted."
+    ),
 ]
-PeerToken = Annotated[str, typer.Option(help="The token that the peer wants.")]
+PeerToken = Annotated[str, typer.Option(help="Token of the peer.")]
 PeerDatabase = Annotated[
     str | None, typer.Option(help="URL of the peer's database, to write sites straight into it; else its API is used.")
 ]

@@ -119,7 +119,7 @@ class _Spinning:
 
     def __exit__(self, *_: object) -> None:
         if not self._thread.is_alive():
-            raise RuntimeError("nobody watched for pauses")
+            raise RuntimeError("the thread that measures pauses has ended")
         self._stop = True
         self._thread.join()
 

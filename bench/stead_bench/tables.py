@@ -203,8 +203,8 @@ def clear(store: Store) -> None:
 def _clear(tx: Transaction) -> None:
     for table in (allocations, consumers, resource_provider_traits, resource_provider_aggregates, inventories):
         tx.connection.execute(sa.delete(table))
-    nobody = {"parent_provider_id": None, "root_provider_id": None}
-    tx.connection.execute(sa.update(resource_providers).values(nobody))  # they refer to each other
+    no_relatives = {"parent_provider_id": None, "root_provider_id": None}
+    tx.connection.execute(sa.update(resource_providers).values(no_relatives))  # they refer to each other
     tx.connection.execute(sa.delete(resource_providers))
 
 

@@ -57,7 +57,7 @@ def main() -> None:
             log.addHandler(handler)
             table = Table("watched by", "root document, µs", "candidates, µs", title="A request in this process")
             for name, app, formatter in (
-                ("nobody", plain, None),
+                ("nothing", plain, None),
                 ("metrics", measured, None),
                 ("a line of text", plain, ContextFormatter(config=settings.conf, version="")),
                 ("a line of JSON", plain, JsonLines()),

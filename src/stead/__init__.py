@@ -11,18 +11,19 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "AddTrait": "stead.client.what_if",
+    "Advice": "stead.client.advice",
     "Applied": "stead.client.description",
-    "Candidate": "stead.client.answers",
-    "Candidates": "stead.client.answers",
+    "Candidate": "stead.client.candidate",
+    "Candidates": "stead.client.candidate",
     "CannotOpen": "stead.client.errors",
     "CapacityBelowUse": "stead.client.errors",
-    "Change": "stead.client.answers",
+    "Change": "stead.client.change",
     "Claim": "stead.client.blocking.claim",
     "Conflict": "stead.client.errors",
     "Copy": "stead.client.what_if",
     "DeleteAggregate": "stead.client.what_if",
     "Disable": "stead.client.what_if",
-    "Disabled": "stead.client.answers",
+    "Disabled": "stead.client.provider",
     "Drain": "stead.client.what_if",
     "Error": "stead.client.errors",
     "Explanation": "stead.client.explanation",
@@ -34,14 +35,15 @@ _PLACES = {
     "InUse": "stead.client.errors",
     "Invalid": "stead.client.errors",
     "InvalidRequest": "stead.client.errors",
-    "Inventory": "stead.client.answers",
+    "Inventory": "stead.client.provider",
+    "MixHeadroom": "stead.client.headroom",
     "Move": "stead.client.what_if",
     "Node": "stead.client.description",
     "NotAllowed": "stead.client.errors",
     "NotFound": "stead.client.errors",
     "NothingFits": "stead.client.errors",
     "PlannedChange": "stead.client.what_if",
-    "Provider": "stead.client.answers",
+    "Provider": "stead.client.provider",
     "ProviderDisabled": "stead.client.errors",
     "Refused": "stead.client.errors",
     "RemoveInventory": "stead.client.what_if",
@@ -54,13 +56,13 @@ _PLACES = {
     "StartOver": "stead.client.errors",
     "TooLarge": "stead.client.errors",
     "Total": "stead.client.what_if",
-    "Tree": "stead.client.answers",
+    "Tree": "stead.client.provider",
     "TreeHeadroom": "stead.client.headroom",
     "Unavailable": "stead.client.errors",
     "Unplaced": "stead.client.what_if",
     "Unreachable": "stead.client.errors",
     "Unsupported": "stead.client.errors",
-    "Usage": "stead.client.answers",
+    "Usage": "stead.client.amounts",
     "WhatIf": "stead.client.what_if",
     "connect": "stead.client.blocking.connecting",
     "open": "stead.client.blocking.connecting",
@@ -68,20 +70,14 @@ _PLACES = {
 }
 
 if TYPE_CHECKING:
-    from stead.client.answers import (
-        Candidate,
-        Candidates,
-        Change,
-        Disabled,
-        Inventory,
-        Provider,
-        Tree,
-        Usage,
-    )
+    from stead.client.advice import Advice
+    from stead.client.amounts import Usage
     from stead.client.blocking.claim import Claim
-    from stead.client.blocking.connecting import connect, open  # noqa: A004
+    from stead.client.blocking.connecting import connect, open  # noqa: A004  # it is called stead.open
     from stead.client.blocking.site import Site
     from stead.client.calls import Reply
+    from stead.client.candidate import Candidate, Candidates
+    from stead.client.change import Change
     from stead.client.consumers import uuid_of
     from stead.client.description import Applied, Node
     from stead.client.errors import (
@@ -107,7 +103,8 @@ if TYPE_CHECKING:
     )
     from stead.client.explanation import Explanation
     from stead.client.flavor import Flavor, FlavorHeadroom
-    from stead.client.headroom import Headroom, TreeHeadroom
+    from stead.client.headroom import Headroom, MixHeadroom, TreeHeadroom
+    from stead.client.provider import Disabled, Inventory, Provider, Tree
     from stead.client.request import Group, Request
     from stead.client.what_if import (
         AddTrait,
@@ -127,6 +124,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddTrait",
+    "Advice",
     "Applied",
     "Candidate",
     "Candidates",
@@ -151,6 +149,7 @@ __all__ = [
     "Invalid",
     "InvalidRequest",
     "Inventory",
+    "MixHeadroom",
     "Move",
     "Node",
     "NotAllowed",

@@ -4,7 +4,7 @@ Requests, answers and errors are those of ``stead``.
 """
 
 from stead.client.aio.claim import Claim
-from stead.client.aio.connecting import connect, open  # noqa: A004
+from stead.client.aio.connecting import connect, open  # noqa: A004  # it is called stead.aio.open
 from stead.client.aio.site import Site
 
 __all__ = ["Claim", "Site", "connect", "open"]

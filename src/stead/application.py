@@ -26,6 +26,7 @@ from stead.api.middleware import (
     RequestLog,
     Slices,
 )
+from stead.api.query.candidates import stored_request
 from stead.auth import Policy, authenticate
 from stead.auth.signing_in import strategy_of
 from stead.candidates.engine import Enumeration
@@ -96,7 +97,7 @@ def build_application(settings: Settings) -> Application:
     set_up_log(settings)
     prepare_process()
     service = build_service(settings, observation)
-    observation.start(service)
+    observation.start(service, stored_request)
     process = os.getpid()  # a forked child inherits the registration
     atexit.register(lambda: service.store_snapshot() if os.getpid() == process else None)
     app = Application(assemble(service, settings, observation), observation)

@@ -5,27 +5,31 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from stead import __version__
 from stead.catalog import capacity
 from stead.config.errors import ConfigError
 from stead.config.masking import mask_of
-from stead.domain.errors import Unavailable
+from stead.domain.errors import InvalidQuery, Unavailable
 from stead.httpd.refusals import REASONS
 from stead.observe import log, metrics
 from stead.observe.capacity import Group, text_of_providers, text_of_sums
 from stead.observe.doings import Doings
+from stead.observe.headroom import text_of_flavors
 from stead.observe.tallies import Recorder
 from stead.observe.workers import all_workers
+from stead.store.extensions import flavors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stead.catalog.snapshot import Mask
     from stead.config import Settings
     from stead.config.settings import CapacityMetrics
     from stead.domain.capacity import Sums
+    from stead.domain.request import CandidateRequest
     from stead.httpd.refusals import Reason
     from stead.httpd.server import Server
     from stead.observe.notes import Watcher
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
     from stead.service.service import Service
 
 _log = logging.getLogger(__name__)
+
+MOST_FLAVORS = 1_000
+"""Maximum number of flavors that have metrics."""
 
 
 class Observation:
@@ -75,10 +82,10 @@ class Observation:
         if self._recorder is not None:
             self._recorder.record(metrics.RETRIES, (cause,))
 
-    def refreshed(self, found: str, seconds: float) -> None:
+    def refreshed(self, outcome: str, seconds: float) -> None:
         """Record a refresh of the catalog."""
         if self._recorder is not None:
-            self._recorder.record(metrics.REFRESHES, (found,), seconds)
+            self._recorder.record(metrics.REFRESHES, (outcome,), seconds)
 
     def refused(self, reason: Reason) -> None:
         """Record that the HTTP server refused a request or a connection."""
@@ -102,8 +109,12 @@ class Observation:
             return None
         return all_workers(self._watch.metrics_dir)
 
-    def start(self, service: Service) -> None:
-        """Export the metrics of *service* from now on, until the process ends."""
+    def start(self, service: Service, request_of: Callable[[str], CandidateRequest] | None = None) -> None:
+        """Export the metrics of *service* from now on, until the process ends.
+
+        Args:
+            request_of: the request of the query of a flavor; raises InvalidQuery. None: no metrics of flavors.
+        """
         process = os.getpid()
         # A forked child inherits the registration, but must not close the parent's files.
         atexit.register(lambda: self.close() if os.getpid() == process else None)
@@ -116,10 +127,17 @@ class Observation:
             lambda: self._gauges(service),
             self._watch.metrics_dir,
             self._watch.metrics,
-            lambda: capacity_text(service, self._watch.capacity, self._watch.capacity_traits),
+            lambda: self.site_text(service, request_of),
         )
         self._closing.append(exporter.stop)
         exporter.start()
+
+    def site_text(self, service: Service, request_of: Callable[[str], CandidateRequest] | None) -> str:
+        """The metrics of the site that are enabled: capacity, and how many times each flavor fits."""
+        text = capacity_text(service, self._watch.capacity, self._watch.capacity_traits)
+        if not self._watch.headroom or request_of is None:
+            return text
+        return text + headroom_text(service, request_of, self._watch.headroom_aggregates)
 
     def close(self) -> None:
         """Export what is pending, and stop observing."""
@@ -192,6 +210,24 @@ def capacity_text(service: Service, level: CapacityMetrics, traits: Sequence[str
         groups += [Group(sums(members), aggregate=uuid) for uuid, members in aggregates]
     text = text_of_sums(groups)
     return text + text_of_providers(capacity.inventories(snapshot)) if level == "hosts" else text
+
+
+def headroom_text(
+    service: Service, request_of: Callable[[str], CandidateRequest], aggregates: Mapping[str, str]
+) -> str:
+    """How many times each flavor fits, in the text format; nothing while the database does not answer.
+
+    Flavors whose queries are no longer valid are omitted, as are those after the first `MOST_FLAVORS`.
+    """
+    requests = {}
+    try:
+        for flavor in service.read(flavors.page_of, None, MOST_FLAVORS):
+            with suppress(InvalidQuery):
+                requests[flavor.name] = request_of(flavor.query)
+        return text_of_flavors(service.rooms_of_flavors(requests, aggregates))
+    except Unavailable as error:
+        _log.warning("no metrics of flavors: %s", error)  # once per scrape
+        return ""
 
 
 def server_gauges(server: Server) -> Iterator[Gauge]:

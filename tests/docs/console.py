@@ -1,9 +1,10 @@
 """The console blocks of a page, run as they stand, in one shell and in their order.
 
-A command begins with ``$ `` and goes on after a line that ends with a backslash, and in lines that begin with ``> ``.
-What follows, up to the next command or the end of the block, is what it must print: ``…`` stands for anything, a random
-uuid for any other, and blanks and line breaks for nothing, so that a page may break lines where it likes. A picture
-must be as it is printed on a terminal of 80 columns.
+A command begins with ``$ `` and goes on until the shell reads a whole one: after a backslash, up to the end of a
+string, a loop or a here-document. It has no ``> ``, so that a reader can paste it. What follows, up to the next command
+or the end of the block, is what it must print: ``…`` stands for anything, a random uuid for any other, and blanks and
+line breaks for nothing, so that a page may break lines where it likes. A picture must be as it is printed on a terminal
+of 80 columns.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,15 +56,23 @@ def commands_of(page: Path) -> list[Command]:
     found: list[Command] = []
     for block in _BLOCK.findall(page.read_text()):
         for line in block.splitlines(keepends=True):
-            if line.startswith("$ "):
-                found.append(Command(line[2:]))
-            elif line.startswith("> ") and not found[-1].printed:
-                found[-1].text += line[2:]
-            elif found[-1].text.endswith("\\\n"):
+            if found and is_unfinished(found[-1].text):
                 found[-1].text += line
+            elif line.startswith("$ "):
+                found.append(Command(line[2:]))
             else:
                 found[-1].printed.append(line)
+        assert not is_unfinished(found[-1].text), f"{page}: the block ends in a command: {found[-1].text}"
     return found
+
+
+@cache
+def is_unfinished(text: str) -> bool:
+    """Whether the shell waits for more lines of a command: it reads *text* without running it."""
+    if text.endswith("\\\n"):
+        return True
+    read = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False, env={"LC_ALL": "C"})
+    return any(sign in read.stderr for sign in ("unexpected end of file", "unexpected EOF", "delimited by end-of-file"))
 
 
 def run(commands: list[Command], environment: Mapping[str, str], directory: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """The docs are written in plain English: short sentences in the usual words (`python -m scripts.language`)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,59 @@ def test_docstrings_and_comments_use_the_usual_words() -> None:
     assert unusual == {}
 
 
+def test_benchmarks_use_the_usual_words() -> None:
+    """Their help and messages, docstrings and comments."""
+    found = {}
+    for file in sorted((language.ROOT / "bench").rglob("*.py")):
+        found |= {f"{file}:{line}": language.hits(text) for line, text in language.messages(file)}
+        found |= {f"{file}:{line} remark": language.unusual_words(text) for line, text in language.remarks(file)}
+    assert len(found) > 500
+    assert {place: words for place, words in found.items() if words} == {}
+
+
+def test_samples_use_the_usual_words() -> None:
+    found = {
+        f"{file}:{line}": language.unusual_words(text)
+        for file in language.samples()
+        for line, text in language.paragraphs(file.read_text())
+    }
+    assert len(found) > 50
+    assert {place: words for place, words in found.items() if words} == {}
+
+
+def test_the_targets_of_make_use_the_usual_words() -> None:
+    described = language.targets((language.ROOT / "Makefile").read_text())
+    assert len(described) > 20
+    for line, text in described:
+        assert language.hits(text) == [], line
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "bench/pyproject.toml"])
+def test_the_names_of_contracts_use_the_usual_words(file: str) -> None:
+    names = language.contracts((language.ROOT / file).read_text())
+    assert len(names) > 1
+    for name in names:
+        assert language.hits(name) == []
+        assert not re.search(r"\bknows?\b", name), name
+
+
+def test_texts_of_targets_contracts_and_samples_are_found() -> None:
+    assert language.targets(".PHONY: all\n# x: ## no\nall: .venv/x  ## Make anew\n\techo ## no\n") == [(3, "Make anew")]
+    project = """
+[[tool.importlinter.contracts]]
+name = "Who watches knows nobody"
+[[tool.importlinter.contracts]]
+name = "Imports go down the house"
+"""
+    assert [language.hits(name) for name in language.contracts(project)] == [["nobody", "Who"], ["house"]]
+    sample = "port = 1\n\n# It is kept for so\n# many seconds.\nuser = x\n  ; Nobody's\n"
+    assert language.paragraphs(sample) == [
+        (1, "port = 1"),
+        (3, "It is kept for so many seconds. user = x Nobody's"),
+    ]
+    assert [language.unusual_words(text) for _, text in language.paragraphs(sample)] == [[], ["so many", "Nobody"]]
+
+
 def test_docstrings_and_comments_are_found(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text('"""nobody"""\nx = "once more"  # it can\n# not\ny = 1\n"""anew"""\n# some\n')
@@ -102,3 +156,8 @@ def test_words_that_a_reader_must_translate_are_found() -> None:
         "anew",
     ]
     assert language.hits("Who asks gets it. Others do. It says: What it takes counts.") == ["Who", "Others", "What"]
+    assert language.hits("Others\nwere faster. It is not able to. It is faster.") == [
+        "were faster",
+        "is not able to",
+        "Others",
+    ]

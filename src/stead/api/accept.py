@@ -42,7 +42,7 @@ class MediaRange(NamedTuple):
 
 def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
     """The ranges of an Accept header; None if it is malformed, which counts as absent."""
-    found: list[MediaRange] = []
+    ranges: list[MediaRange] = []
     at = 0
     while at < len(header):
         if empty := _EMPTY.match(header, at):  # lists may have empty elements
@@ -52,7 +52,7 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
         if match is None or header[match.end() : match.end() + 1] not in ("", ","):
             return None
         quality = match["quality"]
-        found.append(
+        ranges.append(
             MediaRange(
                 match["main"].lower(),
                 match["sub"].lower(),
@@ -61,7 +61,7 @@ def media_ranges(header: str) -> tuple[MediaRange, ...] | None:
             )
         )
         at = match.end() + 1
-    return tuple(found)
+    return tuple(ranges)
 
 
 @cached_if_short(256)  # all clients together send a handful of different headers

@@ -42,20 +42,20 @@ class Predicates:
         return checks[0] if len(checks) == 1 else accepts
 
     def _check(self, keyword: str, schema: Schema) -> Accepts:
-        wanted = schema[keyword]
+        operand = schema[keyword]
         match keyword:
             case "type":
-                return _any([_TYPES[name] for name in ([wanted] if isinstance(wanted, str) else wanted)])
+                return _any([_TYPES[name] for name in ([operand] if isinstance(operand, str) else operand)])
             case "anyOf":
-                return _any(list(map(self.of, wanted)))
+                return _any(list(map(self.of, operand)))
             case "format":
-                return self._formats[wanted]
+                return self._formats[operand]
             case "enum":
-                return lambda value: isinstance(value, str) and value in wanted
+                return lambda value: isinstance(value, str) and value in operand
             case "items" | "propertyNames":
-                wanted = self.of(wanted)
+                operand = self.of(operand)
         kind, make = _KEYWORDS[keyword]
-        return _only(_TYPES[kind], make(wanted))
+        return _only(_TYPES[kind], make(operand))
 
     def _members(self, schema: Schema) -> Accepts:
         named = {name: self.of(part) for name, part in schema.get("properties", {}).items()}

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def array(of: Schema) -> Schema:
+def array(items: Schema) -> Schema:
     """The schema of an array."""
-    return {"type": "array", "items": of}
+    return {"type": "array", "items": items}
 
 
 TEXT: Schema = {"type": "string"}
@@ -67,12 +67,15 @@ def shown(names: Iterable[str], **more: Schema) -> Schema:
     return strict_object({name: more.get(name) or FIELDS[name] for name in names})
 
 
-def by_uuid(of: Schema) -> Schema:
+def by_uuid(value: Schema) -> Schema:
     """An object whose keys are uuids."""
-    return mapping(UUID_KEY, of)
+    return mapping(UUID_KEY, value)
 
 
-INVENTORY = {**TOTAL, **{name: of for name, of in INVENTORY_FIELDS.items() if name != "resource_provider_generation"}}
+INVENTORY = {
+    **TOTAL,
+    **{name: field for name, field in INVENTORY_FIELDS.items() if name != "resource_provider_generation"},
+}
 EXTENT = {"max_version": TEXT, "min_version": TEXT}
 VERSIONS = strict_object(
     {

@@ -9,6 +9,7 @@ import falcon
 from stead.api import errors
 from stead.api.limits import Limits, Sizes
 from stead.api.negotiation import Negotiation, asks_for_several, lines_of
+from stead.api.openapi import document
 from stead.api.request import Request, Response
 from stead.api.resources.advice import AdviceForRequest
 from stead.api.resources.aggregates import ProviderAggregates
@@ -75,6 +76,7 @@ def create_app(
     app = App(
         request_type=Request,
         router=cast("Any", Router()),  # Falcon calls only its two methods
+        # Negotiation first, because the form of all later errors depends on the version.
         middleware=[Negotiation(policy), Sizes(limits)],
     )
     app.resp_options.default_media_type = cast("str", None)  # a response without a body has no content type
@@ -92,7 +94,7 @@ def documented_routes() -> dict[str, object]:
 def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, object]:
     """The resource of each path."""
     provider = "/resource_providers/{uuid}"
-    found: dict[str, object] = {
+    handlers: dict[str, object] = {
         "/": Root(),
         "/resource_providers": Providers(service),
         provider: OneProvider(service),
@@ -123,5 +125,5 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
         "/advice": AdviceForRequest(service, limits),
         "/changes": Changes(service),
     }
-    found["/openapi.json"] = OpenApi(found)
-    return found
+    handlers["/openapi.json"] = OpenApi(handlers, document)
+    return handlers

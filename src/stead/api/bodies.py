@@ -70,9 +70,9 @@ STRICT_UUIDS = _formats(uuids.is_strict)
 """Spellings that queries accept."""
 
 
-def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _unique_items(_validator: Any, is_required: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     """Check in linear time. Jsonschema compares all pairs if items cannot be sorted, which a large body could abuse."""
-    if wanted and isinstance(instance, list):
+    if is_required and isinstance(instance, list):
         strings = [item for item in instance if isinstance(item, str)]
         if len(set(strings)) < len(strings):
             yield ValidationError(f"{instance!r} has non-unique elements")
@@ -96,8 +96,8 @@ class Validator:
 
     def faults(self, value: object) -> Iterator[ValidationError]:
         """All faults of *value*, in the order of the schema's keywords."""
-        found: Iterator[ValidationError] = self._finder.iter_errors(value)
-        return found
+        errors: Iterator[ValidationError] = self._finder.iter_errors(value)
+        return errors
 
     def best_fault(self, value: object, *, placed: bool = False) -> str | None:
         """The fault of *value* that jsonschema's best match selects; None if *value* is valid.
@@ -158,6 +158,7 @@ def read_body(req: Request, forms: Versioned[Body[T]]) -> T:
         raise MalformedBody(f"Malformed JSON: {error}") from None
     try:
         fault = form.validator.best_fault(value, placed=form.placed)
+    # orjson accepts bodies that are nested deeper than the checks can recurse.
     except RecursionError:
         fault = "it is nested too deeply"
     if fault is not None:
@@ -181,9 +182,9 @@ def strict_object(required: Mapping[str, Schema], optional: Mapping[str, Schema]
     return {**head, "additionalProperties": False, **more, "properties": properties}
 
 
-def mapping(pattern: str, of: Schema, **more: Any) -> Schema:
-    """The schema of an object whose keys match *pattern* and whose values are *of* one schema."""
-    return {"type": "object", **more, "additionalProperties": False, "patternProperties": {pattern: of}}
+def mapping(pattern: str, value: Schema, **more: Any) -> Schema:
+    """The schema of an object whose keys match *pattern* and whose values are *value* one schema."""
+    return {"type": "object", **more, "additionalProperties": False, "patternProperties": {pattern: value}}
 
 
 def _placed_words(fault: ValidationError) -> str:

@@ -43,8 +43,8 @@ def _names(header: str, tag: str) -> bool:
     if header.strip() == "*":
         return True
     position = 0
-    while found := _TAG.match(header, position):
-        if found[1] == tag:
+    while match := _TAG.match(header, position):
+        if match[1] == tag:
             return True
-        position = found.end()
+        position = match.end()
     return False

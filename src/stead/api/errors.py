@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import falcon
 
 from stead.api.problems import TITLES_AND_SENTENCES, UNDEFINED, Problem, write
+from stead.api.versions import NEWEST
 from stead.domain import errors as domain
 from stead.domain.provider import BY_NAME
 
@@ -132,8 +133,8 @@ def answering(rows: Rows) -> Callable[[H], H]:
 
 def rows_of(handler: object) -> Rows:
     """The rows of *handler*'s route."""
-    found: Rows = getattr(handler, "rows", {})
-    return found
+    rows: Rows = getattr(handler, "rows", {})
+    return rows
 
 
 def problem_of(error: domain.SteadError, rows: Rows | None = None, names: Mapping[str, str] | None = None) -> Problem:
@@ -180,15 +181,17 @@ def _refused(req: Request, resp: Response, error: Refused, _params: object) -> N
 def _of_framework(req: Request, resp: Response, error: falcon.HTTPError, _params: object) -> None:
     status = error.status_code if error.status_code in TITLES_AND_SENTENCES else 400
     if status == 404:
-        write(req, resp, Problem(404, f"No such path: {req.path}{_advice(req.path)}"))
+        write(req, resp, Problem(404, f"No such path: {req.path}{_advice(req)}"))
     else:
         write(req, resp, Problem(status, error.description or error.title or ""))
 
 
-def _advice(path: str) -> str:
-    """What to do about *path*, which no route matches."""
+def _advice(req: Request) -> str:
+    """What to do about a path that no route matches."""
+    if req.hidden is not None:
+        return f"; requires OpenStack-API-Version: placement {NEWEST}, stead {req.hidden}"
     # WSGI decodes %2F, so the router reads a name with a slash as several segments.
-    if path.startswith(f"/provider_trees/{BY_NAME}"):
+    if req.path.startswith(f"/provider_trees/{BY_NAME}"):
         return ". A path cannot have a provider name that contains a slash; use the uuid of the provider"
     return ""
 

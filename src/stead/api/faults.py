@@ -92,10 +92,10 @@ def _additional_properties(
 ) -> Iterator[ValidationError]:
     if may_have_others or not isinstance(value, dict):
         return
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     matches = re.compile("|".join(patterns)).search if patterns else None
-    names = [name for name in value if name not in known and not (matches and matches(name))]
+    names = [name for name in value if name not in properties and not (matches and matches(name))]
     if not names:
         return
     is_one = len(names) == 1

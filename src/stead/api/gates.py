@@ -83,8 +83,8 @@ class JsonAnswer:
 
 def gates_of(handler: object) -> tuple[Gate, ...]:
     """The gates before *handler*, in order."""
-    found: tuple[Gate, ...] = getattr(handler, "gates", ())
-    return found
+    gates: tuple[Gate, ...] = getattr(handler, "gates", ())
+    return gates
 
 
 def since(first: Microversion, *, otherwise: int = 404) -> _Decorator:

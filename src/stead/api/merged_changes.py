@@ -96,6 +96,7 @@ class MergedChanges:
         collected.add(happened)
         text, remaining = message(self._service.snapshot(), happened.token, collected)
         if remaining:
+            # The other trees cannot follow: all later messages are the same for all streams.
             text, _ = message(self._service.snapshot(), happened.token, Collected(reload=True))
         return happened.token, text
 
@@ -111,6 +112,7 @@ class MergedChanges:
                     f"Too many watchers on this worker (limit {self._service.watchers.most}, [stead] max_watchers)."
                 )
             if self._watcher is None:
+                # The watcher starts with the first stream, so a worker without streams does not poll for them.
                 first = self._service.watchers.look(None)
                 self._collected, self._token = Collected(), first.token
                 self._watcher = self._service.watchers.watch(
@@ -128,6 +130,7 @@ class MergedChanges:
 
     def _tell(self, news: News) -> None:
         with self._lock:
+            # A copy, because `tick` may leave, which takes the lock and changes the set.
             streams = list(self._streams)
         if isinstance(news, End):
             self._end(streams, news)
@@ -169,6 +172,7 @@ def message(snapshot: Snapshot, token: str, collected: Collected) -> tuple[bytes
     text = _text(snapshot, token, collected, roots)
     fitting = len(roots)
     while len(text) > MOST_BYTES and fitting > 1:
+        # A tenth less than the proportion, because names and sums differ in length.
         fitting = max(1, fitting * MOST_BYTES * 9 // (len(text) * 10))
         text = _text(snapshot, token, collected, roots[:fitting])
     return text, {snapshot.uuid(slot) for slot in roots[fitting:].tolist()}

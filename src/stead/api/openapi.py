@@ -104,7 +104,7 @@ def _path(path: str, resource: object, handlers: Mapping[str, object]) -> Json:
 
 
 def _operation(method: str, path: str, handler: object) -> Json:
-    of = OPERATIONS[method, path]
+    operation = OPERATIONS[method, path]
     gates = gates_of(handler)
     words = [word.strip("{}").replace(".", "_") for word in path.split("/") if word]
     described: Json = {
@@ -117,26 +117,26 @@ def _operation(method: str, path: str, handler: object) -> Json:
             described["x-policy-rule"] = gate.rule
     if path == "/":
         described["security"] = []
-    parameters = [] if of.query is None else _query(of)
-    if 304 in of.answers:
+    parameters = [] if operation.query is None else _query(operation)
+    if 304 in operation.answers:
         parameters.append({"$ref": "#/components/parameters/if_none_match"})
     if parameters:
         described["parameters"] = parameters
-    if of.body is not None:
-        described["requestBody"] = {"required": True, "content": {JSON: {"schema": _named(of.body)}}}
-    described["responses"] = _successes(of) | _refusals(of, handler, gates, open_to_all=path == "/")
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": _named(operation.body)}}}
+    described["responses"] = _successes(operation) | _refusals(operation, handler, gates, open_to_all=path == "/")
     return described
 
 
-def _query(of: Operation) -> list[Json]:
-    schema = of.query or {}
+def _query(operation: Operation) -> list[Json]:
+    schema = operation.query or {}
     required = schema.get("required", [])
     parameters: list[Json] = []
     for name, value in schema.get("properties", {}).items():
         parameter: Json = {"name": name, "in": "query", "required": name in required, "schema": value}
-        if name in of.since:
-            parameter["description"] = f"Since {of.since[name]}."
-        if name in of.repeated:
+        if name in operation.since:
+            parameter["description"] = f"Since {operation.since[name]}."
+        if name in operation.repeated:
             parameter |= {"schema": {"type": "array", "items": value}, "style": "form", "explode": True}
         parameters.append(parameter)
     if "patternProperties" in schema:
@@ -147,20 +147,20 @@ def _query(of: Operation) -> list[Json]:
     return parameters
 
 
-def _successes(of: Operation) -> Json:
-    headers = ["OpenStack-API-Version", "X-OpenStack-Request-Id", *(["Location"] if of.located else [])]
-    if 304 in of.answers:
+def _successes(operation: Operation) -> Json:
+    headers = ["OpenStack-API-Version", "X-OpenStack-Request-Id", *(["Location"] if operation.located else [])]
+    if 304 in operation.answers:
         headers.append("ETag")
     told = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
     responses: Json = {}
-    for status, schema in of.answers.items():
+    for status, schema in operation.answers.items():
         responses[str(status)] = {"description": HTTPStatus(status).phrase, "headers": told}
         if schema is not None:
             responses[str(status)]["content"] = {JSON: {"schema": _named(schema)}}
     return responses
 
 
-def _refusals(of: Operation, handler: object, gates: tuple[Gate, ...], *, open_to_all: bool) -> Json:
+def _refusals(operation: Operation, handler: object, gates: tuple[Gate, ...], *, open_to_all: bool) -> Json:
     """The errors by status; the description of each lists its codes and messages."""
     told: dict[int, list[str]] = {400: [], 406: []}
     if not open_to_all:
@@ -173,9 +173,9 @@ def _refusals(of: Operation, handler: object, gates: tuple[Gate, ...], *, open_t
             told[415] = [f"`{UNDEFINED}`: The media type text/plain is not supported, use {JSON}"]
         elif isinstance(gate, JsonAnswer):
             told[406] = [f"`{UNDEFINED}`: Only {JSON} is provided"]
-    if of.body is not None:
+    if operation.body is not None:
         told[400] += [f"`{UNDEFINED}`: Malformed JSON: …", f"`{UNDEFINED}`: JSON does not validate: …"]
-    for error in of.errors:
+    for error in operation.errors:
         _tell(told, handler, error)
     told[400] += [
         "without code: Invalid microversion: invalid version string: …",
@@ -200,8 +200,8 @@ def _refusal(status: int, lines: list[str]) -> Json:
 
 def _named(schema: Schema, *, inside: str | None = None) -> Any:
     """*schema* with each schema that has a name replaced by a reference; *inside* is the name of *schema* itself."""
-    for name, known in SCHEMAS.items():
-        if schema == known and name != inside:
+    for name, named_schema in SCHEMAS.items():
+        if schema == named_schema and name != inside:
             return {"$ref": f"#/components/schemas/{name}"}
     return {key: _named_in(value) for key, value in schema.items()}
 
@@ -212,5 +212,5 @@ def _named_in(value: Any) -> Any:
     return [_named_in(item) for item in value] if isinstance(value, list) else value
 
 
-def _prose(of: object) -> str:
-    return " ".join((of.__doc__ or "").split("\n\n", 1)[0].split()).replace("``", "`")
+def _prose(documented: object) -> str:
+    return " ".join((documented.__doc__ or "").split("\n\n", 1)[0].split()).replace("``", "`")

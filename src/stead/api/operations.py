@@ -112,8 +112,8 @@ UNKNOWN_FLAVOR = domain.UnknownFlavor("m1.gpu")
 NO_CLASS = domain.UnknownResourceClass("CUSTOM_LAMP")
 NO_TRAITS = domain.UnknownTraits(["CUSTOM_MAGIC"])
 NO_RESOURCE_CLASS = domain.ResourceClassNotFound("CUSTOM_LAMP")
-STALE = domain.GenerationConflict(SOME_PROVIDER, expected=3, found=4)
-TOO_SLOW = domain.ConcurrentUpdate("others were faster")
+STALE = domain.GenerationConflict(SOME_PROVIDER, expected=3, actual=4)
+TOO_SLOW = domain.ConcurrentUpdate("other clients changed it first, until the time limit")
 RESERVED = domain.ReservedTooLarge("VCPU", may_reserve_all=True)
 IN_USE = domain.InventoryInUse(SOME_PROVIDER, ["VCPU", "DISK_GB"])
 NO_PARENT = domain.ParentRefused("parent provider UUID does not exist")
@@ -121,7 +121,7 @@ SAME_PROJECT = domain.IndistinctName("project", "P1", "p1")
 CLAIM_ERRORS = (
     domain.UnknownProvider(SOME_PROVIDER),
     NO_CLASS,
-    domain.ConsumerConflict(SOME_CONSUMER, expected=2, found=3),
+    domain.ConsumerConflict(SOME_CONSUMER, expected=2, actual=3),
     domain.NoSuchInventory([SOME_PROVIDER], ["VCPU"]),
     domain.UnitsViolated(SOME_PROVIDER, "VCPU", 3),
     domain.CapacityExceeded(SOME_PROVIDER, "VCPU", 9),
@@ -284,7 +284,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("DELETE", "/flavors/{name}"): Operation({204: None}, errors=(NO_FLAVOR,)),
     ("GET", "/headroom"): Operation(
-        {200: strict_object({"headroom": headroom_of_request.HEADROOM, "links": LINKS})},
+        {
+            200: strict_object(
+                {"headroom": {"anyOf": [headroom_of_request.HEADROOM, headroom_of_request.MIX]}, "links": LINKS}
+            )
+        },
         query=headroom.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
@@ -359,7 +363,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             UNKNOWN_FLAVOR,
             domain.UnknownClassInOrder("CUSTOM_LAMP"),
             NO_TRAITS,
-            domain.ConsumerConflict(SOME_CONSUMER, expected=2, found=3),
+            domain.ConsumerConflict(SOME_CONSUMER, expected=2, actual=3),
             domain.NothingFits(0, SOME_CONSUMER),
             SAME_PROJECT,
             TOO_SLOW,

@@ -22,6 +22,7 @@ class Outbox:
 
     def put(self, part: bytes | None) -> None:
         """Send *part* after all earlier ones."""
+        # The queue before the check, as `attach` sets `_send` before it reads: so one of the two sends each part.
         self._parts.put(part)
         if self._send is not None:
             self._flush()

@@ -67,9 +67,11 @@ def write(req: Request, resp: Response, problem: Problem) -> None:
     """Write *problem* to the response, in the form that the request accepts."""
     title, sentence = TITLES_AND_SENTENCES[problem.status]
     sentence = sentence.format(method=_in_one_line(req.method))
+    # Shortened first, because a message can repeat a whole body.
     message = _MARKUP.sub("", _in_one_line(shorten(problem.message, 100_000)))
     resp.status = f"{problem.status} {title}"
     for name in ("location", "last-modified", "cache-control"):
+        # A handler that failed late has already set these, and they describe the success.
         resp.delete_header(name)
     for name, value in problem.headers.items():
         resp.set_header(name, value)

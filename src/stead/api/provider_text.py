@@ -82,6 +82,7 @@ class ProviderForm(NamedTuple):
 
 @cached_if_short(256)  # proxies may send different prefixes
 def _form(version: Microversion, prefix: str) -> ProviderForm:
+    # A proxy controls the prefix, so it is escaped like any other text.
     path = orjson.dumps(f"{prefix}/resource_providers/").decode().removesuffix('"')
     rels = [rel for rel, since in LINKS.items() if since <= version]
     starts = [f'{{"rel":"{rel}","href":{path}' for rel in rels]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from email.utils import formatdate
 from enum import Enum
@@ -84,6 +85,18 @@ def maker(req: Request, shape: Shape[T]) -> Callable[[T], dict[str, object]]:
     return lambda value: {name: read(value) for name, read in readers}
 
 
+def encoded(value: object, option: int | None = None) -> bytes:
+    """JSON of *value*, which may have integers of any size: amounts of many providers with great ratios add up.
+
+    Args:
+        option: of orjson.
+    """
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError:  # an integer beyond 64 bits
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def answer(
     req: Request, resp: Response, body: object, *, status: int = 200, modified: int | Modified | None = NOW
 ) -> None:
@@ -94,7 +107,7 @@ def answer(
     """
     resp.status = status
     resp.content_type = "application/json"
-    resp.data = body if isinstance(body, bytes) else orjson.dumps(body)
+    resp.data = body if isinstance(body, bytes) else encoded(body)
     if modified is not None:
         mark_modified(req, resp, modified)
 

@@ -40,6 +40,7 @@ class Request(falcon.Request):
     ``version`` is the negotiated microversion. ``stead`` is the version of Stead's own features, None if not requested.
     ``negotiated`` says whether both are determined yet; until then errors show no version.
     ``longest_body`` is in bytes.
+    ``hidden`` is the version of Stead's own features that has the path, if the request does not have that version.
     ``require`` evaluates a policy rule, with a target if it is not the caller's own project; it raises Forbidden.
     """
 
@@ -47,6 +48,7 @@ class Request(falcon.Request):
     stead: SteadVersion | None = None
     negotiated: bool = False
     longest_body: int = sys.maxsize
+    hidden: SteadVersion | None = None
     require: Callable[[str, Mapping[str, Any] | None], None]
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stead.api.request import Request, Response
-    from stead.api.versions import Agreed, SteadVersion
+    from stead.api.versions import SteadVersion
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 """All methods of all routes, in the order in which ``allow`` lists them."""
@@ -53,21 +53,20 @@ class Router:
     def find(self, uri: str, req: Request) -> tuple[object, Methods, dict[str, str], str] | None:
         """The resource at *uri*, its handlers, the path parameters, and the template; None if no route matches.
 
-        Stead's own routes do not exist for requests that do not ask for Stead's features.
+        Stead's own routes do not exist for requests that do not ask for Stead's features. Then ``req.hidden`` is set.
         """
         before, *given = uri.split("/")
         if before or not given:
             return None
         for segments, resource, methods, template in self._by_start.get((len(given), given[0]), ()):
             params = _match(segments, given)
-            if params is not None and _shown(resource, req.agreed):
+            if params is None:
+                continue
+            first = stead_since(resource)
+            if first is None or req.agreed.knows(first):
                 return resource, methods, params, template
+            req.hidden = first
         return None
-
-
-def _shown(resource: object, agreed: Agreed) -> bool:
-    first = stead_since(resource)
-    return first is None or agreed.knows(first)
 
 
 def stead_since(resource: object) -> SteadVersion | None:

@@ -52,6 +52,7 @@ ALL_INVENTORIES = strict_object(
 
 def build_inventory(record: Mapping[str, Any]) -> Inventory:
     """The inventory that a record describes; missing fields have their defaults."""
+    # JSON Schema counts 10.0 as an integer, and the value may be such a float.
     whole = {name: int(record[name]) for name in ("reserved", "min_unit", "max_unit", "step_size") if name in record}
     return Inventory(int(record["total"]), **whole, allocation_ratio=float(record.get("allocation_ratio", 1.0)))
 
@@ -168,11 +169,11 @@ def build_wanted(record: Mapping[str, Any]) -> Wanted:
     """The request that the record of one consumer describes, in the form of any microversion."""
     allocations = record["allocations"]
     if isinstance(allocations, list):
-        held = {item["resource_provider"]["uuid"]: item["resources"] for item in allocations}
+        by_provider = {item["resource_provider"]["uuid"]: item["resources"] for item in allocations}
     else:
-        held = {provider: of["resources"] for provider, of in allocations.items()}
+        by_provider = {provider: allocation["resources"] for provider, allocation in allocations.items()}
     return Wanted(
-        allocations={provider: _amounts(resources) for provider, resources in held.items()},
+        allocations={provider: _amounts(resources) for provider, resources in by_provider.items()},
         owner=Owner(record["project_id"], record["user_id"]) if "project_id" in record else None,
         consumer_type=record.get("consumer_type"),
         expected=_expected(record),

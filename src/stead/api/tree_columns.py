@@ -8,12 +8,12 @@ Source: "GET /provider_trees", docs/api.md; decision 40 (docs/decisions).
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
+from stead.api.representations import encoded
 from stead.api.shapes import show_inventory
 from stead.api.tree_text import TOTALS, show_disabled
 from stead.domain.inventory import Inventory
@@ -53,10 +53,7 @@ def column_texts(
 
 def _text(value: object) -> bytes:
     """JSON of *value*, which may have arrays, and integers of any size."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError:  # an integer beyond 64 bits
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return encoded(value, orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _sums(sums: ClassTotals) -> Iterator[bytes]:
@@ -116,6 +113,7 @@ def _by_class(shown: dict[str, dict[str, Any]]) -> bytes:
     for name, columns in shown.items():
         slices.give_way()
         text = b",".join(
+            # orjson rejects arrays that are not contiguous.
             b'"%s":' % key.encode() + _text(np.ascontiguousarray(column) if isinstance(column, np.ndarray) else column)
             for key, column in columns.items()
         )

@@ -121,12 +121,14 @@ class _Maker:
             self._stock(record.get("inventories")),
             self._set(record.get("traits")),
             self._set(record.get("aggregates")),
+            # Chosen before the transaction, so that each attempt creates the provider with the same uuid.
             str(uuid4()),
         )
 
     def _stock(self, records: dict[str, Any] | None) -> dict[str, Inventory] | None:
         if records is None:
             return None
+        # The text is the key, because the records are dicts, which have no hash.
         key = repr(records)
         stock = self._inventories.get(key)
         if stock is None:

@@ -61,8 +61,8 @@ DIFFERENCES = strict_object(
 CHANGES = ("created", "renamed", "moved", "inventories", "traits", "aggregates")
 
 
-def _array(of: Schema) -> Schema:
-    return {"type": "array", "items": of}
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
 
 
 OUTCOME = strict_object(
@@ -112,6 +112,7 @@ def _giving_way(providers: Sequence[ProviderPlan]) -> Iterable[ProviderPlan]:
 def _show_provider(planned: ProviderPlan, *, dry_run: bool) -> dict[str, Any]:
     changes = planned.changes
     return {
+        # A dry run stores nothing, so the next PUT chooses another uuid.
         "uuid": None if dry_run and planned.is_uuid_chosen else planned.uuid,
         "name": planned.name,
         "generation": planned.generation,

@@ -44,11 +44,11 @@ def _ensure(tokens_file: Path, token_file: Path) -> str:
             raise ConfigError(f"token file {tokens_file}: {error}") from error
     with suppress(FileNotFoundError):
         try:
-            kept = read_regular(token_file).decode().strip()
+            stored = read_regular(token_file).decode().strip()
         except ValueError as error:
             raise ConfigError(f"token file {token_file}: {error}") from error
-        if any(token.digest == digest(kept) for token in tokens):
-            return kept
+        if any(token.digest == digest(stored) for token in tokens):
+            return stored
     made = new_token()
     entry = Token(name=NAME, digest=digest(made), user=NAME, project=NAME, roles=ROLES)
     others = [token for token in tokens if token.name != NAME]

@@ -58,8 +58,8 @@ class Credentials:
     @classmethod
     def of(cls, environ: WSGIEnvironment) -> Credentials:
         """The credentials that authentication stored in *environ*; :data:`ANONYMOUS` if there are none."""
-        found: Credentials = environ.get(ENVIRON_KEY, ANONYMOUS)
-        return found
+        credentials: Credentials = environ.get(ENVIRON_KEY, ANONYMOUS)
+        return credentials
 
     @classmethod
     def from_headers(cls, environ: WSGIEnvironment) -> Credentials:

@@ -59,11 +59,11 @@ def _require_cache(conf: cfg.ConfigOpts) -> None:
     if not given.memcached_servers:
         return
     if given.memcache_sasl_enabled or given.memcache_tls_enabled:
-        wanted = {"bmemcached": "python-binary-memcached"}
+        packages = {"bmemcached": "python-binary-memcached"}
     else:
-        wanted = {"memcache": "python-memcached"}
+        packages = {"memcache": "python-memcached"}
     if (given.memcache_security_strategy or "").upper() == "ENCRYPT":
-        wanted["cryptography"] = "cryptography"
-    for module, package in wanted.items():
+        packages["cryptography"] = "cryptography"
+    for module, package in packages.items():
         if find_spec(module) is None:
             raise ConfigError(f"[{GROUP}] memcached_servers: this needs the package {package}")

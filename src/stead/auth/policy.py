@@ -57,24 +57,29 @@ class Policy:
             Forbidden: the rule does not allow it, or does not apply to the request's scope.
             oslo_policy.policy.PolicyNotRegistered: the rule does not exist, which is a bug in Stead.
         """
-        known = self._current()
+        current = self._current()
         question = rule, credentials, None if target is None else frozenset(target.items())
-        if question in known.allowed:
+        if question in current.allowed:
             return
-        wanted = {"project_id": credentials.project_id, "user_id": credentials.user_id} if target is None else target
+        checked_target = (
+            {"project_id": credentials.project_id, "user_id": credentials.user_id} if target is None else target
+        )
         try:
-            known.enforcer.authorize(rule, wanted, _values(credentials), do_raise=True)
+            current.enforcer.authorize(rule, checked_target, _values(credentials), do_raise=True)
         except policy.InvalidScope as error:
             raise Forbidden(rule, scope=True) from error
         except policy.PolicyNotAuthorized as error:
             raise Forbidden(rule) from error
-        known.allowed.add(question)
+        current.allowed.add(question)
 
     def _current(self) -> _Known:
+        # One thread reloads, and the others use the previous rules meanwhile instead of waiting.
         if monotonic() > self._fresh_until and self._reloading.acquire(blocking=False):
             try:
+                # A new object even without a change of the files, so that the cached decisions end here and stay few.
                 self._known = _Known(self._enforcer_of_now())
             finally:
+                # Before the release, so that no other thread checks the files again at once.
                 self._fresh_until = monotonic() + RECHECK
                 self._reloading.release()
         return self._known

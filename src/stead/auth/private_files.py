@@ -85,6 +85,7 @@ def locked(path: Path) -> Iterator[None]:
     directory = path.parent
     if directory.stat().st_mode & stat.S_IWOTH:
         raise ConfigError(f"directory {directory}: all users can write to it and become administrator")
+    # Not the file itself: each change replaces it, and a lock on a replaced file excludes no other process.
     lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -98,12 +99,14 @@ def replace_privately(path: Path, text: str, like: os.stat_result | None = None)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:
+        # O_EXCL refuses a file or link that another user created under this name meanwhile.
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             if like is not None:
                 os.fchown(file.fileno(), like.st_uid, like.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
             file.write(text)
             file.flush()
+            # Before the rename: after a crash of the machine, the name could otherwise point to an empty file.
             os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:

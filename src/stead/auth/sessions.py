@@ -37,6 +37,7 @@ def find_session(tokens: Iterable[Token], session: str, now: datetime | None = N
     now = now or datetime.now(UTC)
     name, _, rest = session.partition(".")
     end, _, proof = rest.partition(".")
+    # The length before `int`, which fails for numbers with thousands of digits.
     if not (end.isascii() and end.isdigit() and len(end) < 16 and int(end) > now.timestamp()):
         return None
     for token in tokens:

@@ -36,6 +36,7 @@ def create(
     made = new_token()
     entry = Token(name=name, digest=digest(made), user=user, project=project, roles=tuple(roles), expires=expires)
     with _explained(path), locked(path):
+        # Read under the lock, so that no entry of another command is lost.
         present = _read(path)
         if any(token.name == name for token in present):
             raise ConfigError(f"token file {path}: there is a token {name} already")

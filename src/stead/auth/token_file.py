@@ -175,12 +175,12 @@ class TokenFile:
 
         Every entry is compared, each in constant time, so that the duration reveals nothing about the digests.
         """
-        wanted = digest(token)
-        found = None
+        digest_of_token = digest(token)
+        matching = None
         for entry in self.current():
-            if hmac.compare_digest(entry.digest, wanted):
-                found = entry
-        return None if found is None or found.is_expired(datetime.now(UTC)) else found
+            if hmac.compare_digest(entry.digest, digest_of_token):
+                matching = entry
+        return None if matching is None or matching.is_expired(datetime.now(UTC)) else matching
 
     def current(self) -> tuple[Token, ...]:
         """All entries, expired ones included."""

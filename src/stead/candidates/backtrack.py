@@ -2,6 +2,9 @@
 
 It keeps its own stack. Recursive generators would pass each result up through all levels, and a request can have more
 levels than Python allows calls.
+
+Two searches keep stacks of their own: `splits`, since its sets have different sizes, and `placing`, since it bounds
+dead ends and tells why a level ended.
 """
 
 from __future__ import annotations

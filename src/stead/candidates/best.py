@@ -170,6 +170,7 @@ def _amounts(snapshot: Snapshot, class_id: int, slots: NDArray[np.int64]) -> tup
 
 def _in_turn(keys: Numbers, uuids: NDArray[np.object_]) -> Iterator[int]:
     """The places of items in the order of their keys, then of their uuids."""
+    # `lexsort` takes the last key as the primary one.
     places = np.lexsort(keys[::-1])
     sorted_keys = keys[:, places]
     bounds = np.flatnonzero((sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)) + 1

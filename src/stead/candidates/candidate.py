@@ -51,6 +51,7 @@ class Arrangement:
         needs_at: dict[int, Needs] = {}
         for need, (pool, position) in enumerate(zip(self.pools, self.way, strict=True)):
             if pool.amounts:
+                # Tuples, because they are keys of the texts that `render` caches.
                 needs_at[position] = (*needs_at[position], need) if position in needs_at else (need,)
         return needs_at
 
@@ -61,6 +62,7 @@ class Arrangement:
 
     def amounts_of(self, needs: Needs) -> Mapping[int, int]:
         """What *needs* request together, by class id."""
+        # Most positions serve one need, whose amounts need no copy.
         amounts = self.pools[needs[0]].amounts
         for need in needs[1:]:
             amounts = _sum(amounts, self.pools[need].amounts)

@@ -47,9 +47,10 @@ def relocate(
     enumeration = replace(enumeration, maximum=None, randomize=False)
     moves, stuck, changes = list[Move](), list[Stuck](), list[Amounts]()
     for tenant in largest_first(snapshot, tenants):
-        left = {slot for slot in tenant.amounts if snapshot.forest.root[slot] in roots}
-        request, staying = new_place(snapshot, tenant, left)
+        drained = {slot for slot in tenant.amounts if snapshot.forest.root[slot] in roots}
+        request, staying = new_place(snapshot, tenant, drained)
         released = negated({slot: amounts for slot, amounts in tenant.amounts.items() if slot not in staying})
+        # The request asks for the amounts at sharing providers again, so they must be free first.
         free = snapshot.with_taken(released)
         candidate = None if work.is_cut else next(find(free, request, enumeration, work=work), None)
         if candidate is None:

@@ -124,6 +124,7 @@ def found_within(
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
     if request.order is not None:
+        # The order in the query replaces the configured one: shuffling would destroy a requested order.
         enumeration = replace(enumeration, randomize=isinstance(request.order, Drawn))
     try:
         matched = match_all(snapshot, request, work, phases)
@@ -134,8 +135,8 @@ def found_within(
     groups, eligible = matched
     if among is not None:
         eligible = eligible & among
-    # The order of these steps is part of the contract: the maximum counts candidates before the filter drops some, the
-    # limit counts those after it, and shuffling comes last, so that it reorders only what is returned.
+    # The order of these steps is part of the contract: the maximum counts candidates before the filter drops some, and
+    # the limit counts those after it. Shuffling comes last, so that it reorders only what is returned.
     batches = _ordered_batches(snapshot, request, groups, eligible, enumeration, work, phases)
     if enumeration.maximum is not None:
         batches = up_to(max(enumeration.maximum, 1), batches)
@@ -235,6 +236,7 @@ def _in_order(
     Args:
         is_cut: the caller does not need all of them.
     """
+    # If nothing is cut, `_shuffled` reorders all candidates at the end, so drawing trees would add nothing.
     if enumeration.randomize and is_cut:
         runs = tree_kinds.runs(anchors, drawn(len(anchors)))
         alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))

@@ -130,6 +130,7 @@ def _admitted(snapshot: Snapshot, group: ResolvedGroup) -> tuple[Mask, Mask, Mas
         barred = ~snapshot.in_aggregates((), group.aggregates.forbidden)
         own, shared = own & ~(barred | _of_roots(snapshot, barred)), shared & ~barred
     if group.tree is not None:
+        # With `in_tree`, the anchor is the root of that tree, and sharing providers serve no other one.
         own, shared = own & (snapshot.forest.root.whole == group.tree), np.zeros(snapshot.size, np.bool_)
     if group.top is not None:
         own, shared = own & _subtree(snapshot, group.top), np.zeros(snapshot.size, np.bool_)
@@ -138,6 +139,7 @@ def _admitted(snapshot: Snapshot, group: ResolvedGroup) -> tuple[Mask, Mask, Mas
 
 def _of_roots(snapshot: Snapshot, mask: Mask) -> Mask:
     """Mask of the slots in trees whose root is in *mask*; values of free slots are arbitrary."""
+    # Without nested providers, every provider is its own root, so the mask itself is the result.
     return mask[snapshot.forest.root.whole] if snapshot.forest.has_nested else mask
 
 

@@ -100,6 +100,7 @@ class Matching:
         if before == position:
             return Matching(self._choices, self._room, self._work, self._position_of, self._needs_at, fixed)
         occupants = self._needs_at.get(position, _NO_NEEDS)
+        # Copies, because the search returns to this matching when the branch is done.
         position_of, needs_at = {**self._position_of, need: position}, dict(self._needs_at)
         needs_at[before] -= {need}
         needs_at[position] = occupants | {need}

@@ -50,38 +50,39 @@ def largest_first(snapshot: Snapshot, tenants: Sequence[Tenant]) -> list[Tenant]
 def _size(snapshot: Snapshot, tenant: Tenant) -> tuple[int, float, str]:
     """The uuid makes the order definite."""
     shares = [
-        amount / max(held.inventory.total, 1)
+        amount / max(stored.inventory.total, 1)
         for slot, amounts in tenant.amounts.items()
         for class_id, amount in amounts.items()
-        if class_id in snapshot.inventory and (held := snapshot.inventory[class_id].at(slot)) is not None
+        if class_id in snapshot.inventory and (stored := snapshot.inventory[class_id].at(slot)) is not None
     ]
     return len(tenant.amounts), max(shares, default=0.0), tenant.consumer
 
 
-def new_place(snapshot: Snapshot, tenant: Tenant, left: Collection[int]) -> tuple[CandidateRequest, Amounts]:
+def new_place(snapshot: Snapshot, tenant: Tenant, vacated: Collection[int]) -> tuple[CandidateRequest, Amounts]:
     """The request for a new place, and the allocations of other trees, which stay.
 
     Allocations from a sharing provider are part of the request, at the same provider: the new tree must reach it.
 
     Args:
-        left: the slots that the consumer leaves.
+        vacated: the slots that the consumer leaves.
     """
     names, forest = snapshot.class_names.by_id, snapshot.forest
     groups, staying = list[RequestGroup](), Amounts()
     aggregates: set[str] = set()
     for slot, amounts in sorted(tenant.amounts.items()):
-        is_left = slot in left
-        if not is_left and not snapshot.sharing.mask[slot]:
+        is_vacated = slot in vacated
+        if not is_vacated and not snapshot.sharing.mask[slot]:
             staying[slot] = amounts
             continue
         terms = Terms()
-        if is_left:
+        if is_vacated:
             aggregates.update(snapshot.aggregates(forest.root[slot]))
             if tenant.same_traits:
                 terms = Terms(tuple(frozenset({row.name}) for row in snapshot.traits(slot)))
         resources = {names[class_id].name: amount for class_id, amount in amounts.items()}
-        pool = None if is_left else snapshot.uuid(slot)
+        pool = None if is_vacated else snapshot.uuid(slot)
         groups.append(RequestGroup(f"_{len(groups) + 1}", resources, terms, in_subtree=pool))
     root_aggregates = Terms((frozenset(aggregates),)) if tenant.same_aggregates else Terms()
+    # Isolated, because different providers of the old tree must be replaced by different providers.
     request = CandidateRequest(tuple(groups), isolate=len(groups) > 1, root_aggregates=root_aggregates, limit=1)
     return request, staying

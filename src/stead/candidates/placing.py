@@ -84,6 +84,7 @@ def place(
     if isinstance(first, NoPlace) and first.is_cut:  # finding the best, or drawing, took all work: any will do
         ordered = [replace(request, order=None) for request in requests]
         first = search(ordered, limit=1, distinct_roots=distinct_roots).run(dead_ends=1)
+    # The first request has no earlier ones that could move out of its way.
     if not isinstance(first, NoPlace) or first.number == 0:
         return first
     # If the request has no candidate even alone, moving the others cannot help.
@@ -112,7 +113,7 @@ def summed(several: Iterable[Amounts]) -> Amounts:
 
 def negated(amounts: Amounts) -> Amounts:
     """The change of usage if *amounts* are released."""
-    return {slot: {class_id: -amount for class_id, amount in of.items()} for slot, of in amounts.items()}
+    return {slot: {class_id: -amount for class_id, amount in by_class.items()} for slot, by_class in amounts.items()}
 
 
 class _Search:
@@ -200,6 +201,7 @@ class _Search:
         if not (self._distinct_roots and self._placed):
             return None
         free = np.ones(self._snapshots[-1].size, np.bool_)
+        # Members are parents first, so the first one is the root.
         free[[candidate.members[0] for candidate in self._placed]] = False
         return free
 

@@ -56,6 +56,7 @@ def matching_trees(snapshot: Snapshot, query: TreeQuery) -> Roots:
         passing = np.zeros(snapshot.size, np.bool_)
         passing[snapshot.forest.root.at(_matching_providers(snapshot, query))] = True
         matching = matching & passing
+    # Last, so that an unknown name is an error even if this filter excludes every tree.
     if query.in_tree is None:
         return np.flatnonzero(matching)
     slot = snapshot.find_referenced(query.in_tree)
@@ -157,6 +158,7 @@ def rows_of(snapshot: Snapshot, roots: NDArray[np.int64], depth: int | None) -> 
         here = np.flatnonzero(shape_of == number)
         level_of = np.array(_levels(shape))
         shown = level_of <= (len(level_of) if depth is None else depth)
+        # If only roots are shown, no other member of a tree needs to be looked up.
         members = forest.members_of(roots[here], shape)[:, shown] if shown.sum() > 1 else roots[here][:, None]
         slots.append(members.ravel())
         trees.append(np.repeat(here, members.shape[1]))

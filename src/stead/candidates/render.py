@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     _Picked = int | tuple[int, ...]
     """The position of one need, or those of several."""
 
+# JSON text contains this character only escaped, so a gap cannot be confused with content.
 _GAP = "\0"
 
 
@@ -118,6 +119,7 @@ class _Writing:
         members = self._members
         # The arrangements of a tree differ in a few choices, so they share most members.
         if members is None or columns is not self._columns or arrangement.pools is not members.pools:
+            # A single tree gets its uuids at once, because splitting a text at gaps pays off only for several trees.
             uuids = [uuid for (uuid,) in columns] if is_alone else [_GAP] * len(columns)
             uuids += others if is_alone else [_GAP] * len(others)
             self._members = members = _Members(arrangement.pools, uuids, self._form, self._names)

@@ -1,7 +1,7 @@
 """Resolve: converts names to ids of this snapshot. An unknown name is an error, or makes the answer empty.
 
 The order of the checks is part of the contract: the first unknown name, or the first condition that no provider can
-meet, decides the answer. Source: "Looking at the data", docs/api.md.
+meet, decides the answer. Source: "Checks against the database", docs/api.md.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def in_ids(snapshot: Snapshot, group: RequestGroup) -> ResolvedGroup:
 
 def _class_id(classes: Mapping[str, NameRow], name: str, place: int) -> int:
     """The id of a class; for an unknown class an id that no class has, a different one in each place."""
+    # Amounts are by id, so two unknown classes with the same id would become one.
     return classes[name].id if name in classes else NOWHERE - place
 
 

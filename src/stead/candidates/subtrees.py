@@ -42,6 +42,7 @@ def topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequenc
 def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) -> Iterator[_Topped]:
     """Each provider that can be the top, with the choices of bound needs below it, and those of apart needs outside."""
     bound, apart = subtree
+    # A position that can serve several bound needs is one top; a second pass would repeat its ways.
     for top in dict.fromkeys(position for need in sorted(bound) for position in choices[need]):
         # Narrowing costs time even if nothing is found, so it is paid for before it starts.
         work.spend(TRIED + len(choices) + sum(len(choices[need]) for need in bound | apart))
@@ -51,6 +52,7 @@ def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) 
         for need in apart:
             narrowed[need] = [position for position in choices[need] if _are_apart(ground, position, top)]
         if len(bound) == 1:
+            # The only bound need must be served by the top itself, so every lower position is a dead end.
             narrowed[next(iter(bound))] = [top]
         if all(narrowed[need] for need in bound | apart):
             yield top, narrowed

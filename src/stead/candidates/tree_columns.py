@@ -51,10 +51,12 @@ class TreeColumns:
         """For each tree all of it as bytes: trees with equal signatures are equal for the request."""
         number = np.full(len(self.circle), self.shape_number, np.int32)
         numbers = [*self.available.values(), *(column for columns in self.shares.values() for column in columns)]
+        # Bits instead of bytes make the signatures shorter, and each of them is hashed.
         bits = np.packbits(np.concatenate([*self.able, *self.meeting], axis=1), axis=1)
         parts = [column[:, None].view(np.uint8) for column in (number, self.circle)]
         parts += [column.view(np.uint8) for column in numbers]
         signatures = np.concatenate([*parts, bits], axis=1)
+        # As one void value per row, the matrix becomes bytes objects without a loop in Python.
         as_bytes: list[bytes] = signatures.view(f"V{signatures.shape[1]}").ravel().tolist()
         return as_bytes
 

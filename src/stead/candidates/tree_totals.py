@@ -89,6 +89,7 @@ def _summed(values: NDArray[np.float64] | NDArray[np.object_], tree: NDArray[np.
     if values.dtype == np.float64:
         sums: list[int] = np.bincount(tree, weights=values, minlength=trees).astype(np.int64).tolist()
         return sums
+    # `bincount` converts its weights to floats, so sums of Python integers are added one by one.
     exact = np.zeros(trees, object)
     np.add.at(exact, tree, values)
     return exact.tolist()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
 
 
+_GREATEST = 2**63 - 1
+"""The greatest integer of NumPy."""
+
+
 def anchors(
     snapshot: Snapshot, eligible: NDArray[np.bool_], pools: Iterable[Pool], give_way: Callable[[], object]
 ) -> NDArray[np.int64]:
@@ -35,7 +39,7 @@ def served(snapshot: Snapshot, pool: Pool) -> NDArray[np.bool_]:
         most = np.zeros(snapshot.size, np.int64)
         np.add.at(most, snapshot.forest.root.at(own), pool.shares.most[own])
         (amount,) = pool.amounts.values()
-        serving = most >= min(amount, np.iinfo(np.int64).max)
+        serving = most >= min(amount, _GREATEST)
     elif snapshot.forest.has_nested:
         serving = np.zeros(snapshot.size, np.bool_)
         serving[snapshot.forest.root.at(np.flatnonzero(pool.own))] = True

@@ -75,6 +75,7 @@ class Work:
         self.is_cut = False
         self.until = until
         self.give_way = give_way
+        # Never below 0, so that the step that overdraws the budget notices it at once.
         self._next_look = max(self.remaining - _LOOK_EVERY, 0.0)
 
     def spend(self, units: int) -> None:
@@ -105,6 +106,8 @@ class Work:
             for batch in batches:
                 choices = len(batch.arrangements[0].way) if batch.arrangements else 0
                 self.spend(len(batch.arrangements) * (ARRANGED + CHOSEN * choices))
+                # A batch can have thousands of trees, so the request returns the part of it that the budget still pays
+                # for.
                 allowed = self.remaining // (CANDIDATE + choices)
                 if batch.size > allowed:
                     yield from batch.first(int(allowed))

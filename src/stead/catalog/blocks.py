@@ -62,6 +62,24 @@ class Blocks(Generic[T]):
         blocks = tuple([values[start : start + BLOCK] for start in range(0, len(values), BLOCK)])
         return Blocks(blocks, tuple([next(_serials) for _ in blocks]), len(values), self._fill, self.dtype)
 
+    def only(self, slots: NDArray[np.integer]) -> Blocks[T]:
+        """A column with the values at *slots* alone, in their order."""
+        return self.holding(self.at(slots))
+
+    def differing(self, other: Blocks[T]) -> NDArray[np.int64]:
+        """The slots at which two columns have different values, or only one of them has any; ascending."""
+        differing = []
+        for number in range(max(len(self.blocks), len(other.blocks))):
+            pair = [column.blocks[number] if number < len(column.blocks) else None for column in (self, other)]
+            own, others = (np.empty(0, self.dtype) if block is None else block for block in pair)
+            if own is others:
+                continue
+            both = min(len(own), len(others))
+            start = number << _SHIFT
+            differing.append(np.flatnonzero(own[:both] != others[:both]) + start)
+            differing.append(np.arange(start + both, start + max(len(own), len(others))))
+        return np.concatenate(differing) if differing else np.empty(0, np.int64)
+
     def __len__(self) -> int:
         return self.size
 
@@ -78,6 +96,7 @@ class Blocks(Generic[T]):
 
     def at(self, slots: NDArray[np.integer]) -> NDArray[T]:
         """The values at *slots*, which may have any shape."""
+        # Once the blocks are joined, single look-ups save nothing.
         if len(self.blocks) > 1 and slots.size <= _FEW and "whole" not in self.__dict__:
             few = np.empty(slots.size, self.dtype)
             few[:] = [self[slot] for slot in slots.ravel().tolist()]

@@ -81,7 +81,7 @@ class Catalog:
         Raises:
             Unavailable
         """
-        # One counter numbers arrivals and refreshes. It needs no lock: the lock below orders the refreshes, and an
+        # One counter numbers arrivals and refreshes. It needs no lock, since the lock below orders the refreshes. An
         # arrival that gets its number too early only causes a refresh that was not needed.
         arrived = next(self._order)
         with self._refreshing:

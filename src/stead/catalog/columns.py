@@ -25,6 +25,7 @@ _NONE: Numbers = (0, 0, 1, 0, 1, 0.0)
 
 _NO_ROOM = -1
 
+# The float 2**63 itself does not fit into 64 bits with a sign.
 _LEAST, _MOST = -(2.0**62), np.nextafter(2.0**63, 0)
 """Bounds of capacities in the columns. No sum of allocations reaches them, so clipping changes no decision."""
 
@@ -45,6 +46,7 @@ class InventoryKinds(Interned[Numbers]):
 
     def table(self) -> NDArray[np.float64]:
         """The numbers of all kinds, shape ``(6, kinds)`` or more."""
+        # A local: another thread may extend the table at the same time, to the same values.
         table = self._table
         if table.shape[1] < len(self):
             new = np.array(self.values[table.shape[1] :], np.float64).T
@@ -53,10 +55,13 @@ class InventoryKinds(Interned[Numbers]):
 
     def capacities(self) -> NDArray[np.int64]:
         """Capacities in whole units, shape ``(kinds,)`` or more."""
-        if len(self._capacity) < len(self):
+        capacities = self._capacity
+        if len(capacities) < len(self):
             total, reserved, *_, ratio = self.table()
-            self._capacity = np.clip(np.trunc(capacity(total, reserved, ratio)), _LEAST, _MOST).astype(np.int64)
-        return self._capacity
+            capacities = np.clip(np.trunc(capacity(total, reserved, ratio)), _LEAST, _MOST).astype(np.int64)
+            self._capacity = capacities
+        # Not the attribute: another thread that counted fewer kinds may have replaced it just now.
+        return capacities
 
     def shown(self, number: int) -> int:
         """The exact capacity of one kind, as the API returns it."""
@@ -141,6 +146,10 @@ class InventoryColumns:
         ]
         room = self.room.replaced(slots, rooms, self.room.size)
         return self if room is self.room else InventoryColumns(self.kinds, self.kind, room, self.modified)
+
+    def only(self, slots: NDArray[np.int64]) -> InventoryColumns:
+        """The inventories of *slots* alone, which are numbered by their places."""
+        return InventoryColumns(self.kinds, self.kind.only(slots), self.room.only(slots), self.modified.only(slots))
 
     def lessened(self, slots: NDArray[np.int64], amounts: Sequence[int]) -> InventoryColumns:
         """The same with so much less room at *slots* (ascending); who has none of the class stays so."""

@@ -126,6 +126,7 @@ class Forest:
         *slots* must include every provider whose root changes.
         """
         parent, root = self.parent.replaced(slots, parents, size), self.root.replaced(slots, roots, size)
+        # The same object, so that sharing and service states, which follow from it, still hold.
         if parent is self.parent and root is self.root:
             return self
         members = self._regrouped(slots, roots)
@@ -173,6 +174,7 @@ def _preorder(top: int, members: Iterable[int], parent: Blocks[np.int32]) -> lis
     """The members of one tree in preorder, each with the first position after its subtree."""
     parent_of = {slot: parent[slot] for slot in members}
     children: dict[int, list[int]] = defaultdict(list)
+    # In reverse, since the stack below takes the last child first.
     for slot in sorted(parent_of, reverse=True):
         children[parent_of[slot]].append(slot)
     order: list[int] = []
@@ -182,6 +184,7 @@ def _preorder(top: int, members: Iterable[int], parent: Blocks[np.int32]) -> lis
         order.append(slot)
         ahead += children[slot]
     weight = dict.fromkeys(order, 1)
+    # From the end, since the weight of a provider is known after those of all its descendants.
     for slot in reversed(order[1:]):
         weight[parent_of[slot]] += weight[slot]
     return [(slot, number + weight[slot]) for number, slot in enumerate(order)]

@@ -61,6 +61,7 @@ class Fragments:
                 cached = shelf.older.get(slots[place])
                 if cached is not None and cached[0] == versions[place]:
                     texts[place] = cached[1]
+                    # To the recent ones, since the older ones are dropped as a whole.
                     shelf.put(slots[place], *cached)
                 else:
                     missing.append(place)

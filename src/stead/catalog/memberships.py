@@ -74,6 +74,10 @@ class Memberships:
         new.numbers(sets)
         return Memberships(self._what, new, set_of)
 
+    def only(self, slots: NDArray[np.int64]) -> Memberships:
+        """The memberships of *slots* alone, which are numbered by their places."""
+        return Memberships(self._what, self._sets, self.set_of.only(slots))
+
     def of(self, slot: int) -> Members:
         """The members of one slot."""
         number: int = self.set_of[slot]

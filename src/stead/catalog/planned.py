@@ -16,6 +16,7 @@ from stead.catalog.forest import NO_SLOT
 from stead.catalog.fragments import Fragments
 from stead.catalog.refresh import refreshed
 from stead.domain.changes import Changes, InventoryRow, ProviderRow, StandingRow
+from stead.domain.names import DISABLED_TRAIT
 from stead.domain.provider import Disabled, Slot
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Draft:
         self._traits: dict[int, set[int]] = {}
         self._aggregates: dict[int, tuple[int, ...]] = {}
         self._disabled: dict[int, Disabled] = {}
+        self._deleted_aggregates: set[int] = set()
 
     def snapshot(self) -> Snapshot:
         """The snapshot with all changes."""
@@ -54,7 +56,10 @@ class Draft:
             used=self._used,
             disabled=self._disabled,
             traits_of={id_: tuple(sorted(traits)) for id_, traits in self._traits.items()},
-            aggregates_of=self._aggregates,
+            aggregates_of={
+                id_: tuple(aggregate for aggregate in aggregates if aggregate not in self._deleted_aggregates)
+                for id_, aggregates in self._aggregates.items()
+            },
         )
         return refreshed(self._snapshot, changes)
 
@@ -76,10 +81,10 @@ class Draft:
         )
         rows = self._inventories[id_] = {}
         for class_id, columns in snapshot.inventory.items():
-            held = columns.at(slot)
-            if held is not None:
-                rows[class_id] = _row(id_, class_id, held.inventory, held.modified)
-                self._used[id_, class_id] = held.used
+            stored = columns.at(slot)
+            if stored is not None:
+                rows[class_id] = _row(id_, class_id, stored.inventory, stored.modified)
+                self._used[id_, class_id] = stored.used
         self._traits[id_] = set(snapshot.trait_sets.of(slot))
         self._aggregates[id_] = tuple(snapshot.aggregate_sets.of(slot))
         disabled = snapshot.service_states.disabled.get(Slot(slot))
@@ -88,8 +93,14 @@ class Draft:
         return id_
 
     def disable(self, slot: int) -> None:
-        """Disable a provider. One that is disabled keeps its state."""
-        self._disabled.setdefault(self._touch(slot), PLANNED)
+        """Disable a provider, which gets the trait that says so. One that is disabled keeps its state."""
+        id_ = self._touch(slot)
+        self._disabled.setdefault(id_, PLANNED)
+        self._traits[id_] |= self._disabled_trait()
+
+    def _disabled_trait(self) -> set[int]:
+        row = self._snapshot.trait_names.by_name.get(DISABLED_TRAIT)
+        return set() if row is None else {row.id}
 
     def set_inventory(self, slot: int, class_id: int, inventory: Inventory | None) -> None:
         """Replace an inventory; None removes it."""
@@ -112,8 +123,8 @@ class Draft:
         members = self._snapshot.in_aggregates([(aggregate,)], ())
         for slot in np.flatnonzero(members).tolist():
             self._touch(slot)
-        for id_, aggregates in self._aggregates.items():
-            self._aggregates[id_] = tuple(other for other in aggregates if other != aggregate)
+        # Removed at the end from all members and their copies, once for all deleted aggregates.
+        self._deleted_aggregates.add(aggregate)
 
     def copy(self, slot: int, count: int) -> None:
         """Add trees like the present tree of *slot*: enabled, without allocations, with names of their own."""
@@ -128,8 +139,11 @@ class Draft:
                 parent = None if row.parent_id is None else new_id[row.parent_id]
                 self._rows[copied] = ProviderRow(copied, uuid, name, 0, parent, new_id[row.root_id], row.modified)
                 inventories = self._inventories[id_].items()
-                self._inventories[copied] = {key: held._replace(provider_id=copied) for key, held in inventories}
-                self._traits[copied] = self._traits[id_]
+                self._inventories[copied] = {
+                    key: inventory._replace(provider_id=copied) for key, inventory in inventories
+                }
+                # A set of its own, which later changes of the provider leave alone.
+                self._traits[copied] = self._traits[id_] - (self._disabled_trait() if id_ in self._disabled else set())
                 self._aggregates[copied] = self._aggregates[id_]
 
 
@@ -141,9 +155,9 @@ def with_usage_moved(snapshot: Snapshot, amounts: Mapping[Slot, Mapping[int, int
     for slot, of_slot in amounts.items():
         rows.append(StandingRow(ids[slot], snapshot.generations[slot] + 1, None))
         for class_id, columns in snapshot.inventory.items():
-            held = columns.at(slot)
-            if held is not None:
-                used[ids[slot], class_id] = held.used + of_slot.get(class_id, 0)
+            stored = columns.at(slot)
+            if stored is not None:
+                used[ids[slot], class_id] = stored.used + of_slot.get(class_id, 0)
     return refreshed(snapshot, Changes(None, claimed=rows, used=used)) if rows else snapshot
 
 

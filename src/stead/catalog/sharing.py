@@ -97,6 +97,7 @@ class Sharing:
         for slot in map(Slot, self.providers.tolist()):
             anchors = self.anchors(slot)
             others = anchors[anchors != self._forest.root[slot]]
+            # Trees with the same set so far get the same new one, so equal sets have one number.
             before, place = np.unique(circle[others], return_inverse=True)
             circle[others] = len(circles) + place
             circles += [(*circles[number], slot) for number in before.tolist()]

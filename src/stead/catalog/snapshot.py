@@ -215,14 +215,14 @@ class Snapshot:
         }
         return replace(self, inventory={**self.inventory, **lessened})
 
-    def with_all_released(self, classes: Collection[int], kept: Mask) -> Snapshot:
-        """A snapshot in which nothing of *classes* is taken, except at the slots of *kept*.
+    def with_all_released(self, classes: Collection[int], unreleased: Mask) -> Snapshot:
+        """A snapshot in which nothing of *classes* is taken, except at the slots of *unreleased*.
 
         Only for searches, like `with_taken`.
         """
         inventory = dict(self.inventory)
         for class_id in inventory.keys() & classes:
-            slots = np.flatnonzero((inventory[class_id].kind.whole > 0) & ~kept)
+            slots = np.flatnonzero((inventory[class_id].kind.whole > 0) & ~unreleased)
             inventory[class_id] = inventory[class_id].taken(slots, [0] * len(slots))
         return replace(self, inventory=inventory)
 

@@ -105,6 +105,7 @@ class Stored:
         form, data = self._sections.pop(name, ("", b""))
         if form != "json":
             raise Unfit(f"{name} is missing")
+        # JSON text escapes line breaks, so each line is one part.
         return (orjson.loads(part) for part in data.splitlines())
 
     def values(self, name: str) -> list[Any]:
@@ -121,6 +122,7 @@ def read(path: Path) -> Stored:
         OSError: it cannot be read.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        # The open file, not the path: another user could replace the path between a check and the opening.
         about = os.fstat(file.fileno())
         if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise Unfit("another user may have written it")
@@ -141,7 +143,7 @@ def read(path: Path) -> Stored:
             raise Unfit("it has another form")
         digest.update(magic)
         # The table is checked with the rest. Until then it decides only how many bytes are read at a time.
-        found, sections = _sections(toc, end - length - len(MAGIC))
+        header, sections = _sections(toc, end - length - len(MAGIC))
         read_sections: dict[str, tuple[str, bytes]] = {}
         for name, form, size in sections:
             data = file.read(size)
@@ -151,14 +153,14 @@ def read(path: Path) -> Stored:
     digest.update(length.to_bytes(_LENGTH_BYTES, "little"))
     if digest.digest() != expected:
         raise Unfit("its checksum is wrong")
-    return Stored(found, read_sections)
+    return Stored(header, read_sections)
 
 
 def _sections(toc: bytes, bytes_in_all: int) -> tuple[Mapping[str, Any], list[tuple[str, str, int]]]:
     try:
-        found = orjson.loads(toc)
-        sections = [(str(name), str(form), int(size)) for name, form, size in found["sections"]]
-        header = dict(found["header"])
+        contents = orjson.loads(toc)
+        sections = [(str(name), str(form), int(size)) for name, form, size in contents["sections"]]
+        header = dict(contents["header"])
     except (ValueError, TypeError, KeyError) as error:
         raise Unfit("it is not complete") from error
     if sum(size for *_, size in sections) != bytes_in_all or any(size < 0 for *_, size in sections):
@@ -174,6 +176,7 @@ def replacing(path: Path) -> Iterator[Sections]:
         OSError: the directory does not exist, cannot be written, or is full. *path* stays as it is.
     """
     _remove_stale(path)
+    # In the same directory, since a rename replaces a file in one step only within a file system.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=_UNFINISHED)
     try:
         with os.fdopen(descriptor, "wb") as file:

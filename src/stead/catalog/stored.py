@@ -56,6 +56,7 @@ def write(snapshot: Snapshot, sections: Sections) -> dict[str, Any]:
     for class_id, columns in snapshot.inventory.items():
         for name, column in _inventory_columns(columns).items():
             sections.add_numbers(f"{name} {class_id}", column.blocks)
+        # A copy, since a refresh may add values meanwhile.
         sections.add_texts(f"kinds {class_id}", [list(columns.kinds.values)])
     trees = list(forest.trees.items())
     sections.add_numbers("tree roots", [np.array([root for root, _ in trees], _SLOT)])
@@ -120,6 +121,7 @@ class _Reading:
             _require_below(columns[name], size, NO_SLOT)
         identities = self._identities(columns["ids"])
         forest = self._forest(columns)
+        # New versions, since no text of these providers is cached.
         versions = empty.versions.replaced(np.arange(size), new_version(), size)
         traits = self._memberships("trait sets", empty.trait_sets, columns["traits of"])
         aggregates = self._memberships("aggregate sets", empty.aggregate_sets, columns["aggregates of"])
@@ -207,20 +209,20 @@ class _Reading:
         kinds = InventoryKinds()
         rows = self._stored.values(f"kinds {class_id}")
         _filled(kinds, [(*map(int, row[:-1]), float(row[-1])) for row in rows])
-        found = {
+        columns = {
             name: template.holding(self._stored.numbers(f"{name} {class_id}", template.dtype, self._size))
             for name, template in _inventory_columns(InventoryColumns.none()).items()
         }
-        _require_below(found["kind"], len(kinds))
-        return InventoryColumns(kinds, found["kind"], found["room"], found["written"])
+        _require_below(columns["kind"], len(kinds))
+        return InventoryColumns(kinds, columns["kind"], columns["room"], columns["written"])
 
     def _memberships(self, name: str, empty: Memberships, set_of: Blocks[np.int32]) -> Memberships:
         sets = [tuple(map(int, members)) for members in self._stored.values(name)]
-        found = empty.holding(sets, set_of)
-        if found.sets() != sets:
+        memberships = empty.holding(sets, set_of)
+        if memberships.sets() != sets:
             raise Unfit(f"{name} has a set twice")
         _require_below(set_of, len(sets))
-        return found
+        return memberships
 
     def _names(self, name: str) -> Names:
         return Names([NameRow(int(id_), str(text), int(modified)) for id_, text, modified in self._stored.values(name)])
@@ -245,5 +247,6 @@ def _filled(interned: Interned[Any], values: Sequence[Any]) -> None:
 
 def _require_below(column: Blocks[np.int32], bound: int, least: int = 0) -> None:
     for block in column.blocks:
+        # A right checksum does not prove that the numbers fit together, and a wrong one would fail later requests.
         if block.min() < least or block.max() >= bound:
             raise Unfit("a number is out of range")

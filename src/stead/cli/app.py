@@ -8,12 +8,13 @@ Each module of ``commands/`` and ``commands/local/`` has the name of its subcomm
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path  # noqa: TC003  # Typer reads the annotations
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,6 +27,9 @@ from stead.cli.errors import REFUSED, CommandError
 from stead.cli.options import Options, options, use_options
 from stead.cli.suggestions import suggestion
 from stead.domain.printable import one_line
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 INTERRUPTED = 128 + 2  # as a shell reports a process that SIGINT ended
 READER_LEFT = 128 + 13  # SIGPIPE
@@ -53,7 +57,7 @@ SUBCOMMANDS = {  # the module of each has the same name, in ``commands/`` or ``c
     "headroom": Subcommand("Show how many times a request fits.", _CLIENT),
     "flavors": Subcommand("List, store and import flavors: requests with a name.", _CLIENT),
     "whatif": Subcommand("Answer a question as if planned changes were made.", _CLIENT),
-    "plan": Subcommand("Plan to drain hosts, and do it.", _CLIENT),
+    "plan": Subcommand("Plan to drain hosts or to make room, and carry it out.", _CLIENT),
     "claim": Subcommand("Claim a place where a request fits.", _CLIENT),
     "consumers": Subcommand("List consumers and their allocations.", _CLIENT),
     "consumer": Subcommand("Show one consumer.", _CLIENT),
@@ -63,7 +67,7 @@ SUBCOMMANDS = {  # the module of each has the same name, in ``commands/`` or ``c
     "top": Subcommand("Watch the fullest and emptiest hosts, live.", _CLIENT),
     "release": Subcommand("Release the allocations of a consumer, or of several.", _CLIENT),
     "topology": Subcommand("Load, save and generate provider trees as files.", _CLIENT),
-    "completion": Subcommand("Let the shell complete commands, options and names.", _CLIENT),
+    "completion": Subcommand("Print a script for completion in the shell.", _CLIENT),
     "audit": Subcommand("Check the allocations and inventories of a database, and repair them.", _LOCAL),
     "config": Subcommand("Print the configuration in effect, or a sample.", _LOCAL),
     "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _LOCAL),
@@ -92,7 +96,7 @@ class Subcommands(TyperGroup):
         try:
             name, _, rest = super().resolve_command(ctx, args)
         except UsageError as error:
-            error.message = f"No such command {args[0]!r}.{suggestion(args[0], SUBCOMMANDS)}"  # type: ignore[attr-defined]
+            error.message = f"No such command {args[0]!r}.{suggestion(args[0], SUBCOMMANDS)}"  # type: ignore[attr-defined]  # click's UsageError has it
             raise
         return name, self.load(str(name)), rest
 
@@ -120,7 +124,7 @@ def share(shared: list[Any], command: Any) -> None:
             after = copy.copy(option)
             after.expose_value = False  # it is kept; the command's function does not know it
             after.envvar = (
-                None  # the environment was asked before the command's name; it must not outvote what stood there
+                None  # the environment was read already; it must not override what precedes the command's name
             )
             command.params.append(after)
 
@@ -187,12 +191,14 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writes to a file that stdout is redirected to."""
+
+
 def run(arguments: list[str]) -> int:
     """Run ``stead`` and return the exit code: 0 done, 1 no, 2 wrong usage or refused, else 128 + a signal."""
     use_options(Options())
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a bar must not fail on a terminal without Unicode
+    _prepare_streams()
     try:
         code = app(args=arguments or ["--help"], prog_name="stead", standalone_mode=False)
         sys.stdout.flush()
@@ -202,12 +208,45 @@ def run(arguments: list[str]) -> int:
         return _complain(_usage(error), REFUSED)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit) as error:
-        if not _reader_left(error):
+    except (OSError, SystemExit, UnicodeEncodeError) as error:
+        ended = _ended_by_system(error, arguments)
+        if ended is None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the last flush fails at exit
-        return READER_LEFT
+        return ended
     return code if isinstance(code, int) else 0
+
+
+def _prepare_streams() -> None:
+    # Python has no stream for a descriptor that is closed, as after `>&-`.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a bar must not fail on a terminal without Unicode
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w")  # it stays open as long as the process
+
+
+def _ended_by_system(error: BaseException, arguments: list[str]) -> int | None:
+    """The exit code if the output has no reader or no room, or if an argument is not text; None for other errors."""
+    if isinstance(error, UnicodeEncodeError):
+        # The system passes bytes that are not UTF-8 as lone surrogates, which no request can carry.
+        if not any("\ud800" <= character <= "\udfff" for argument in arguments for character in argument):
+            return None
+        return _complain(f"an argument is not UTF-8 text: {error.object!r}", REFUSED)
+    if _reader_left(error):
+        _discard_output()
+        return READER_LEFT
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _discard_output()
+        return _complain(f"the output cannot be written: {error.strerror}", REFUSED)
+    return None
+
+
+def _discard_output() -> None:
+    """Let the last flush at exit succeed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reader_left(error: BaseException) -> bool:

@@ -8,7 +8,6 @@ it again. POST ``/claims`` has neither limit.
 
 from __future__ import annotations
 
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,6 +34,7 @@ from stead.cli.forest import capacity
 from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
 from stead.client.errors import Conflict, NotFound, NothingFits, Refused, Unreachable, Unsupported
+from stead.client.retrying import random_pause
 from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
@@ -63,14 +63,14 @@ class Owner:
     user: str
     type: str | None
 
-    def fields(self, held: Json) -> Json:
-        """The consumer fields of a claim; *held* is the answer of ``GET /allocations``."""
-        known_type = held.get("consumer_type", _NO_TYPE)
+    def fields(self, before: Json) -> Json:
+        """The consumer fields of a claim; *before* is the answer of ``GET /allocations``."""
+        known_type = before.get("consumer_type", _NO_TYPE)
         return {
             "project_id": self.project,
             "user_id": self.user,
             "consumer_type": self.type or (DEFAULT_TYPE if known_type == _NO_TYPE else known_type),
-            "consumer_generation": held.get("consumer_generation"),
+            "consumer_generation": before.get("consumer_generation"),
         }
 
 
@@ -125,19 +125,19 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
     """
     asked = query_string(query)
     described = expanded(api, asked)
-    held = [api.request("GET", f"/allocations/{owner.consumer}") for owner in owners]
+    before = [api.request("GET", f"/allocations/{owner.consumer}") for owner in owners]
 
     def claim(queries: Sequence[str]) -> Json:
         records = [
             {"consumer_uuid": owner.consumer, "query": each, **owner.fields(had)}
-            for owner, had, each in zip(owners, held, queries, strict=True)
+            for owner, had, each in zip(owners, before, queries, strict=True)
         ]
         body = {"claims": records, "explain": False, **({"distinct_roots": True} if distinct_roots else {})}
         send = partial(api.request, "POST", "/claims", body, stead=version_for(asked))
         answer: Json = _writing(owners[0], lambda: _again(send))
         return answer
 
-    staying = [_in_its_tree(api, described, had["allocations"]) or asked for had in held]
+    staying = [_in_its_tree(api, described, had["allocations"]) or asked for had in before]
     moving = [asked] * len(owners)
     answered: Json | None = None
     try:
@@ -149,7 +149,7 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
         require_named(api, asked)
         raise Negative(_why_not(query, error.detail, len(owners))) from error
     claimed = []
-    for granted, had in zip(answer["claims"], held, strict=True):
+    for granted, had in zip(answer["claims"], before, strict=True):
         request = {"allocations": granted["allocations"], "mappings": granted["mappings"]}
         names, summaries = _look_at(api, request)
         candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(described))))
@@ -178,7 +178,7 @@ def _again(write: Callable[[], Any]) -> Any:
         try:
             return write()
         except Unreachable:
-            time.sleep(pause(tried))
+            time.sleep(random_pause(tried, _FIRST_PAUSE, _LONGEST_PAUSE))
     return write()
 
 
@@ -239,25 +239,25 @@ def claim_first(api: Site, query: str, owner: Owner, tries: int = TRIES) -> Clai
     """
     question = query_string(query, limit=1)
     for tried in range(1, tries + 1):
-        held = api.request("GET", f"/allocations/{owner.consumer}")
-        found = ask(api, question, held["allocations"])
-        if not found:
+        before = api.request("GET", f"/allocations/{owner.consumer}")
+        candidates = ask(api, question, before["allocations"])
+        if not candidates:
             raise Negative(f"nothing fits {one_line(query)}")
         try:
-            put(api, owner, held, found[0])
+            put(api, owner, before, candidates[0])
         except Conflict as error:
             if "consumer generation conflict" in error.detail:
                 raise
             refusal = error
-            time.sleep(pause(tried))
+            time.sleep(random_pause(tried, _FIRST_PAUSE, _LONGEST_PAUSE))
         else:
-            return Claimed(found[0], held["allocations"], tried, names_of(api, found[:1]))
-    raise Negative(f"other clients were faster {tries} times; the last refusal: {summary(refusal)}")
+            return Claimed(candidates[0], before["allocations"], tried, names_of(api, candidates[:1]))
+    raise Negative(f"other clients claimed the place first, {tries} times; the last refusal: {summary(refusal)}")
 
 
-def put(api: Site, owner: Owner, held: dict[str, Any], candidate: Candidate) -> None:
-    """Write *candidate* in place of the allocations that *owner* has *held*, as shown by ``GET /allocations``."""
-    body = {**candidate.allocation_request, **owner.fields(held)}
+def put(api: Site, owner: Owner, before: dict[str, Any], candidate: Candidate) -> None:
+    """Write *candidate* in place of *before*: the allocations of *owner*, as ``GET /allocations`` shows them."""
+    body = {**candidate.allocation_request, **owner.fields(before)}
     _writing(owner, lambda: api.request("PUT", f"/allocations/{owner.consumer}", body))
 
 
@@ -266,8 +266,3 @@ def _writing(owner: Owner, write: Callable[[], Any]) -> Any:
         return write()
     except Unreachable as error:
         raise error.worded(f"{error.detail}; whether consumer {owner.consumer} holds its claim is unknown") from error
-
-
-def pause(tried: int) -> float:
-    """Seconds to wait after attempt *tried*: random, up to a bound that doubles."""
-    return random.uniform(0, min(_FIRST_PAUSE * 2**tried, _LONGEST_PAUSE))

@@ -77,6 +77,11 @@ DOCUMENTED = {
         'the response of POST /whatif; with --execute also "made": 3, "stopped": {"move", "consumer", "reason"} or null, '
         '"disabled": ["<uuid>", …]',
     ),
+    "plan room": Documented(
+        "stead plan room 'resources=VCPU:24,MEMORY_MB:65536' --times 2",
+        'the `advice` of the response of GET /advice; with --execute also "made": 3, '
+        '"stopped": {"move", "consumer", "reason"} or null',
+    ),
     "claim": Documented(
         "stead claim 'resources=VCPU:2' --project demo --user me --consumer-name train-1 --wait 60",
         f'{{"consumer_name"?, "consumer", "tries", "replaced": {{…}}, {_CANDIDATE}}}\n\nwith --count: {{"claims": [{{…}}, …]}}',

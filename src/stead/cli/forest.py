@@ -125,16 +125,16 @@ def walk(tops: Iterable[Provider]) -> Iterator[Provider]:
         waiting.extend(provider.children[::-1])
 
 
-def select(tops: list[Provider], wanted: str) -> list[Provider]:
-    """The provider *wanted*, by UUID or name; or the roots whose names match it as a pattern (``*``, ``?``).
+def select(tops: list[Provider], reference: str) -> list[Provider]:
+    """The provider *reference*, by UUID or name; or the roots whose names match it as a pattern (``*``, ``?``).
 
     Raises:
         Negative: there is none.
     """
-    named = [provider for provider in walk(tops) if wanted in (provider.name, provider.uuid)]
-    chosen = named or [top for top in tops if fnmatchcase(top.name, wanted)]
+    named = [provider for provider in walk(tops) if reference in (provider.name, provider.uuid)]
+    chosen = named or [top for top in tops if fnmatchcase(top.name, reference)]
     if not chosen:
-        raise Negative(f"no resource provider {wanted!r}")
+        raise Negative(f"no resource provider {reference!r}")
     return chosen
 
 
@@ -171,6 +171,7 @@ def fill(amounts: Iterable[Amount]) -> float:
 
 def sort_trees(tops: list[Provider], order: str) -> None:
     """Sort the trees: by ``name``, or by their fullest class, fullest first (``used``) or emptiest first (``free``)."""
+    # By name first: the second sort is stable, so trees of equal use stay in the order of names.
     tops.sort(key=lambda top: natural(top.name))
     if order != "name":
         fills = {top.uuid: fill(sums_of([top]).values()) for top in tops}

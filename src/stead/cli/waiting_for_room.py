@@ -50,6 +50,7 @@ def _next_change(api: Site, token: str | None, seconds: float) -> str | None:
     """Wait for a change after *token*; returns the token to go on from."""
     try:
         if token is not None:
+            # The API takes whole seconds, and with 0 it would not wait.
             told = api.request("GET", "/changes", stead=OWN, since=token, timeout=max(int(seconds), 1))
             time.sleep(_PAUSE)
             return str(told["token"])

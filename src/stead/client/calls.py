@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import orjson
 
-from stead.client.errors import Failed, NotFound, Refused, Unsupported, refusal
+from stead.client.errors import Failed, InvalidRequest, NotFound, Refused, Unsupported, refusal
 from stead.client.request import encoded
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ OWN, TREES = "1.0", "1.1"
 
 OWN_PATHS = (
     *("/allocation_candidates/explain", "/changes", "/claims", "/consumers", "/flavors", "/headroom"),
-    *("/provider_trees", "/whatif"),
+    *("/advice", "/provider_trees", "/whatif"),
 )
 """What the paths of Stead's own features begin with. OpenStack Placement has none of them."""
 
-_NAMING_AN_OBJECT = ("resource provider", "flavor", "changes[")
+_NAMING_AN_OBJECT = ("resource provider", "no such flavor", "changes[")
 """Parts of the details of 404s that are about an object, not about the path."""
 
 MOST_TREES = 10_000
@@ -73,7 +73,10 @@ class Call:
     @property
     def content(self) -> bytes | None:
         """The body as JSON; None if there is none."""
-        return None if self.body is None else orjson.dumps(self.body)
+        try:
+            return None if self.body is None else orjson.dumps(self.body)
+        except TypeError as error:
+            raise InvalidRequest(f"{error}: no amount or count is as large") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +179,25 @@ def headroom(request: Request) -> Call:
     return Call("GET", f"/headroom?{request.query(MOST_TREES)}", stead=TREES)
 
 
+def advice(request: Request, number: int, *, same_traits: bool, same_aggregates: bool) -> Call:
+    """Which consumers to move so that *request* fits this number of times."""
+    options = {
+        "make_room_for": str(number),
+        "same_traits": "true" if same_traits else None,
+        "same_aggregates": "true" if same_aggregates else None,
+    }
+    return Call("GET", with_query(f"/advice?{request.query()}", options), stead=TREES)
+
+
+def headroom_of_mix(mix: Mapping[str, int]) -> Call:
+    """How many times several flavors fit together, each as often as its weight says."""
+    return Call("GET", with_query("/headroom", {"mix": ",".join(f"{n}:{w}" for n, w in mix.items())}), stead=TREES)
+
+
 def claim(records: Sequence[Json], requests: Iterable[Request], *, distinct_roots: bool, explain: bool) -> Call:
     """Claims for all *records*, or for none. May be repeated: the server recognizes what it did."""
     body = {"claims": records, "distinct_roots": distinct_roots, "explain": explain}
-    return Call("POST", "/claims", body, max(map(version_for, requests), default=OWN))
+    return Call("POST", "/claims", body, max(map(version_for, requests), key=_numbers, default=OWN))
 
 
 def flavors(*, headroom: bool) -> Call:

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stead.client import terms
-from stead.client.answers import Inventory, Tree
 from stead.client.display import Displayed, table_of
 from stead.client.errors import InvalidRequest
+from stead.client.provider import Inventory, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

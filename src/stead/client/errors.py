@@ -79,6 +79,7 @@ class Refused(Error):
         self.facts: Mapping[str, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By default, pickle passes `args` by position, but two parameters accept keywords only.
         return _restored, (type(self), self.status, self.detail, self.code, self.request_id, vars(self))
 
     def __str__(self) -> str:
@@ -244,6 +245,7 @@ def refusal(status: int, body: object, headers: dict[str, str]) -> Refused:
     code = str(problem.get("code", ""))
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status, Failed if status >= 500 else Refused)
     lines = str(problem.get("detail") or problem.get("title") or "").strip().splitlines()
+    # Placement begins with a general sentence for the status; the last line is the message.
     detail = lines[-1].strip() if lines else _phrase(status)
     request_id = str(problem.get("request_id") or headers.get("x-openstack-request-id", ""))
     error = kind(status, detail, code=code, request_id=request_id)

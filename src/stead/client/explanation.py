@@ -10,7 +10,7 @@ from stead.client.display import Displayed, table_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from stead.client.answers import Json
+    from stead.client.amounts import Json
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -56,12 +56,12 @@ class Flavor:
     @classmethod
     def of(cls, record: Json) -> Flavor:
         """That of an entry of GET ``/flavors``."""
-        found = record.get("headroom") or {}
+        counted = record.get("headroom") or {}
         headroom = None
-        if "at_least" in found:
-            limits = [(shown_constraint(limit), limit["trees"]) for limit in found["limited_by"]]
-            headroom = FlavorHeadroom(found["at_least"], found["at_most"], limits, found["complete"])
-        return cls(record["name"], record["query"], record["description"], headroom, found.get("error"))
+        if "at_least" in counted:
+            limits = [(shown_constraint(limit), limit["trees"]) for limit in counted["limited_by"]]
+            headroom = FlavorHeadroom(counted["at_least"], counted["at_most"], limits, counted["complete"])
+        return cls(record["name"], record["query"], record["description"], headroom, counted.get("error"))
 
     @property
     def request(self) -> Request:

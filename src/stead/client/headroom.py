@@ -11,7 +11,7 @@ from stead.client.explanation import Explanation, shown_constraint
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from stead.client.answers import Json
+    from stead.client.amounts import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class TreeHeadroom:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Headroom(Displayed):
-    """How many times a request can be claimed until nothing fits.
+class Bounded(Displayed):
+    """A number of claims or mixes that fit.
 
     Attributes:
         document: the ``headroom`` in the response of GET ``/headroom``.
@@ -38,18 +38,31 @@ class Headroom(Displayed):
 
     @property
     def at_least(self) -> int:
-        """There is a place for this number of claims together."""
+        """There is a place for this number together."""
         return int(self.document["at_least"])
 
     @property
     def at_most(self) -> int:
-        """There is no place for more claims."""
+        """There is no place for more."""
         return int(self.document["at_most"])
 
     @property
     def is_exact(self) -> bool:
         """Whether both numbers are the same."""
         return bool(self.document["exact"])
+
+    @property
+    def stranded(self) -> dict[str, int]:
+        """What ``at_least`` of them leave of each requested class, by class name."""
+        return dict(self.document["stranded"])
+
+    def _bounds(self) -> str:
+        return str(self.at_least) if self.is_exact else f"{self.at_least} to {self.at_most}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Headroom(Bounded):
+    """How many times a request can be claimed until nothing fits."""
 
     @property
     def trees(self) -> list[TreeHeadroom]:
@@ -65,20 +78,35 @@ class Headroom(Displayed):
         return [(shown_constraint(limit), limit["trees"]) for limit in self.document["limited_by"]]
 
     @property
-    def stranded(self) -> dict[str, int]:
-        """What is left of each requested class after ``at_least`` claims, by class name."""
-        return dict(self.document["stranded"])
-
-    @property
     def explanation(self) -> Explanation | None:
         """Why nothing fits; None if something does."""
         why = self.document.get("explanation")
         return None if why is None else Explanation(why)
 
     def __repr__(self) -> str:
-        bounds = str(self.at_least) if self.is_exact else f"{self.at_least} to {self.at_most}"
-        return f"<Headroom: {bounds} in {self.document['tree_count']} trees>"
+        return f"<Headroom: {self._bounds()} in {self.document['tree_count']} trees>"
 
     def __rich__(self) -> RenderableType:
         rows = [(tree.name, str(tree.at_least), str(tree.at_most)) for tree in self.trees]
         return table_of(repr(self).strip("<>"), ("tree", "at least", "at most"), rows)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MixHeadroom(Bounded):
+    """How many mixes of flavors fit together."""
+
+    @property
+    def limited_by(self) -> list[str]:
+        """The flavors and resource classes that allow no more, even if nothing else did."""
+        return [limit.get("flavor") or limit["resource_class"] for limit in self.document["limited_by"]]
+
+    def __repr__(self) -> str:
+        mix = ", ".join(f"{part['weight']} {part['flavor']}" for part in self.document["mix"])
+        return f"<MixHeadroom: {self._bounds()} times {mix}>"
+
+    def __rich__(self) -> RenderableType:
+        rows = [
+            (part["flavor"], str(part["weight"]), str(part["at_least"]), str(part["at_most"]))
+            for part in self.document["mix"]
+        ]
+        return table_of(repr(self).strip("<>"), ("flavor", "per mix", "alone, at least", "at most"), rows)

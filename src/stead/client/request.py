@@ -205,6 +205,7 @@ class Request:
             "limit": _limit(limit),
         }
         for field, value in values.items():
+            # An empty set isolates nothing, so it must equal False.
             object.__setattr__(self, field, value or False if field == "isolate" else value)
         _require_sound(self)
 
@@ -354,6 +355,7 @@ def _order(value: str | Mapping[str, str | float] | None) -> str | None:
 
 
 def _weight(weight: str | float) -> str:
+    # `repr` can write an exponent, which the grammar of `order_by` does not have.
     return weight if isinstance(weight, str) else format(Decimal(repr(weight)), "f")
 
 

@@ -16,6 +16,16 @@ LONGEST_PAUSE = 2.0
 """Seconds. The bound of the random pause doubles from the first to the longest."""
 
 
+def random_pause(attempts: int, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> float:
+    """Seconds to wait after *attempts* attempts and one more: random, so that clients that collided spread out.
+
+    Args:
+        first, longest: the bound of the first pause, and of all.
+    """
+    # A client that waits for days has too many attempts for a power of two that is a float.
+    return random.uniform(0, min(first * 2 ** min(attempts, 32), longest))
+
+
 class NotSent(Unreachable):
     """There was no connection, so the call was not done."""
 
@@ -34,7 +44,8 @@ def pause_before(
     """
     if not isinstance(error, Unavailable) or not (call.is_repeatable or isinstance(error, NotSent)):
         return None
-    pause = random.uniform(0, min(FIRST_PAUSE * 2**attempts, LONGEST_PAUSE)) + (retry_after or 0.0)
+    # The random part is added, so that clients with the same Retry-After do not return at the same moment.
+    pause = random_pause(attempts) + (retry_after or 0.0)
     return pause if pause < remaining else None
 
 

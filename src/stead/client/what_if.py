@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stead.client import terms
-from stead.client.answers import Candidates, shown_allocations
+from stead.client.amounts import shown_allocations
+from stead.client.candidate import Candidates
 from stead.client.consumers import type_of
 from stead.client.display import Displayed, table_of
 from stead.client.errors import InvalidRequest
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from stead.client.answers import Amounts
+    from stead.client.amounts import Amounts
 
 Json = dict[str, Any]
 
@@ -176,7 +177,9 @@ class Move:
     def record(self) -> Json:
         """The body of PUT ``/allocations/{consumer}``."""
         return {
-            "allocations": {provider: {"resources": dict(of)} for provider, of in self.allocations.items()},
+            "allocations": {
+                provider: {"resources": dict(resources)} for provider, resources in self.allocations.items()
+            },
             "project_id": self.project,
             "user_id": self.user,
             "consumer_type": self.type,
@@ -258,7 +261,10 @@ class WhatIf(Displayed):
         body = self.document.get("totals")
         if body is None:
             return None
-        return {name: Total(of["total"], of["reserved"], of["capacity"], of["used"]) for name, of in body.items()}
+        return {
+            name: Total(amounts["total"], amounts["reserved"], amounts["capacity"], amounts["used"])
+            for name, amounts in body.items()
+        }
 
     @property
     def generation(self) -> str | None:
@@ -278,7 +284,7 @@ class WhatIf(Displayed):
 
 
 def _amounts(record: Json) -> dict[str, Amounts]:
-    return {provider: of["resources"] for provider, of in record.items()}
+    return {provider: allocation["resources"] for provider, allocation in record.items()}
 
 
 def _explanation(record: Json) -> Explanation | None:

@@ -33,7 +33,7 @@ def masked(name: str, value: Any) -> Any:
         return masked_parameters(value)
     if "://" not in value:
         return value
-    return _QUERY.sub(lambda found: masked_parameters(found[0]), _PASSWORD.sub(rf"\1:{MASK}@", value))
+    return _QUERY.sub(lambda match: masked_parameters(match[0]), _PASSWORD.sub(rf"\1:{MASK}@", value))
 
 
 class Logger(Protocol):
@@ -130,8 +130,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _taken_apart(name: str, text: str) -> Iterator[tuple[str, list[str]]]:
     """The passwords of URLs and of parameters in *text*, each with the words beside it that are not secret."""
-    for found in _PASSWORD.finditer(text):
-        before, _, host = found[0].rpartition("@")
+    for match in _PASSWORD.finditer(text):
+        before, _, host = match[0].rpartition("@")
         user, _, password = before.removeprefix("://").partition(":")
         yield password, [user, host]
     for parameters in [text] if name == _PARAMETERS else _QUERY.findall(text):
@@ -142,15 +142,16 @@ def _taken_apart(name: str, text: str) -> Iterator[tuple[str, list[str]]]:
 
 def _any_of(secret: set[str], public: set[str]) -> re.Pattern[str]:
     """A pattern for the *secret* texts in all forms in which they may be written, except texts that are *public*."""
-    known = {text for each in secret for text in (each, unquote(each))}
+    spellings = {text for each in secret for text in (each, unquote(each))}
     written = {
         form
-        for text in known
+        for text in spellings
         if len(text) >= SHORTEST and text not in public
         for form in (text, quote(text), quote(text, safe=""), quote_plus(text), *_as_json(text), repr(text)[1:-1])
     }
     if not written:
         return _NOTHING
+    # The longest first, because the first alternative wins: a secret within another would leave the rest visible.
     return re.compile("|".join(re.escape(text) for text in sorted(written, key=len, reverse=True)))
 
 

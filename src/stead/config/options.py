@@ -41,7 +41,7 @@ API_OPTS: list[cfg.Opt] = [
             ("token", "Static tokens, stored as hashes in [stead] token_file."),
         ],
         deprecated_group="DEFAULT",
-        help="Authentication of requests.",
+        help="How requests are authenticated. Default keystone.",
     ),
 ]
 
@@ -49,7 +49,9 @@ DATABASE_OPTS: list[cfg.Opt] = [
     # Not `required=True`: the embedded mode has no connection. `settings_of` checks it instead.
     cfg.StrOpt("connection", secret=True, help="SQLAlchemy URL of the database. Required."),
     cfg.StrOpt(
-        "connection_parameters", default="", help="Parameters appended to the URL: `param1=value1&param2=value2`."
+        "connection_parameters",
+        default="",
+        help="Parameters appended to the URL, as `param1=value1&param2=value2`. Default: none.",
     ),
     cfg.BoolOpt("sqlite_synchronous", default=True, help="Wait for the disk on each commit to SQLite. Default true."),
     cfg.StrOpt(
@@ -105,12 +107,12 @@ PLACEMENT_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "incomplete_consumer_project_id",
         default=UNKNOWN_CONSUMER,
-        help="Project of consumers that were created without one (microversions before 1.8).",
+        help="Project of consumers that are created without one (microversions before 1.8). Default: a UUID of zeros.",
     ),
     cfg.StrOpt(
         "incomplete_consumer_user_id",
         default=UNKNOWN_CONSUMER,
-        help="User of consumers that were created without one (microversions before 1.8).",
+        help="User of consumers that are created without one (microversions before 1.8). Default: a UUID of zeros.",
     ),
     cfg.IntOpt(
         "allocation_conflict_retry_count",
@@ -131,7 +133,7 @@ PLACEMENT_OPTS: list[cfg.Opt] = [
             ("depth-first", "All candidates of one tree, then those of the next."),
             ("breadth-first", "One candidate of each tree, then the second of each, and so on."),
         ],
-        help="Order in which provider trees contribute candidates.",
+        help="Order in which provider trees contribute candidates. Default depth-first.",
     ),
 ]
 
@@ -155,13 +157,15 @@ CORS_OPTS: list[cfg.Opt] = [
             "X-Service-Token",
             "OpenStack-API-Version",
         ],
-        help="Response headers that scripts may read.",
+        help="Response headers that scripts may read. Default: those of Keystone and of the API.",
     ),
     cfg.IntOpt(
         "max_age", default=3600, help="Seconds for which browsers may cache a preflight response. Default 3600."
     ),
     cfg.ListOpt(
-        "allow_methods", default=["GET", "PUT", "POST", "DELETE", "PATCH"], help="Methods that scripts may use."
+        "allow_methods",
+        default=["GET", "PUT", "POST", "DELETE", "PATCH"],
+        help="Methods that scripts may use. Default: GET, PUT, POST, DELETE and PATCH.",
     ),
     cfg.ListOpt(
         "allow_headers",
@@ -175,7 +179,7 @@ CORS_OPTS: list[cfg.Opt] = [
             "X-Tenant-Id",
             "OpenStack-API-Version",
         ],
-        help="Request headers that scripts may send.",
+        help="Request headers that scripts may send. Default: those of Keystone and of the API.",
     ),
 ]
 
@@ -347,6 +351,18 @@ STEAD_OPTS: list[cfg.Opt] = [
         "Default: none. Example: HW_GPU_API_VULKAN,CUSTOM_GPU_A100.",
     ),
     cfg.BoolOpt(
+        "headroom_metrics",
+        default=False,
+        help="Metrics of how many times each flavor fits, for the first 1,000 flavors by name. Default false.",
+    ),
+    cfg.DictOpt(
+        "headroom_aggregates",
+        default={},
+        help="Aggregates for which `headroom_metrics` also has how many times each flavor fits into the trees whose "
+        "root is in the aggregate: up to 32, as name:uuid, separated by commas. The name is the label. Default: none. "
+        "Example: zone-a:2e8b1c5a-6d1f-4c55-9f0e-0b6a6a1f2c11.",
+    ),
+    cfg.BoolOpt(
         "log_json",
         default=False,
         help="Log each line as a JSON object, to the targets of oslo.log. Default false. The line of a request "
@@ -361,8 +377,8 @@ STEAD_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "path_prefix",
         default="",
-        help="Path prefix of every URL, as `/placement`, for a server that mounts nothing by itself, like `stead "
-        "serve`. Leave it empty if the server in front removes the prefix.",
+        help="Prefix of the path of every URL, such as `/placement`. Default: none. Set it if the prefix reaches "
+        "`stead serve`; leave it empty if the server in front removes the prefix.",
     ),
     cfg.BoolOpt(
         "compress_responses",

@@ -72,7 +72,7 @@ def report(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Report:
         [Path(file) for file in conf.default_config_files], [Path(each) for each in conf.default_config_dirs]
     )
     places = places_in(files)
-    known = {name for group, opts in groups.items() for opt in opts for name in called(group, opt)}
+    names = {name for group, opts in groups.items() for opt in opts for name in called(group, opt)}
     shown = [_shown(conf, group, opt, places) for group, opts in groups.items() for opt in opts]
     if settings is not None and settings.embedded:
         url = masked_url(settings.database.url)
@@ -80,7 +80,7 @@ def report(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Report:
     problems += [each.problem for each in shown if each.problem]
     return Report(
         tuple(shown),
-        tuple(one for one in files if (one.group, one.name) not in known),
+        tuple(written for written in files if (written.group, written.name) not in names),
         tuple(dict.fromkeys(problems)),
     )
 
@@ -97,18 +97,18 @@ def _groups(conf: cfg.ConfigOpts, problems: list[str]) -> Iterator[tuple[str, li
 
     Errors that prevent listing all options are added to *problems*.
     """
-    found: dict[str, dict[str, cfg.Opt]] = {"DEFAULT": {}}
+    options_of: dict[str, dict[str, cfg.Opt]] = {"DEFAULT": {}}
     for group, opts in _listed():
-        found.setdefault(group, {}).update({str(opt.dest): opt for opt in opts})
-    for group, by_name in found.items():
+        options_of.setdefault(group, {}).update({str(opt.dest): opt for opt in opts})
+    for group, by_name in options_of.items():
         conf.register_opts(list(by_name.values()), group=None if group == "DEFAULT" else group)
     if KEYSTONE in _namespaces():
         try:
-            found["keystone_authtoken"].update({str(opt.dest): opt for opt in _plugin_options(conf)})
+            options_of["keystone_authtoken"].update({str(opt.dest): opt for opt in _plugin_options(conf)})
         except ConfigError as error:
             problems.append(str(error))
-    for group in ["DEFAULT", *sorted(found.keys() - {"DEFAULT"})]:
-        yield group, sorted(found[group].values(), key=lambda opt: str(opt.dest))
+    for group in ["DEFAULT", *sorted(options_of.keys() - {"DEFAULT"})]:
+        yield group, sorted(options_of[group].values(), key=lambda opt: str(opt.dest))
 
 
 def _listed() -> Iterator[tuple[str, list[cfg.Opt]]]:

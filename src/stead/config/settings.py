@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
+from uuid import UUID
 
 from oslo_config import cfg
 from sqlalchemy.engine import URL
@@ -22,10 +23,14 @@ from stead.config.values import explained
 from stead.config.written import places_in, require_known, written_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 CapacityMetrics = Literal["off", "totals", "aggregates", "hosts"]
 AuthStrategy = Literal["keystone", "noauth2", "token"]
+
+
+MOST_AGGREGATES = 32
+"""Maximum number of aggregates in the metrics of flavors, of which each is a sample for each flavor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,8 @@ class WatchSettings:
     metrics_dir: Path | None  # shared by the workers; always set if metrics are
     capacity: CapacityMetrics
     capacity_traits: tuple[str, ...]  # traits with their own sums
+    headroom: bool  # how many times each flavor fits
+    headroom_aggregates: Mapping[str, str]  # uuid by label
     log_json: bool
     traces: bool
 
@@ -183,18 +190,20 @@ def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
     Raises:
         ConfigError: a value does not fit its option, or the connection is missing.
     """
-    found = (
+    files_and_dirs = (
         tuple(Path(path) for path in conf.default_config_files),
         tuple(Path(path) for path in conf.default_config_dirs),
     )
-    embedded = not any(found) and "OS_PLACEMENT_DATABASE__CONNECTION" not in os.environ
+    embedded = not any(files_and_dirs) and "OS_PLACEMENT_DATABASE__CONNECTION" not in os.environ
     if embedded:
         conf.set_default("auth_strategy", "token", group="api")
         conf.set_default("sync_on_startup", True, group="placement_database")
     try:
-        return _settings(conf, *found, resolve_data_dir(data_dir), embedded=embedded)
+        return _settings(conf, *files_and_dirs, resolve_data_dir(data_dir), embedded=embedded)
     except (cfg.Error, ValueError) as error:
-        raise explained(conf, error, places_in(written_in(*found))) from None  # its message may contain a secret
+        raise explained(
+            conf, error, places_in(written_in(*files_and_dirs))
+        ) from None  # its message may contain a secret
 
 
 def read_conf(
@@ -307,6 +316,8 @@ def _settings(
             metrics_dir=Path(conf.stead.metrics_directory).absolute() if conf.stead.metrics_directory else None,
             capacity=cast(CapacityMetrics, conf.stead.capacity_metrics),
             capacity_traits=tuple(conf.stead.capacity_traits),
+            headroom=conf.stead.headroom_metrics,
+            headroom_aggregates=_aggregates(conf.stead.headroom_aggregates),
             log_json=conf.stead.log_json,
             traces=conf.stead.traces,
         ),
@@ -388,6 +399,21 @@ def _metrics_address(text: str | None) -> tuple[str, int] | None:
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(f"[stead] metrics is a port, or an address and a port (127.0.0.1:9778), not {text}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _aggregates(given: Mapping[str, str]) -> dict[str, str]:
+    """The canonical uuid of each aggregate, by its label."""
+    if len(given) > MOST_AGGREGATES:
+        raise ConfigError(f"[stead] headroom_aggregates has at most {MOST_AGGREGATES} aggregates, not {len(given)}")
+    aggregates = {}
+    for label, uuid in given.items():
+        try:
+            aggregates[label] = str(UUID(uuid))
+        except ValueError as error:
+            raise ConfigError(
+                f"[stead] headroom_aggregates is name:uuid, separated by commas, not {label}:{uuid}"
+            ) from error
+    return aggregates
 
 
 def _path_prefix(text: str) -> str:

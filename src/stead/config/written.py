@@ -38,7 +38,7 @@ def written_in(files: Sequence[Path], dirs: Sequence[Path]) -> list[Written]:
     Raises:
         ConfigError: a file is unreadable or malformed.
     """
-    found = []
+    written = []
     for path in [*files, *(path for directory in dirs for path in sorted(directory.glob("*.conf")))]:
         sections: dict[str, dict[str, list[str]]] = {}
         try:
@@ -53,26 +53,26 @@ def written_in(files: Sequence[Path], dirs: Sequence[Path]) -> list[Written]:
             raise ConfigError(f"configuration file {path}: {' '.join(str(error).split())}") from error
         for group, values in sections.items():
             known_as = group if group == "DEFAULT" else group.lower()
-            found += [Written(known_as, name, str(path)) for name in values]
-    return found
+            written += [Written(known_as, name, str(path)) for name in values]
+    return written
 
 
-def places_in(found: Sequence[Written]) -> Places:
+def places_in(options: Sequence[Written]) -> Places:
     """For each option, the place that takes effect."""
-    return {(one.group, one.name): one.place for one in found}
+    return {(option.group, option.name): option.place for option in options}
 
 
-def require_known(found: Sequence[Written]) -> None:
+def require_known(written: Sequence[Written]) -> None:
     """Refuse unknown options in Stead's own group; other groups may have options of other programs.
 
     Raises:
         ConfigError: suggests the option with the most similar name.
     """
-    known = [str(option.dest) for option in options.GROUPS["stead"]]
-    for one in [*found, *_of_environment()]:
-        if one.group == OWN_GROUP and one.name not in known:
-            nearest = get_close_matches(one.name.lower(), known, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"[{OWN_GROUP}] has no option {one.name} ({one.place}): the nearest is {nearest}")
+    names = [str(known_option.dest) for known_option in options.GROUPS["stead"]]
+    for option in [*written, *_of_environment()]:
+        if option.group == OWN_GROUP and option.name not in names:
+            nearest = get_close_matches(option.name.lower(), names, n=1, cutoff=0.0)[0]
+            raise ConfigError(f"[{OWN_GROUP}] has no option {option.name} ({option.place}): the nearest is {nearest}")
 
 
 def _of_environment() -> Iterator[Written]:

@@ -77,13 +77,13 @@ def require_room(rooms: Mapping[Place, Room], claims: Sequence[Claim]) -> None:
         CapacityExceeded: the amounts for one place, together, exceed its free capacity.
     """
     _require_some_inventory(rooms, claims)
-    wanted: dict[Place, int] = defaultdict(int)
+    requested: dict[Place, int] = defaultdict(int)
     for claim in claims:
         for provider, resources in claim.allocations.items():
             for resource_class, amount in resources.items():
                 place = Place(provider, resource_class)
-                wanted[place] += amount
-                _require_place(place, amount, wanted[place], rooms.get(place))
+                requested[place] += amount
+                _require_place(place, amount, requested[place], rooms.get(place))
 
 
 def _require_some_inventory(rooms: Mapping[Place, Room], claims: Sequence[Claim]) -> None:
@@ -94,15 +94,15 @@ def _require_some_inventory(rooms: Mapping[Place, Room], claims: Sequence[Claim]
         raise NoSuchInventory(sorted(lacking), sorted(classes))
 
 
-def _require_place(place: Place, amount: int, wanted: int, room: Room | None) -> None:
+def _require_place(place: Place, amount: int, requested: int, room: Room | None) -> None:
     if room is None:
         raise NoSuchInventory([place.provider], [place.resource_class])
     has = room.inventory
     if not keeps_units(amount, has.min_unit, has.max_unit, has.step_size):
         raise UnitsViolated(*place, amount)
     limit = capacity(has.total, has.reserved, has.allocation_ratio)
-    kept_or_reduced = room.before > 0 and room.used + wanted <= room.before
-    if not (has_room(wanted, room.used, limit) or kept_or_reduced):
+    kept_or_reduced = room.before > 0 and room.used + requested <= room.before
+    if not (has_room(requested, room.used, limit) or kept_or_reduced):
         raise CapacityExceeded(*place, amount)
 
 
@@ -114,13 +114,13 @@ class Barrier(NamedTuple):
 
 
 def require_enabled(
-    barriers: Mapping[str, Barrier], claims: Sequence[Claim], held: Mapping[Place, int], *, may_shift: bool
+    barriers: Mapping[str, Barrier], claims: Sequence[Claim], before: Mapping[Place, int], *, may_shift: bool
 ) -> None:
     """Refuse *claims* that raise the usage of a disabled provider. Allocations may stay, shrink, or change consumers.
 
     Args:
         barriers: by provider uuid, for providers that are disabled or below a disabled one.
-        held: the present allocations of the consumers of *claims*.
+        before: the present allocations of the consumers of *claims*.
         may_shift: amounts may move between the providers under one barrier, as in a reshape; the sums of each class
             are compared.
 
@@ -131,14 +131,14 @@ def require_enabled(
     def counted(place: Place) -> Place:
         return place._replace(provider=barriers[place.provider].disabled) if may_shift else place
 
-    left: dict[Place, int] = defaultdict(int)
-    for place, amount in held.items():
+    released: dict[Place, int] = defaultdict(int)
+    for place, amount in before.items():
         if place.provider in barriers:
-            left[counted(place)] += amount
+            released[counted(place)] += amount
     for claim in claims:
         for provider, resources in claim.allocations.items():
             for resource_class, amount in resources.items() if provider in barriers else ():
                 place = counted(Place(provider, resource_class))
-                left[place] -= amount
-                if left[place] < 0:
+                released[place] -= amount
+                if released[place] < 0:
                     raise ProviderDisabled(provider, resource_class, *barriers[provider])

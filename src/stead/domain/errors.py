@@ -305,11 +305,11 @@ class GenerationConflict(Conflict):
 
     provider: str
     expected: int
-    found: int
+    actual: int
 
     def __str__(self) -> str:
-        known = f"actual: {self.found}, given: {self.expected}"
-        return f"resource provider generation conflict for provider {self.provider}: {known}"
+        generations = f"actual: {self.actual}, given: {self.expected}"
+        return f"resource provider generation conflict for provider {self.provider}: {generations}"
 
 
 @dataclass(eq=False)
@@ -318,11 +318,11 @@ class ConsumerConflict(Conflict):
 
     consumer: str
     expected: int | None
-    found: int | None
+    actual: int | None
 
     def __str__(self) -> str:
-        found = "null" if self.found is None else self.found
-        return f"consumer generation conflict - expected {found} but got {self.expected}"
+        generation = "null" if self.actual is None else self.actual
+        return f"consumer generation conflict - expected {generation} but got {self.expected}"
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 FLAVOR_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$"
 FLAVOR_NAME_LENGTH = 255
@@ -22,3 +23,12 @@ class Flavor:
     name: str
     query: str
     description: str
+
+
+class FlavorRoom(NamedTuple):
+    """How many times a flavor fits, as two bounds: into all trees, or into those of an aggregate, which has a label."""
+
+    flavor: str
+    aggregate: str
+    at_least: int
+    at_most: int

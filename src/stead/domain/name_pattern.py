@@ -31,10 +31,10 @@ class NamePattern:
         position, end = len(first), len(name) - len(last)
         # The earliest position for each part leaves the most text for the parts after it.
         for part in middle:
-            found = name.find(part, position, end)
-            if found < 0:
+            start = name.find(part, position, end)
+            if start < 0:
                 return False
-            position = found + len(part)
+            position = start + len(part)
         return True
 
     @cached_property

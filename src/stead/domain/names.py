@@ -35,11 +35,16 @@ def is_standard_class(class_id: int) -> bool:
     return class_id < FIRST_CUSTOM_CLASS_ID
 
 
+def is_custom(name: str) -> bool:
+    """Whether clients may create a resource class or trait with this name."""
+    return _CUSTOM.fullmatch(name) is not None and len(name) <= NAME_LENGTH
+
+
 def require_custom_trait(name: str) -> None:
     """Refuse a trait name that clients must not create.
 
     Raises:
         InvalidTraitName: not of the form ``CUSTOM_…``, or too long.
     """
-    if not _CUSTOM.fullmatch(name) or len(name) > NAME_LENGTH:
+    if not is_custom(name):
         raise InvalidTraitName(name)

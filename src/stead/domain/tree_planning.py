@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stead.domain.errors import DuplicateProvider, GenerationConflict
 from stead.domain.inventory import capacity, has_room
+from stead.domain.names import is_custom
 from stead.domain.provider import BY_NAME
 from stead.domain.tree_document import (
     UNSTATED,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from stead.domain.inventory import Inventory
     from stead.domain.tree_document import CurrentTrees, DescribedProvider, TreeDocument
 
-CUSTOM = "CUSTOM_"
 _AT_ONCE = 256
 """Providers that are planned before the plan gives way to short requests: that takes about 1 ms."""
 
@@ -209,10 +209,10 @@ class _Planning:
         )
 
     def _require_traits(self, described: DescribedProvider, traits: Iterable[str]) -> None:
-        known = self._current.traits
-        for trait in sorted(name for name in traits if name not in known):
-            if not self._document.create_names or not trait.startswith(CUSTOM):
-                raise DocumentFault(f"{described.place}.traits", f"unknown trait {trait}{_hint(trait, known)}")
+        existing = self._current.traits
+        for trait in sorted(name for name in traits if name not in existing):
+            if not self._document.create_names or not is_custom(trait):
+                raise DocumentFault(f"{described.place}.traits", f"unknown trait {trait}{_hint(trait, existing)}")
             self._new_traits.add(trait)
 
     def _inventories(self, described: DescribedProvider, now: CurrentProvider) -> Mapping[str, Inventory]:
@@ -238,12 +238,12 @@ class _Planning:
         return {**staying, **stated}
 
     def _require_inventories(self, described: DescribedProvider, inventories: Mapping[str, Inventory]) -> None:
-        known = self._current.classes
+        existing = self._current.classes
         for name, inventory in inventories.items():
             place = f"{described.place}.inventories.{name}"
-            if name not in known:
-                if not self._document.create_names or not name.startswith(CUSTOM):
-                    raise DocumentFault(place, f"unknown resource class {name}{_hint(name, known)}")
+            if name not in existing:
+                if not self._document.create_names or not is_custom(name):
+                    raise DocumentFault(place, f"unknown resource class {name}{_hint(name, existing)}")
                 self._new_classes.add(name)
             if inventory.capacity < 0:
                 raise DocumentFault(
@@ -306,6 +306,6 @@ class _Planning:
         return pruned
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, known, n=1)
+def _hint(name: str, names: Iterable[str]) -> str:
+    close = get_close_matches(name, names, n=1)
     return f". Did you mean {close[0]}?" if close else ""

@@ -62,8 +62,11 @@ class Admission:
         self._passes = dict.fromkeys(_LANES, 0)
         self._order: tuple[Lane, ...] = _LANES
         self._known: OrderedDict[str | None, None] = OrderedDict()
-        self._sleeping = 0  # threads without a request that have not been woken yet
-        self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: check for a request; False: end
+        # What wakes each thread without a request. The last one that fell asleep wakes first: its data is still in the
+        # caches of its processor.
+        self._sleeping: list[SimpleQueue[None]] = []
+        self._returning = 0  # threads that have ended a request, and are about to call `take`
+        self._ends = 0  # threads that must still end
 
     def put(self, request: Request) -> Refusal | None:
         """Queue *request* for a thread. Returns the refusal if too many requests wait."""
@@ -84,17 +87,22 @@ class Admission:
 
     def take(self) -> Request | None:
         """Wait for the next request and return it; None if the thread must end."""
+        wakes: SimpleQueue[None] = SimpleQueue()
         while True:
             with self._lock:
+                # The first call of a thread, and each after a sleep, follows no request.
+                self._returning = max(0, self._returning - 1)
                 request = self._next()
                 if request is not None:
                     return request
-                self._sleeping += 1
-            if not self._wakes.get():
-                return None
+                if self._ends:
+                    self._ends -= 1
+                    return None
+                self._sleeping.append(wakes)
+            wakes.get()
 
     def done(self, request: Request, *, accepted: bool) -> Request | None:
-        """End *request*, and return the next one, if any may run now.
+        """End *request*, and return the next one, if any may run now. The thread that gets None must call :meth:`take`.
 
         Args:
             accepted: whether the application accepted its credential.
@@ -112,7 +120,10 @@ class Admission:
                 self._bulk_running -= 1
             if request.token is not None:
                 self._learn(request.token, accepted=accepted)
-            return self._next()
+            following = self._next()
+            if following is None:
+                self._returning += 1
+            return following
 
     def wake(self) -> None:
         """Check again, since time has passed: bulk reads may start now, or a running request has become long."""
@@ -148,9 +159,12 @@ class Admission:
                 self._add(request)
 
     def stop(self, threads: int) -> None:
-        """End this number of *threads*."""
-        for _ in range(threads):
-            self._wakes.put(False)
+        """End this number of *threads*, each when no request may run."""
+        with self._lock:
+            self._ends += threads
+            for wakes in self._sleeping:  # those that are left over sleep again
+                wakes.put(None)
+            self._sleeping.clear()
 
     def length(self) -> int:
         """Number of waiting requests."""
@@ -191,9 +205,11 @@ class Admission:
         return request
 
     def _wake_one(self) -> None:
-        if self._sleeping:
-            self._sleeping -= 1
-            self._wakes.put(True)
+        # A thread that is on its way to `take` checks there, and wakes the next one if more may run. To wake another
+        # meanwhile would let two threads wait for the interpreter, and move the work to another processor. A client on
+        # one connection sends its next request exactly then.
+        if self._sleeping and not self._returning:
+            self._sleeping.pop().put(None)
 
     def _choice(self) -> tuple[Lane, str] | None:
         """The lane and the client of the next request, if any may run now."""

@@ -101,8 +101,13 @@ class Connection(asyncio.Protocol):
     # Called by the transport.
 
     def connection_made(self, transport: Any) -> None:
-        """Store the transport."""
+        """Store the transport. A connection that its client has already reset ends here."""
         self._transport = transport
+        if transport.get_extra_info("peername") is None:
+            # Reset before it was accepted, as port scanners and health checks of TCP do. It has no peer any more.
+            transport.abort()
+            return
+        # Low, so that what a client does not read stays in `Sending`, whose bytes are counted.
         transport.set_write_buffer_limits(high=PART)
         peers = self._server.peers_of(transport)
         if not peers.is_encrypted:
@@ -151,8 +156,12 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         """Release everything; a thread that still works on a request finds the connection closed."""
         with self._lock:
+            # Under the lock, since a thread may be writing: after the close, another connection may get this number.
             self._descriptor = -1
-            self.state = State.CLOSED
+            was_opening, self.state = self.state is State.OPENING, State.CLOSED
+        if was_opening:  # without a reader
+            self._server.lost(self)
+            return
         if self._current is not None and self._server.drop(self._current):
             self._server.bodies.give_back(self._current.counted)
         self._reader.close()
@@ -275,6 +284,7 @@ class Connection(asyncio.Protocol):
                 return
             sent = self._write_now(pieces)
             is_sent = sent == (len(head) if len(pieces) == 1 else len(head) + size)
+            # Otherwise the loop must go on: with the rest, with requests that wait, or with the end of the connection.
             if is_sent and keeps and self._is_read and not (self._reader.read or self._has_ended):
                 self._current = None
                 self._is_busy = False
@@ -291,6 +301,7 @@ class Connection(asyncio.Protocol):
 
     def _write_now(self, pieces: Sequence[bytes]) -> int:
         """Write as much as the socket accepts, and return the number of bytes. The loop handles socket errors."""
+        # Bytes in the buffer of the transport precede these, so a direct write would overtake them.
         if self._descriptor < 0 or self._transport.get_write_buffer_size():
             return 0
         with suppress(OSError):

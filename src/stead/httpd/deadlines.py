@@ -14,6 +14,7 @@ LINGER_SECONDS = 5.0
 """After the last answer, the server reads what the client still sends until it pauses for this time. Closing at once
 would reset the connection, and a reset destroys the answer on its way."""
 
+# A client that never pauses must not keep its connection forever.
 LONGEST_LINGER_SECONDS = 30.0
 
 

@@ -143,6 +143,7 @@ class Reader:
         if self._is_over:
             return
         self.in_body = True
+        # The pieces may include a part of the body, so only a sum above the bound is computed exactly.
         if self._head_size > self._bounds.head and self._size_of_head() > self._bounds.head:
             self._refuse_size()
             return
@@ -201,9 +202,11 @@ class Reader:
         if declared > self._longest and declared:
             self._uncount()
             self._body = []
+        # Bounded, since the loop answers instant requests of one piece without a break.
         keeps = keeps and len(self.read) < PIPELINED
         self._is_over = not keeps
         fields = self._fields
+        # The application gets the decoded body with its length.
         fields.pop("HTTP_TRANSFER_ENCODING", None)
         if declared:
             fields["CONTENT_LENGTH"] = str(declared)

@@ -41,6 +41,9 @@ CHECK_SECONDS = 1.0
 ACCEPTED_AT_A_TIME = 64
 """Maximum number of new connections accepted in a row, so that the loop also serves the present ones."""
 
+FULL_SECONDS = 0.02
+"""For which no connection is accepted while there are too many."""
+
 DESCRIPTORS_KEPT = 128
 """File descriptors reserved for the database, files and logs; connections cannot use them."""
 
@@ -150,6 +153,7 @@ class Server:
 
     def states(self) -> dict[str, int]:
         """The number of client connections in each state."""
+        # A copy: the loop may change the connections while this thread counts them.
         counted = Counter(connection.state.value for connection in list(self._connections))
         return {state.value: counted[state.value] for state in State if state is not State.CLOSED}
 
@@ -247,7 +251,9 @@ class Server:
         self._evict_ending(len(self._connections) - self._most_connections)
         for _ in range(ACCEPTED_AT_A_TIME):
             if len(self._connections) >= self._most_connections + ACCEPTED_AT_A_TIME:
-                return  # the evicted connections have not closed yet
+                # The evicted connections have not closed yet. To be called at once again would keep a core busy.
+                self._pause_accepting(listening, FULL_SECONDS)
+                return
             try:
                 sock, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -255,8 +261,7 @@ class Server:
             except OSError as error:
                 # No descriptor or no memory: retrying at once would keep a core busy.
                 _log.warning("no connection can be accepted: %s", error)
-                self.loop.remove_reader(listening)
-                self.loop.call_later(CHECK_SECONDS, self._accept_again, listening)
+                self._pause_accepting(listening, CHECK_SECONDS)
                 self._make_room()
                 self._evict_ending(ACCEPTED_AT_A_TIME)
                 return
@@ -264,6 +269,10 @@ class Server:
             connection = Connection(self, self.loop.time())
             self._connections[connection] = None
             self._connections[connection] = self.loop.create_task(self._open(connection, sock))
+
+    def _pause_accepting(self, listening: socket.socket, seconds: float) -> None:
+        self.loop.remove_reader(listening)
+        self.loop.call_later(seconds, self._accept_again, listening)
 
     def _accept_again(self, listening: socket.socket) -> None:
         if listening in self._listening:

@@ -63,6 +63,7 @@ class Streaming:
         self._loop.call_soon_threadsafe(self._send, part)
 
     def _send(self, part: bytes | None) -> None:
+        # A thread may have scheduled this part before the stream ended.
         if self._is_over:
             return
         unread = self._transport.get_write_buffer_size()

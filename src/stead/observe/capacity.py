@@ -60,10 +60,11 @@ def text_of_sums(groups: Iterable[Group]) -> str:
     """The metrics of :data:`SUMS`."""
     groups = list(groups)
     return "".join(
-        _family(
+        family(
             name,
             meaning,
             (
+                # 17 digits distinguish any two floats.
                 f'{name}{{resource_class="{sums.resource_class}"{group.labels}}} {getattr(sums, attribute):.17g}\n'
                 for group in groups
                 for sums in group.sums
@@ -76,9 +77,7 @@ def text_of_sums(groups: Iterable[Group]) -> str:
 def text_of_providers(classes: Iterable[Inventories]) -> str:
     """The metrics of :data:`PROVIDERS`. ``hostname`` is the name of the provider, which for a root is its host's."""
     by_class = [(inventories, _labels(inventories)) for inventories in classes]
-    return "".join(
-        _family(name, meaning, _samples(name, attribute, by_class)) for name, attribute, meaning in PROVIDERS
-    )
+    return "".join(family(name, meaning, _samples(name, attribute, by_class)) for name, attribute, meaning in PROVIDERS)
 
 
 def _labels(inventories: Inventories) -> list[str]:
@@ -93,5 +92,6 @@ def _samples(name: str, attribute: str, by_class: Sequence[tuple[Inventories, li
         yield "".join([f"{name}{label}{value:.17g}\n" for label, value in zip(labels, values, strict=True)])
 
 
-def _family(name: str, meaning: str, samples: Iterable[str]) -> str:
+def family(name: str, meaning: str, samples: Iterable[str]) -> str:
+    """One metric, a gauge, with its *samples*, a line each."""
     return f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{''.join(samples)}"

@@ -69,6 +69,7 @@ class Exporter:
 
     def stop(self) -> None:
         """Report a last time; serve no more scrapes."""
+        # First, so that the thread neither listens again nor writes after the last report.
         self._background.stop()
         if self._server is not None:
             self._server.close()
@@ -133,10 +134,10 @@ class _Collected(Collector):
 
 
 def _by_name(sums: Tallies) -> dict[str, list[tuple[Labels, list[float]]]]:
-    found: dict[str, list[tuple[Labels, list[float]]]] = {}
+    samples: dict[str, list[tuple[Labels, list[float]]]] = {}
     for name, labels, values in sums:
-        found.setdefault(name, []).append((labels, values))
-    return found
+        samples.setdefault(name, []).append((labels, values))
+    return samples
 
 
 def _gauge(metric: Metric, samples: Iterable[tuple[Labels, float]]) -> Family:

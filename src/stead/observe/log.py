@@ -49,6 +49,7 @@ def set_up(conf: cfg.ConfigOpts, *, json_lines: bool, version: str, mask: Callab
     if json_lines and not conf.log_config_append:
         for handler in logging.getLogger().handlers:
             handler.setFormatter(JsonLines())
+    # After all formatters are set, because masking wraps them.
     for handler in _handlers():
         handler.addFilter(_NAME_REQUEST)
         handler.setFormatter(Masking(handler.formatter or logging.Formatter(), mask))
@@ -126,14 +127,14 @@ class Masking(logging.Formatter):
         text: Any = self._formatter.format(record)
         return self._masked(text)  # type: ignore[no-any-return]  # that for Fluentd makes a dict
 
-    def _masked(self, found: Any) -> Any:
-        if isinstance(found, str):
-            return self._mask(found)
-        if isinstance(found, dict):
-            return {key: self._masked(value) for key, value in found.items()}
-        if isinstance(found, list | tuple):
-            return [self._masked(value) for value in found]
-        return found
+    def _masked(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._mask(value)
+        if isinstance(value, dict):
+            return {key: self._masked(member) for key, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._masked(member) for member in value]
+        return value
 
 
 class JsonLines(logging.Formatter):

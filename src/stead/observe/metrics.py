@@ -57,8 +57,8 @@ CONFLICTS = Metric(
     "stead_conflicts_total",
     "counter",
     "Responses 409 by cause: `capacity_exceeded` and `units_violated` (no room), `generation_conflict` "
-    "and `consumer_conflict` (the client's generation is old), `concurrent_update` (other writers were "
-    "faster until the time limit), and others.",
+    "and `consumer_conflict` (the client's generation is old), `concurrent_update` (other clients "
+    "changed it first, until the time limit), and others.",
     ("cause",),
 )
 RETRIES = Metric(

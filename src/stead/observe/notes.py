@@ -70,25 +70,25 @@ class Notes:
 
     def phases(self) -> dict[str, float]:
         """Seconds by phase; repeated phases are added up."""
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for name, begin, end in self.spans():
-            found[name] = found.get(name, 0.0) + end - begin
-        return found
+            seconds[name] = seconds.get(name, 0.0) + end - begin
+        return seconds
 
     def facts(self) -> dict[str, Any]:
         """The known facts, under the names of the log's fields."""
-        found: dict[str, Any] = {"status": self.status, "seconds": round(self.seconds, 6)}
+        facts: dict[str, Any] = {"status": self.status, "seconds": round(self.seconds, 6)}
         for name in ("route", "bytes", "microversion", "project", "error", "candidates"):
             value = getattr(self, name)
             if value is not None:
-                found[name] = value
+                facts[name] = value
         if self.claims:
-            found["claims"] = self.claims
+            facts["claims"] = self.claims
         if self.is_cut:
-            found["incomplete"] = True
+            facts["incomplete"] = True
         if self.marks:
-            found["phases"] = {name: round(seconds, 6) for name, seconds in self.phases().items()}
-        return found
+            facts["phases"] = {name: round(seconds, 6) for name, seconds in self.phases().items()}
+        return facts
 
 
 Watcher = Callable[["WSGIEnvironment", Notes], None]

@@ -69,20 +69,21 @@ class Reports:
     def read(self) -> tuple[Tallies, list[Report]]:
         """The sum of all counters ever written here, and the reports of the running workers."""
         with self._reading:
-            found = {file: report for file in sorted(self._directory.glob("*.json")) if (report := _read(file))}
-            ended = {file: report for file, report in found.items() if report.is_stale and not _runs(file)}
+            reports = {file: report for file in sorted(self._directory.glob("*.json")) if (report := _read(file))}
+            ended = {file: report for file, report in reports.items() if report.is_stale and not _runs(file)}
             if any(file.name != _GONE for file in ended):
                 self._fold(ended)
         sums = Tallies()
-        for report in found.values():
+        for report in reports.values():
             sums.merge(report.counted)
-        return sums, [report for report in found.values() if not report.is_stale]
+        return sums, [report for report in reports.values() if not report.is_stale]
 
     def _fold(self, ended: Mapping[Path, Report]) -> None:
         """Merge the counters of ended workers into one file, so that the number of files stays bounded."""
         gone = Tallies()
         for report in ended.values():
             gone.merge(report.counted)
+        # The sum before the deletions: if the process ends in between, counters are too high for once, but never fall.
         self._replace(_GONE, {"written": 0.0, "counted": list(gone), "measured": []})
         for file in ended:
             if file.name != _GONE:
@@ -90,11 +91,11 @@ class Reports:
 
     def peek(self) -> tuple[Tallies, list[Report]]:
         """As :meth:`read`, for any process at any time: it changes no file."""
-        found = [report for file in sorted(self._directory.glob("*.json")) if (report := _read(file))]
+        reports = [report for file in sorted(self._directory.glob("*.json")) if (report := _read(file))]
         sums = Tallies()
-        for report in found:
+        for report in reports:
             sums.merge(report.counted)
-        return sums, [report for report in found if not report.is_stale]
+        return sums, [report for report in reports if not report.is_stale]
 
     def _replace(self, name: str, content: object) -> None:
         draft = self._directory / f"{name}.draft"
@@ -105,10 +106,10 @@ class Reports:
 def _read(file: Path) -> Report | None:
     """The report in *file*; None if it is gone or not a report."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        found = orjson.loads(file.read_bytes())
-        counted = [(name, tuple(labels), values) for name, labels, values in found["counted"]]
-        measured = [(name, tuple(labels), value) for name, labels, value in found["measured"]]
-        return Report(file.stem.partition("-")[0], found["written"], counted, measured)
+        written = orjson.loads(file.read_bytes())
+        counted = [(name, tuple(labels), values) for name, labels, values in written["counted"]]
+        measured = [(name, tuple(labels), value) for name, labels, value in written["measured"]]
+        return Report(file.stem.partition("-")[0], written["written"], counted, measured)
     return None
 
 

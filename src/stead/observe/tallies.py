@@ -78,6 +78,7 @@ class Recorder:
     def tallies(self) -> Tallies:
         """The sums of all events; only one thread at a time may call this."""
         events = self._events
+        # Only the events of now, because requests append more meanwhile, and the loop must end.
         for _ in range(len(events)):
             self._tallies.add(*events.popleft())
         return self._tallies

@@ -66,7 +66,7 @@ class Tracing:
 
 def _attributes(environ: WSGIEnvironment, notes: Notes) -> dict[str, str | int]:
     """Source: OpenTelemetry's semantic conventions for HTTP servers; attributes ``stead.…`` are Stead's own."""
-    found: dict[str, str | int | None] = {
+    attributes: dict[str, str | int | None] = {
         "http.request.method": environ["REQUEST_METHOD"],
         "http.route": notes.route,
         "http.response.status_code": notes.status,
@@ -79,7 +79,7 @@ def _attributes(environ: WSGIEnvironment, notes: Notes) -> dict[str, str | int]:
         "stead.microversion": notes.microversion,
         "stead.candidates": notes.candidates,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _exporting() -> Any:

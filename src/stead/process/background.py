@@ -53,6 +53,7 @@ class Background:
             except Unavailable:  # the step has logged it
                 self._fall_back()
             except Exception:
+                # A bug in one step must not end the periodic work.
                 _log.exception("%s failed", self._thread.name)
                 self._fall_back()
 

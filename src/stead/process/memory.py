@@ -34,7 +34,7 @@ def keep_freed() -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        _log.debug("this C library cannot be told to keep freed memory")
+        _log.debug("this C library cannot keep freed memory")
         return
     for parameter, value in ((_TRIM_THRESHOLD, KEPT_BYTES), (_MMAP_THRESHOLD, LARGEST_BLOCK), (_ARENA_MAX, 1)):
         mallopt(parameter, value)
@@ -69,11 +69,13 @@ def let_go(last: list[Any]) -> None:
     while waiting:
         for inner in gc.get_referents(waiting.pop()):
             if id(inner) not in seen and not isinstance(inner, _LIGHT):
+                # Its id stays its own, since *pieces* keeps the object alive.
                 seen.add(id(inner))
                 pieces.append(inner)
                 if gc.is_tracked(inner):
                     waiting.append(inner)
     while pieces:
+        # What this object refers to is still in *pieces*, so each step frees little.
         pieces.popleft()
 
 

@@ -40,6 +40,7 @@ class Pieces:
         each = iter(texts)
         for first in each:
             self._give_way()
+            # About one piece, if the others are as long as the first: the join holds the interpreter.
             text = ",".join([first, *islice(each, min(PORTION, PIECE // len(first)))])
             if self._has_members:
                 self._texts.append(",")

@@ -34,6 +34,7 @@ class Bounds:
         first: processor time after which a request is long. Most queries with a limit need less in all.
         slice: processor time of each later slice. A short request waits for at most one of them.
         patience: for which the next slice waits for short requests. With ``slice``, it bounds the share of the
+            processor that short requests can keep from long ones.
         short: time after which requests no longer wait for a short one, since it may wait for a lock or an event.
         lost: time after which the slice of a request that has not given way no longer delays the next slice. The
             request may be compressing its answer, which needs no interpreter.
@@ -91,6 +92,7 @@ class Precedence:
         if self._running is request:
             self._running, self._since = None, now
         elif self._running is None and not self._waiting:
+            # No slice ended just now, so the patience counts from this request.
             self._since = now
         self._waiting.setdefault(request.client, deque()).append(request)
 
@@ -101,7 +103,7 @@ class Precedence:
         waited = now - self._since
         if self._running is not None and waited < self._bounds.lost:
             return None
-        # Patience is counted from the end of the last slice and not per request: otherwise ten long requests beside
+        # Patience is counted from the end of the last slice and not per request. Otherwise ten long requests beside
         # short ones without end would get ten times the share that one gets.
         if self._is_short_running(now) and waited < self._bounds.patience:
             return None
@@ -173,12 +175,14 @@ class Slices:
             may_run = request.may_run = threading.Event()
         with self._lock:
             now = self._clock()
+            # Before the request can be chosen: a later clear would lose the event.
             may_run.clear()
             self._precedence.give_way(request, now)
             self._start_next(now)
         while not may_run.is_set():
             with self._lock:
                 pause = 0.0 if may_run.is_set() else self._precedence.pause(self._clock())
+            # No thread watches the bounds of time, so the waiting thread itself starts the next slice.
             if not may_run.wait(pause):
                 with self._lock:
                     self._start_next(self._clock())

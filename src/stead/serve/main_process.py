@@ -167,6 +167,7 @@ class MainProcess:
         while not self._signals:
             if time.monotonic() >= until:
                 return None
+            # In short pieces: after a signal handler, Python continues a sleep to its end.
             time.sleep(min(_POLL_SECONDS, seconds))
         number = self._signals.popleft()
         if number == signal.SIGHUP:
@@ -257,6 +258,7 @@ class MainProcess:
             old = self._to_replace.pop(0)
             self._workers[self._workers.index(old)] = self._successor
             self._successor = None
+            # Only now: its successor accepts connections already, so the reload costs no capacity.
             old.signal(worker.DRAIN)
             self._ending.append((old, now + STOP_SECONDS))
         elif not self._successor.is_alive:

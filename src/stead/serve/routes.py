@@ -48,6 +48,7 @@ class ApiRoutes:
 
 def _is_limited(query: str) -> bool:
     """Whether the query has a small limit. The application rejects a limit that is not a number."""
+    # The event loop runs this, so a long query must not take long: few pairs, and few digits.
     for pair in query.split("&", 50):
         if pair.startswith("limit="):
             digits = pair[6:]

@@ -30,6 +30,7 @@ class TlsFiles:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # HTTP/2 is not offered, since the server does not support it (decision 12).
         context.set_alpn_protocols(["http/1.1"])
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
@@ -46,7 +47,7 @@ class _PasswordWanted(Exception):
 
 
 def _no_password() -> str:
-    raise _PasswordWanted("the key is encrypted; remove its password, which stead serve cannot ask for")
+    raise _PasswordWanted("the key is encrypted; remove its password, since stead serve cannot read encrypted keys")
 
 
 def _words(error: Exception) -> str:

@@ -39,6 +39,7 @@ SHOW_STACKS = signal.SIGUSR2
 def main(argument: str) -> None:
     """Serve as the orders in *argument* say, until told to end."""
     orders = Orders.of_argument(argument)
+    # First, since the main process may be killed while this one loads.
     _end_with_main_process(int(os.environ.pop("STEAD_MAIN_PROCESS", "0")))
     faulthandler.register(SHOW_STACKS, file=orders.stacks, all_threads=True)  # works while the interpreter is blocked
     for ignored in (signal.SIGINT, signal.SIGHUP):

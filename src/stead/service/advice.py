@@ -16,7 +16,7 @@ from stead.candidates.moving import Tenant
 from stead.candidates.placing import negated, summed
 from stead.candidates.work import Work
 from stead.process import slices
-from stead.service.placed_amounts import are_usage_of, slots
+from stead.service.placed_amounts import are_usage_of, are_whole, slots
 from stead.store.consumer_listing import HeldAllocations, of_trees
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Likeness(NamedTuple):
 class Advised:
     """A plan, and how often the request fits before it and, if there is one, after it.
 
-    ``held`` has the present allocations of the consumers, by uuid.
+    ``allocations`` has the present allocations of the consumers, by uuid.
     """
 
     snapshot: Snapshot
@@ -57,7 +57,7 @@ class Advised:
     before: Headroom
     advice: Advice
     after: Headroom | None
-    held: Mapping[str, HeldAllocations]
+    allocations: Mapping[str, HeldAllocations]
 
     @property
     def is_complete(self) -> bool:
@@ -91,38 +91,34 @@ def advice(
     before = headroom(snapshot, request, budget())
     if before.at_least >= number:
         return Advised(snapshot, moment, before, Advice((), 0, is_complete=True), before, {})
-    of = sources(snapshot, request, before, budget())
-    roots = [*of.gaining, *of.others][:_MOST_TREES]
-    held = store.read(_consumers_of, [snapshot.identities.ids[root] for root in roots], most)
-    amounts = {consumer: slots(snapshot, allocations.amounts()) for consumer, allocations in held.items()}
+    trees = sources(snapshot, request, before, budget())
+    roots = [*trees.gaining, *trees.others][:_MOST_TREES]
+    allocations_of = store.read(_consumers_of, [snapshot.identities.ids[root] for root in roots], most)
+    amounts = {consumer: slots(snapshot, allocations.amounts()) for consumer, allocations in allocations_of.items()}
     # A tree whose consumers changed since the snapshot, or were not all read, has no part in the search.
     total = summed(amounts.values())
-    known = {root for root in roots if are_usage_of(snapshot, root, total)}
+    countable = {root for root in roots if are_usage_of(snapshot, root, total)}
     tenants = [Tenant(consumer, of_consumer, *likeness) for consumer, of_consumer in amounts.items()]
     leavers = [
-        leaver for leaver in leavers_of(snapshot, tenants) if leaver.root in known and _is_whole(held, leaver.tenant)
+        leaver
+        for leaver in leavers_of(snapshot, tenants)
+        if leaver.root in countable and are_whole(snapshot, allocations_of[leaver.tenant.consumer].amounts())
     ]
-    found = advise(
-        snapshot, request, number, before, leavers, known, set(of.gaining), enumeration, (budget(), budget())
+    advised = advise(
+        snapshot, request, number, before, leavers, countable, set(trees.gaining), enumeration, (budget(), budget())
     )
-    if found.moves is None:
-        return Advised(snapshot, moment, before, found, None, held)
-    changes = [change for move in found.moves for change in (negated(move.tenant.amounts), move.amounts)]
+    if advised.moves is None:
+        return Advised(snapshot, moment, before, advised, None, allocations_of)
+    changes = [change for move in advised.moves for change in (negated(move.tenant.amounts), move.amounts)]
     after = headroom(snapshot.with_taken(summed(changes)), request, budget())
-    return Advised(snapshot, moment, before, found, after, held)
+    return Advised(snapshot, moment, before, advised, after, allocations_of)
 
 
 def _consumers_of(connection: Connection, roots: Sequence[int], most: int) -> dict[str, HeldAllocations]:
     """The consumers of the first of some trees, until there are *most* of them."""
-    held: dict[str, HeldAllocations] = {}
+    allocations_of: dict[str, HeldAllocations] = {}
     for start in range(0, len(roots), _TOGETHER):
-        held |= of_trees(connection, roots[start : start + _TOGETHER], most)
-        if len(held) >= most:
+        allocations_of |= of_trees(connection, roots[start : start + _TOGETHER], most)
+        if len(allocations_of) >= most:
             break
-    return held
-
-
-def _is_whole(held: Mapping[str, HeldAllocations], tenant: Tenant) -> bool:
-    """Whether the snapshot has all providers and classes of a consumer's allocations."""
-    stored = held[tenant.consumer].amounts()
-    return sum(map(len, stored.values())) == sum(map(len, tenant.amounts.values()))
+    return allocations_of

@@ -85,13 +85,13 @@ class _Attempt:
     """The result of one search.
 
     Attributes:
-        held: the allocations that the wishes replace.
+        allocations: the allocations that the wishes replace.
         clock: the moment at which ``placed`` was valid; None if that moment has no clock.
         placed: a place for each wish.
         granted: the same by uuid and class name; empty without places.
     """
 
-    held: Held
+    allocations: Held
     clock: Clock | None
     placed: list[Candidate] | NoPlace
     granted: Sequence[Granted]
@@ -134,7 +134,7 @@ class Claiming:
                     return Outcome(attempt.granted, writes)
                 # After a lost race, the search may have ended at the deadline, and then it proves nothing.
                 was_searched_whole = writes == 0 or time.monotonic() <= until
-                if was_searched_whole and self._is_as_known(wishes, attempt.held, attempt.clock):
+                if was_searched_whole and self._is_as_known(wishes, attempt.allocations, attempt.clock):
                     raise self._refusal(wishes, attempt.placed, until if explained else -inf)
             except (AllocationRefused, UnknownProvider, ProvidersChanged):
                 pass  # another client changed it first; the next snapshot shows the change
@@ -159,18 +159,18 @@ class Claiming:
         """
         replaced = [wish.consumer for wish in wishes if wish.expected is not None]
         # Before the snapshot: allocations that change in between differ in generation, which the write checks.
-        held = self._store.read(of_consumers, replaced) if replaced else {}
+        allocations_of = self._store.read(of_consumers, replaced) if replaced else {}
         granted: list[Granted] = []
         with self._underway.looking() as others:
             snapshot, moment = self._catalog.view()
-            freed = snapshot.with_taken(_given_back(snapshot, held))
+            freed = snapshot.with_taken(_given_back(snapshot, allocations_of))
             with self._underway.turn():
                 how = partial(place, distinct_roots=distinct_roots, among_best=among_best, until=until)
                 placed = self._placed(freed, wishes, others, how)
                 if not isinstance(placed, NoPlace):
                     granted = [_granted(snapshot, candidate) for candidate in placed]
                     self._underway.add(granted)  # within the turn, so that the next search sees these places
-        return _Attempt(held, clock_of(moment), placed, granted)
+        return _Attempt(allocations_of, clock_of(moment), placed, granted)
 
     def _write_all(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
         claims = [_claim(wish, granted) for wish, granted in zip(wishes, attempt.granted, strict=True)]
@@ -197,7 +197,7 @@ class Claiming:
                 return placed
         return place(snapshot, requests, self._enumeration)
 
-    def _is_as_known(self, wishes: Sequence[Wish], held: Held, clock: Clock | None) -> bool:
+    def _is_as_known(self, wishes: Sequence[Wish], allocations_of: Held, clock: Clock | None) -> bool:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
 
         Raises:
@@ -209,7 +209,9 @@ class Claiming:
             generation = now[wish.consumer].generation if wish.consumer in now else None
             if generation != wish.expected:
                 raise ConsumerConflict(wish.consumer, wish.expected, generation)
-        return not changed and all(now[uuid].amounts() == allocations.amounts() for uuid, allocations in held.items())
+        return not changed and all(
+            now[uuid].amounts() == allocations.amounts() for uuid, allocations in allocations_of.items()
+        )
 
     def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits:
         """The refusal, with an explanation if time remains before *until*."""
@@ -222,19 +224,19 @@ class Claiming:
 
     def _granted_before(self, wishes: Sequence[Wish]) -> list[Granted] | None:
         """The earlier result of the wishes, if the same request was carried out before; None if not."""
-        held = self._store.read(of_consumers, [wish.consumer for wish in wishes])
-        if not all(_is_next(wish, held.get(wish.consumer)) for wish in wishes):
+        allocations_of = self._store.read(of_consumers, [wish.consumer for wish in wishes])
+        if not all(_is_next(wish, allocations_of.get(wish.consumer)) for wish in wishes):
             return None
         snapshot, _ = self._catalog.view()  # after the allocations, so that it has the providers they name
-        candidates = [self._candidate_of(snapshot, wish, held[wish.consumer]) for wish in wishes]
+        candidates = [self._candidate_of(snapshot, wish, allocations_of[wish.consumer]) for wish in wishes]
         return [_granted(snapshot, candidate) for candidate in candidates if candidate] if all(candidates) else None
 
-    def _candidate_of(self, snapshot: Snapshot, wish: Wish, held: HeldAllocations) -> Candidate | None:
-        """A candidate for a wish that takes exactly the allocations *held*; None if there is none. The search is
+    def _candidate_of(self, snapshot: Snapshot, wish: Wish, stored: HeldAllocations) -> Candidate | None:
+        """A candidate for a wish that takes exactly the allocations *stored*; None if there is none. The search is
         limited to the providers of these allocations.
         """
-        amounts = slots(snapshot, held.amounts())
-        if _totals(held.amounts().values()) != _totals(group.resources for group in wish.request.groups):
+        amounts = slots(snapshot, stored.amounts())
+        if _totals(stored.amounts().values()) != _totals(group.resources for group in wish.request.groups):
             return None
         roots = np.zeros(snapshot.size, np.bool_)
         for slot in amounts:
@@ -253,12 +255,12 @@ def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock 
     return of_consumers(connection, uuids), logged is None or not logged[LogKind.CONSUMER].isdisjoint(uuids)
 
 
-def _is_next(wish: Wish, held: HeldAllocations | None) -> bool:
+def _is_next(wish: Wish, stored: HeldAllocations | None) -> bool:
     """Whether a consumer has the generation and the owner that the wish, granted once, would have left."""
     return (
-        held is not None
-        and held.generation == (wish.expected or 0) + 1
-        and (held.project, held.user, held.consumer_type) == (wish.project, wish.user, wish.consumer_type)
+        stored is not None
+        and stored.generation == (wish.expected or 0) + 1
+        and (stored.project, stored.user, stored.consumer_type) == (wish.project, wish.user, wish.consumer_type)
     )
 
 
@@ -285,7 +287,7 @@ def _totals(several: Iterable[Mapping[str, int]]) -> Counter[str]:
     return total
 
 
-def _given_back(snapshot: Snapshot, held: Held) -> Amounts:
+def _given_back(snapshot: Snapshot, allocations_of: Held) -> Amounts:
     """The change of usage if consumers release their allocations: negative amounts."""
-    total = summed(slots(snapshot, allocations.amounts()) for allocations in held.values())
+    total = summed(slots(snapshot, allocations.amounts()) for allocations in allocations_of.values())
     return {slot: {class_id: -amount for class_id, amount in amounts.items()} for slot, amounts in total.items()}

@@ -1,24 +1,39 @@
-"""The headroom of several requests, each counted once for each state of the site."""
+"""The headroom of several requests, of which only the trees that changed are counted again."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from stead.candidates.headroom.headroom import headroom
+from stead.candidates.headroom.keeping import Kept, Places, keep
 from stead.candidates.work import Work
 from stead.domain.errors import BadRequest
+from stead.domain.flavor import FlavorRoom
 from stead.process import slices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from stead.candidates.headroom.headroom import Headroom
-    from stead.catalog.snapshot import Snapshot
+    from stead.candidates.headroom.keeping import Step
+    from stead.catalog.blocks import Blocks
+    from stead.catalog.snapshot import Mask, Snapshot
     from stead.domain.request import CandidateRequest
+
+    Found = Headroom | Kept | str
+    """A headroom, or the reason why there is none."""
+
+R = TypeVar("R")
 
 MOST_KEPT = 1_000
 """Maximum number of requests whose headroom is cached."""
+
+MOST_BYTES = 128 << 20
+"""Limit of the memory of the bounds of single trees, 12 bytes for each tree and request."""
 
 
 class FlavorHeadrooms:
@@ -27,44 +42,150 @@ class FlavorHeadrooms:
     def __init__(self) -> None:
         self._lock = Lock()
         self._state = ""
-        self._found: dict[str, tuple[CandidateRequest, Headroom | str]] = {}
+        self._versions: Blocks[np.int64] | None = None
+        # Those that are not fresh are of an older state, and wait to be brought up to date.
+        self._found: dict[str, tuple[CandidateRequest, Found]] = {}
+        self._fresh: set[str] = set()
 
     def headrooms(
         self, snapshot: Snapshot, state: str, requests: Mapping[str, CandidateRequest], work: int | None
-    ) -> dict[str, Headroom | str]:
+    ) -> dict[str, Found]:
         """The headroom of each of *requests*, or the reason why it has none.
 
         Args:
             state: identifies the state of the site that the snapshot has.
             work: units for each request. After this number for all together, the remaining requests are omitted.
         """
-        cached = self._cached(state)
-        found: dict[str, Headroom | str] = {}
-        spent = 0.0
+        with self._lock:
+            cached = dict(self._found)
+            # At the same moment, a snapshot that was loaded again may have other slots.
+            is_same = self._state == state and self._versions is snapshot.versions
+            fresh = set(self._fresh) if is_same else set()
+        kept_by_tree = [pair[1] for pair in cached.values() if isinstance(pair[1], Kept)]
+        # Outside the lock, since counting takes long; two threads may count the same.
+        # The last one is the latest: `_keep` moves each new result to the end.
+        updating = _Updating(snapshot, work, kept_by_tree[-1].places if kept_by_tree else None)
+        headroom_of: dict[str, Found] = {}
         for name, request in requests.items():
-            if name in cached and cached[name][0] == request:
-                found[name] = cached[name][1]
+            before = cached[name][1] if name in cached and cached[name][0] == request else None
+            if before is not None and name in fresh:
+                headroom_of[name] = before
                 continue
-            if work is not None and spent >= work:
+            if work is not None and updating.spent >= work:
                 break
-            budget = Work(work, give_way=slices.give_way)
-            before = budget.remaining
-            try:
-                found[name] = headroom(snapshot, request, budget)
-            except BadRequest as error:
-                found[name] = str(error)
-            spent += before - budget.remaining
-        self._keep(state, {name: (requests[name], result) for name, result in found.items()})
-        return found
+            headroom_of[name] = updating.found(request, before)
+        self._keep(snapshot, state, {name: (requests[name], result) for name, result in headroom_of.items()})
+        return headroom_of
 
-    def _cached(self, state: str) -> dict[str, tuple[CandidateRequest, Headroom | str]]:
-        with self._lock:
-            return dict(self._found) if self._state == state else {}
+    def among(
+        self,
+        snapshot: Snapshot,
+        state: str,
+        requests: Mapping[str, CandidateRequest],
+        roots: Mapping[str, Mask],
+        work: int | None,
+    ) -> Iterator[FlavorRoom]:
+        """How many times each of *requests* fits into all trees, and into the trees of each mask of *roots*, by label.
 
-    def _keep(self, state: str, found: dict[str, tuple[CandidateRequest, Headroom | str]]) -> None:
+        What is unknown is omitted: requests that are at fault, and those that use up their work.
+
+        Args:
+            work: units for each request, so all together take as long as they take.
+        """
+        remaining = dict(requests)
+        while remaining:
+            headroom_of = self.headrooms(snapshot, state, remaining, work)
+            for name, counted in headroom_of.items():
+                if not isinstance(counted, str) and counted.is_complete:
+                    yield FlavorRoom(name, "", counted.at_least, counted.at_most)
+                    for label, mask in roots.items():
+                        bounds = _among(snapshot, counted, remaining[name], mask, work)
+                        if bounds is not None:
+                            yield FlavorRoom(name, label, *bounds)
+            remaining = {name: request for name, request in remaining.items() if name not in headroom_of}
+            if not headroom_of:
+                break
+
+    def _keep(self, snapshot: Snapshot, state: str, headroom_of: Mapping[str, tuple[CandidateRequest, Found]]) -> None:
         with self._lock:
-            if self._state != state:
-                self._found, self._state = {}, state
-            self._found.update(found)
-            while len(self._found) > MOST_KEPT:
-                del self._found[next(iter(self._found))]
+            if self._state != state or self._versions is not snapshot.versions:
+                self._state, self._versions, self._fresh = state, snapshot.versions, set()
+            for name in headroom_of:
+                self._found.pop(name, None)  # so that it moves to the end
+            self._found.update(headroom_of)
+            self._fresh.update(headroom_of)
+            number, size = len(self._found), sum(_bytes(counted) for _, counted in self._found.values())
+            # The oldest of an older state go first. Of one state the latest go: if requests come round in turns, and
+            # the oldest went, each would be gone when its turn comes.
+            stale = [name for name in self._found if name not in self._fresh]
+            for name in [*stale, *reversed(self._found)]:
+                if number <= MOST_KEPT and size <= MOST_BYTES:
+                    break
+                if name in self._found:
+                    number, size = number - 1, size - _bytes(self._found.pop(name)[1])
+                    self._fresh.discard(name)
+
+
+class _Updating:
+    """Brings headrooms of other snapshots up to date, all of them to the same places."""
+
+    def __init__(self, snapshot: Snapshot, work: int | None, latest: Places | None) -> None:
+        """*latest* has the places to begin with, of any snapshot."""
+        self._snapshot = snapshot
+        self._work = work
+        self._steps: dict[int, tuple[Places, Step | None]] = {}
+        self.spent = 0.0
+        step = None if latest is None else latest.step(snapshot)
+        if latest is not None:
+            self._steps[id(latest)] = latest, step
+        self._reached = Places.of(snapshot) if step is None else step.places
+
+    def found(self, request: CandidateRequest, before: Found | None) -> Found:
+        """The headroom of *request*, of which *before* was found in another snapshot."""
+        try:
+            return (
+                (self._after(before) if isinstance(before, Kept) else None)
+                or self._spending(lambda work: keep(self._snapshot, self._reached, request, work))
+                or self._spending(lambda work: _without_trees(headroom(self._snapshot, request, work)))
+            )
+        except BadRequest as error:
+            return str(error)
+
+    def _after(self, before: Kept) -> Kept | None:
+        step = self._step(before.places)
+        return None if step is None else self._spending(lambda work: before.after(step, work))
+
+    def _step(self, places: Places) -> Step | None:
+        if id(places) not in self._steps:
+            # The places are held too: otherwise another object may get their id.
+            self._steps[id(places)] = places, places.step(self._snapshot, self._reached)
+        return self._steps[id(places)][1]
+
+    def _spending(self, find: Callable[[Work], R]) -> R:
+        """What *find* finds with a budget of its own, which is added to what was spent."""
+        budget = Work(self._work, give_way=slices.give_way)
+        before = budget.remaining
+        try:
+            return find(budget)
+        finally:
+            self.spent += before - budget.remaining
+
+
+def _without_trees(counted: Headroom) -> Headroom:
+    """The sums, which are much smaller than the bounds of all trees."""
+    nowhere = np.empty(0, np.int64)
+    return replace(counted, roots=nowhere, roots_at_least=nowhere, roots_at_most=nowhere)
+
+
+def _among(
+    snapshot: Snapshot, counted: Headroom | Kept, request: CandidateRequest, roots: Mask, work: int | None
+) -> tuple[int, int] | None:
+    """The bounds in the trees of *roots*; None if the work was used up."""
+    if isinstance(counted, Kept):
+        return counted.among(roots)
+    alone = headroom(snapshot, request, Work(work, give_way=slices.give_way), among=roots)
+    return (alone.at_least, alone.at_most) if alone.is_complete else None
+
+
+def _bytes(counted: Found) -> int:
+    return counted.bytes if isinstance(counted, Kept) else 0

@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 def are_usage_of(snapshot: Snapshot, root: int, amounts: Amounts) -> bool:
     """Whether *amounts*, as far as they are of the tree of *root*, are all that is in use there."""
     return all(
-        of.used == amounts.get(slot, {}).get(class_id, 0)
+        stored.used == amounts.get(slot, {}).get(class_id, 0)
         for slot in snapshot.forest.members(root)
         for class_id, columns in snapshot.inventory.items()
-        if (of := columns.at(slot)) is not None
+        if (stored := columns.at(slot)) is not None
     )
+
+
+def are_whole(snapshot: Snapshot, allocations: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether the snapshot has all providers and classes of some allocations, so that :func:`slots` drops nothing."""
+    placed = slots(snapshot, allocations)
+    return sum(map(len, allocations.values())) == sum(map(len, placed.values()))
 
 
 def slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
     """The same amounts by slot and class id instead of uuid and name, without unknown ones."""
-    known = snapshot.class_names.by_name
+    classes = snapshot.class_names.by_name
     return {
-        slot: {known[name].id: amount for name, amount in of.items() if name in known}
-        for uuid, of in amounts.items()
+        slot: {classes[name].id: amount for name, amount in by_name.items() if name in classes}
+        for uuid, by_name in amounts.items()
         if (slot := snapshot.find(uuid)) is not None
     }

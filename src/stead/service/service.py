@@ -8,6 +8,7 @@ from stead.candidates import engine
 from stead.candidates.current_trees import current_trees
 from stead.candidates.explain.explain import explain
 from stead.candidates.headroom.headroom import headroom
+from stead.candidates.headroom.mixing import mixed
 from stead.candidates.phases import UNTIMED
 from stead.candidates.work import Work
 from stead.catalog import catalog
@@ -33,7 +34,7 @@ from stead.store.feed.watching import Watchers
 from stead.store.provider_trees import writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy.engine import Connection
@@ -42,16 +43,19 @@ if TYPE_CHECKING:
     from stead.candidates.engine import Answer, Enumeration
     from stead.candidates.explain.explain import Explanation
     from stead.candidates.headroom.headroom import Headroom
+    from stead.candidates.headroom.mixing import Mixed, Part
     from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
     from stead.domain.claim import Claim
+    from stead.domain.flavor import FlavorRoom
     from stead.domain.placing import Outcome, Wish
     from stead.domain.request import CandidateRequest
     from stead.domain.tree_document import TreeDocument
     from stead.domain.tree_plan import TreePlan
     from stead.domain.what_if import Planned
+    from stead.service.flavors import Found
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
     from stead.store.protocol.store import Store
@@ -123,6 +127,7 @@ class Service:
         # Before the load, so that the first snapshot already has the standard names.
         self._store.write(names.sync_standard)
         if self._snapshot_file is not None:
+            # Before the first refresh, which then reads only what has changed since.
             self._snapshot_file.resume()
         self._catalog.fresh()
 
@@ -214,8 +219,18 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot, moment = self._catalog.view()
-        found, why = self.headroom_in(snapshot, request)
-        return snapshot, _token(moment), found, why
+        counted, why = self.headroom_in(snapshot, request)
+        return snapshot, _token(moment), counted, why
+
+    def headroom_of_mix(self, parts: Sequence[Part]) -> tuple[Snapshot, str | None, Mixed]:
+        """How many mixes of *parts* fit: the snapshot, the token of its moment, and the numbers.
+
+        Raises:
+            UnknownResourceClass, UnknownTraits, Unavailable
+        """
+        snapshot, moment = self._catalog.view()
+        work = Work(self._enumeration.work, give_way=slices.give_way)
+        return snapshot, _token(moment), mixed(snapshot, parts, self._enumeration, work)
 
     def headroom_in(self, snapshot: Snapshot, request: CandidateRequest) -> tuple[Headroom, Explanation | None]:
         """How many times *request* fits in *snapshot*, and an explanation if it fits nowhere.
@@ -223,10 +238,10 @@ class Service:
         Raises:
             UnknownResourceClass, UnknownTraits
         """
-        found, why = headroom(snapshot, request, Work(self._enumeration.work, give_way=slices.give_way)), None
-        if not found.at_most:
+        counted, why = headroom(snapshot, request, Work(self._enumeration.work, give_way=slices.give_way)), None
+        if not counted.at_most:
             why = self.explain_in(snapshot, request)
-        return found, why
+        return counted, why
 
     def explain_in(self, snapshot: Snapshot, request: CandidateRequest) -> Explanation:
         """Why *request* has its result in *snapshot*.
@@ -251,8 +266,8 @@ class Service:
             BadChange, ChangedThingNotFound, Unavailable
             ConcurrentUpdate: the consumers of drained trees changed during every attempt.
         """
-        found = what_if(self._store, self._catalog, self._enumeration, changes, bounds)
-        return found, _token(found.moment)
+        outcome = what_if(self._store, self._catalog, self._enumeration, changes, bounds)
+        return outcome, _token(outcome.moment)
 
     def advice(
         self, request: CandidateRequest, number: int, *, same_traits: bool, same_aggregates: bool, most: int
@@ -267,10 +282,10 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         likeness = Likeness(same_traits, same_aggregates)
-        found = advice(self._store, self._catalog, self._enumeration, request, number, likeness, most)
-        return found, _token(found.moment)
+        advised = advice(self._store, self._catalog, self._enumeration, request, number, likeness, most)
+        return advised, _token(advised.moment)
 
-    def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Headroom | str]]:
+    def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Found]]:
         """How many times each of several requests fits: the token of the moment, and the results by name.
 
         The requests share the work of two. Requests for which none is left are omitted. A text is the reason why a
@@ -280,9 +295,27 @@ class Service:
             Unavailable
         """
         snapshot, moment = self._catalog.view()
-        found = self._flavors.headrooms(snapshot, digest_of(moment), requests, self._enumeration.work)
+        headroom_of = self._flavors.headrooms(snapshot, digest_of(moment), requests, self._enumeration.work)
         clock = clock_of(moment)
-        return None if clock is None else Token.of(clock).text(), found
+        return None if clock is None else Token.of(clock).text(), headroom_of
+
+    def rooms_of_flavors(
+        self, requests: Mapping[str, CandidateRequest], aggregates: Mapping[str, str]
+    ) -> Iterator[FlavorRoom]:
+        """How many times each of several requests fits, into all trees and into those whose root is in an aggregate.
+
+        Args:
+            aggregates: the uuid of each aggregate by its label; one that does not exist has no trees.
+
+        Raises:
+            Unavailable: at once, not while iterating.
+        """
+        snapshot, moment = self._catalog.view()
+        roots = {}
+        for label, uuid in aggregates.items():
+            ids = [snapshot.aggregate_ids[uuid]] if uuid in snapshot.aggregate_ids else []
+            roots[label] = snapshot.roots & snapshot.in_aggregates([ids], ())
+        return self._flavors.among(snapshot, digest_of(moment), requests, roots, self._enumeration.work)
 
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Read data that is only in the database, in one fresh database snapshot.
@@ -370,6 +403,7 @@ class Service:
         try:
             return self._store.write_within_claim_timeout(body, *args, **kwargs)
         except OwnersUnknown:
+            # Once is enough: the owners are never deleted, so the second write finds them.
             make_owners(self._store, claims)
             return self._store.write_within_claim_timeout(body, *args, **kwargs)
 

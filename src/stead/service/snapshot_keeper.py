@@ -56,13 +56,13 @@ class SnapshotKeeper:
         """
         began = time.monotonic()
         try:
-            found = snapshot_file.read(self._path)
-            if found.header.get("made by") != _maker():
-                raise Unfit(f"another version wrote it: {found.header.get('made by')}")
-            moment = found.header.get("moment")
+            file = snapshot_file.read(self._path)
+            if file.header.get("made by") != _maker():
+                raise Unfit(f"another version wrote it: {file.header.get('made by')}")
+            moment = file.header.get("moment")
             if not isinstance(moment, dict):
                 raise Unfit("it has no clock")
-            changed = self._catalog.resume(stored.read(found), self._source, moment)
+            changed = self._catalog.resume(stored.read(file), self._source, moment)
         except FileNotFoundError:
             return
         except (Unfit, OSError) as error:
@@ -102,6 +102,7 @@ class SnapshotKeeper:
             return None
 
     def _write(self) -> None:
+        # The periodic step may still run when the end of the service writes.
         with self._writing:
             snapshot, at = self._catalog.present()
             moment = self._source.stored(at)

@@ -28,7 +28,7 @@ from stead.domain.what_if import (
     SetTrait,
 )
 from stead.process import slices
-from stead.service.placed_amounts import are_usage_of, slots
+from stead.service.placed_amounts import are_usage_of, are_whole, slots
 from stead.store.consumer_listing import HeldAllocations, Whose, page_of
 
 if TYPE_CHECKING:
@@ -77,15 +77,15 @@ class Bounds:
 class WhatIf:
     """A snapshot after planned changes.
 
-    ``held`` has the present allocations of the consumers of drained trees, by uuid. ``explanations`` are of the first
-    consumers without a place, and refer to ``snapshot``, in which all others have moved.
+    ``allocations`` has the present allocations of the consumers of drained trees, by uuid. ``explanations`` are of the
+    first consumers without a place, and refer to ``snapshot``, in which all others have moved.
     """
 
     snapshot: Snapshot
     moment: Moment | None
     moves: Sequence[Move]
     stuck: Sequence[Stuck]
-    held: Mapping[str, HeldAllocations]
+    allocations: Mapping[str, HeldAllocations]
     explanations: Sequence[Explanation]
     is_complete: bool
 
@@ -102,8 +102,8 @@ def what_if(
     for _ in range(_ATTEMPTS):
         snapshot, moment = catalog.view()
         drains = _drains(snapshot, changes)
-        held = _held(store, snapshot, drains, bounds.consumers)
-        if _agree(snapshot, drains, held):
+        allocations_of = _held(store, snapshot, drains, bounds.consumers)
+        if _agree(snapshot, drains, allocations_of):
             break
     else:
         raise ConcurrentUpdate("The consumers of the drained hosts change too often; retry.")
@@ -113,20 +113,20 @@ def what_if(
     if not drains:
         return WhatIf(planned, moment, (), (), {}, (), is_complete=True)
     tenants = []
-    for consumer, allocations in held.items():
+    for consumer, allocations in allocations_of.items():
         amounts = slots(snapshot, allocations.amounts())
         drain = next(drains[root][1] for slot in amounts if (root := snapshot.forest.root[slot]) in drains)
         tenants.append(Tenant(consumer, amounts, drain.same_traits, drain.same_aggregates))
     work = Work(enumeration.work, give_way=slices.give_way)
-    found: Relocation = relocate(planned, tenants, drains.keys(), enumeration, work)
-    planned = with_usage_moved(planned, found.amounts)
+    relocation: Relocation = relocate(planned, tenants, drains.keys(), enumeration, work)
+    planned = with_usage_moved(planned, relocation.amounts)
     explanations = []
-    for stuck in found.stuck[:_EXPLAINED]:
+    for stuck in relocation.stuck[:_EXPLAINED]:
         try:
             explanations.append(explain(planned, stuck.request, enumeration.work, give_way=slices.give_way))
         except WorkSpent:
             break
-    return WhatIf(planned, moment, found.moves, found.stuck, held, explanations, not work.is_cut)
+    return WhatIf(planned, moment, relocation.moves, relocation.stuck, allocations_of, explanations, not work.is_cut)
 
 
 def _drains(snapshot: Snapshot, changes: Sequence[Planned]) -> dict[int, tuple[int, Drain]]:
@@ -147,18 +147,31 @@ def _held(
     store: Store, snapshot: Snapshot, drains: Mapping[int, tuple[int, Drain]], most: int
 ) -> dict[str, HeldAllocations]:
     """The allocations of all consumers of the drained trees, by uuid."""
-    held: dict[str, HeldAllocations] = {}
+    allocations_of: dict[str, HeldAllocations] = {}
     for root, (number, _) in drains.items():
+        # One more than allowed shows that there are too many.
         page = store.read(page_of, Whose(in_tree=snapshot.uuid(root)), Page(most + 1, None), most + 1)
-        held |= page.held
-        if len(held) > most:
+        allocations_of |= page.allocations
+        if len(allocations_of) > most:
             raise TooManyConsumers(number, "provider", f"the hosts to drain have more than {most} consumers")
-    return held
+    return allocations_of
 
 
-def _agree(snapshot: Snapshot, drains: Mapping[int, tuple[int, Drain]], held: Mapping[str, HeldAllocations]) -> bool:
-    """Whether the consumers' allocations from the drained trees add up to their usage in the snapshot."""
-    total = summed(slots(snapshot, allocations.amounts()) for allocations in held.values())
+def _agree(
+    snapshot: Snapshot, drains: Mapping[int, tuple[int, Drain]], allocations_of: Mapping[str, HeldAllocations]
+) -> bool:
+    """Whether the consumers' allocations are those of the snapshot, as far as it can tell.
+
+    The consumers are read after the snapshot. Meanwhile another client may create or move providers, and claim. A move
+    of only the part that the snapshot knows would release the rest.
+    """
+    amounts = [allocations.amounts() for allocations in allocations_of.values()]
+    if not all(are_whole(snapshot, each) for each in amounts):
+        return False
+    placed = [slots(snapshot, each) for each in amounts]
+    if not all(any(snapshot.forest.root[slot] in drains for slot in each) for each in placed):
+        return False
+    total = summed(placed)
     return all(are_usage_of(snapshot, root, total) for root in drains)
 
 
@@ -181,6 +194,7 @@ class _Applying:
 
     def apply(self, changes: Sequence[Planned]) -> None:
         for number, change in enumerate(changes):
+            slices.give_way()
             match change:
                 case DeleteAggregate(aggregate):
                     self._delete_aggregate(number, aggregate)
@@ -230,17 +244,17 @@ class _Applying:
             raise BadChange(number, "resource_class", f"no resource class {resource_class}")
         self._require_first(number, "resource_class", slot, row.id)
         columns = self._snapshot.inventory.get(row.id)
-        held = None if columns is None else columns.at(slot)
+        stored = None if columns is None else columns.at(slot)
         if fields is None:
-            if held is None:
+            if stored is None:
                 raise BadChange(number, "resource_class", f"the provider has no inventory of {resource_class}")
-            if held.used:
-                raise BadChange(number, "resource_class", f"{held.used} of {resource_class} are in use")
+            if stored.used:
+                raise BadChange(number, "resource_class", f"{stored.used} of {resource_class} are in use")
             self._draft.set_inventory(slot, row.id, None)
             return
-        if held is None and "total" not in fields:
+        if stored is None and "total" not in fields:
             raise BadChange(number, "total", f"the provider has no inventory of {resource_class}; state its total")
-        changed: Inventory = replace(held.inventory if held else Inventory(0), **fields)  # type: ignore[arg-type]
+        changed: Inventory = replace(stored.inventory if stored else Inventory(0), **fields)  # type: ignore[arg-type]  # the keys are fields of an inventory
         try:
             require_sane_reserve({resource_class: changed}, may_reserve_all=True)
         except ReservedTooLarge as error:

@@ -73,10 +73,11 @@ def replace(
     consumers.require_expected(claims, present)
     remembered = ids
     ids = resolve_providers(tx.connection, claims, remembered)
-    held = held_by(tx.connection, present)
+    allocated = held_by(tx.connection, present)
     # Also the providers that the consumers leave: their usage falls, and their sums are written below.
-    touched = {*ids.values(), *(row.provider_id for row in held)}
+    touched = {*ids.values(), *(row.provider_id for row in allocated)}
     tx.lock(resource_providers, touched)
+    # Only the usage, so that a refresh after a claim reads sums and no whole providers.
     tx.touch_usage(touched)
     # Read only now: a concurrent claim may have committed while this one waited for the locks.
     rows, sums, is_any_disabled = _state(tx.connection, touched)
@@ -85,8 +86,8 @@ def replace(
         _require_unchanged(tx.connection, {*ids.values(), *(rows[id_].root for id_ in ids.values())}, since)
     generations = {id_: row.generation for id_, row in rows.items()}
     taken = usages.of_rows(tx.connection, sums, generations, needed=ids.values())
-    settle(tx, claims, present, ids, rows, held, taken, is_any_disabled=is_any_disabled)
-    rises = {id_: generations[id_] for id_ in rising(claims, ids, held)}
+    settle(tx, claims, present, ids, rows, allocated, taken, is_any_disabled=is_any_disabled)
+    rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated)}
     usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     consumers.write(tx, claims, present, owners)
 
@@ -99,10 +100,10 @@ def _state(
     connection: Connection, provider_ids: Collection[int]
 ) -> tuple[dict[int, providers.Row], list[usages.Kept], bool]:
     """The rows of locked and touched providers, their kept sums, and whether any provider at all is disabled."""
-    found = _STATE.rows(connection, sorted(provider_ids))
-    rows = {row[0]: providers.Row(*row[:6]) for row in found}
-    kept = [usages.Kept(row[0], *row[6:9]) for row in found if row[6] is not None]
-    return rows, kept, any(row[9] is not None for row in found)
+    provider_rows = _STATE.rows(connection, sorted(provider_ids))
+    rows = {row[0]: providers.Row(*row[:6]) for row in provider_rows}
+    sums = [usages.Kept(row[0], *row[6:9]) for row in provider_rows if row[6] is not None]
+    return rows, sums, any(row[9] is not None for row in provider_rows)
 
 
 _STATE = Query(
@@ -129,6 +130,7 @@ def _require_unchanged(connection: Connection, provider_ids: Collection[int], si
     Raises:
         ProvidersChanged
     """
+    # With the row for everything: a write that touches too many objects has no other row.
     for slot, tick in _CHANGED.rows(connection, sorted({EVERYTHING, *provider_ids})):
         if tick > since.ticks[slot]:
             raise ProvidersChanged
@@ -149,10 +151,10 @@ def resolve_providers(
     Raises:
         UnknownProvider: names the first that does not exist.
     """
-    wanted = dict.fromkeys(provider for claim in claims for provider in claim.allocations)
-    known = {uuid: remembered[uuid] for uuid in wanted if uuid in remembered}
-    ids = known | providers.ids_by_uuid(connection, wanted.keys() - known.keys())
-    for provider in wanted:
+    uuids = dict.fromkeys(provider for claim in claims for provider in claim.allocations)
+    remembered_ids = {uuid: remembered[uuid] for uuid in uuids if uuid in remembered}
+    ids = remembered_ids | providers.ids_by_uuid(connection, uuids.keys() - remembered_ids.keys())
+    for provider in uuids:
         if provider not in ids:
             raise UnknownProvider(provider)
     return ids
@@ -178,13 +180,13 @@ def settle(
     present: Mapping[str, consumers.Row],
     ids: Mapping[str, int],
     rows: Mapping[int, providers.Row],
-    held: Sequence[Held],
+    allocated: Sequence[Held],
     taken: usages.Sums,
     *,
     may_shift: bool = False,
     is_any_disabled: bool = True,
 ) -> None:
-    """Check that *claims* fit in place of *held*, and replace the rows. All providers are locked and touched.
+    """Check that *claims* fit in place of *allocated*, and replace the rows. All providers are locked and touched.
 
     Args:
         taken: the usage of the providers, at least of those named in *claims*; updated to the usage afterwards.
@@ -206,13 +208,13 @@ def settle(
     if len(classes) < len(names):
         resource_classes.resolve(tx.connection, names)  # raises an error for unknown classes
     try:
-        require_room(_rooms(ids, stock, held, taken), claims)
+        require_room(_rooms(ids, stock, allocated, taken), claims)
         if is_any_disabled:
-            _require_enabled(tx.connection, claims, ids, rows, held, classes, may_shift=may_shift)
+            _require_enabled(tx.connection, claims, ids, rows, allocated, classes, may_shift=may_shift)
     except AllocationRefused:
         consumers.require_still_absent(tx, claims, present)
         raise
-    _remove(tx, held, taken)
+    _remove(tx, allocated, taken)
     new = [
         {
             "resource_provider_id": ids[provider],
@@ -237,7 +239,7 @@ def _require_enabled(
     claims: Sequence[Claim],
     ids: Mapping[str, int],
     rows: Mapping[int, providers.Row],
-    held: Sequence[Held],
+    allocated: Sequence[Held],
     classes: Mapping[str, int],
     *,
     may_shift: bool,
@@ -254,7 +256,7 @@ def _require_enabled(
         return
     names = {class_id: name for name, class_id in classes.items()}
     before: dict[Place, int] = defaultdict(int)
-    for row in held:
+    for row in allocated:
         if row.class_id in names:
             before[Place(rows[row.provider_id].uuid, names[row.class_id])] += row.used
     by_uuid = {rows[id_].uuid: barrier for id_, barrier in barriers.items()}
@@ -267,24 +269,24 @@ def _count(taken: usages.Sums, provider_id: int, class_id: int, amount: int) -> 
         taken[provider_id][class_id] = taken[provider_id].get(class_id, 0) + amount
 
 
-def _remove(tx: Transaction, held: Sequence[Held], taken: usages.Sums) -> None:
+def _remove(tx: Transaction, allocated: Sequence[Held], taken: usages.Sums) -> None:
     """Delete allocations, and subtract them from *taken*, as far as it has their providers."""
-    for row in held:
+    for row in allocated:
         _count(taken, row.provider_id, row.class_id, -row.used)
-    for some in in_portions([row.id for row in held]):
-        gone = tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(some)))
-        tx.require_count(gone, len(some))
+    for portion in in_portions([row.id for row in allocated]):
+        gone = tx.connection.execute(sa.delete(allocations).where(_columns.id.in_(portion)))
+        tx.require_count(gone, len(portion))
 
 
 def _rooms(
     ids: Mapping[str, int],
     stock: Mapping[tuple[int, str], inventories.Stored],
-    held: Sequence[Held],
+    allocated: Sequence[Held],
     taken: usages.Sums,
 ) -> dict[Place, Room]:
     """The usage of each place that the claims could name, as of after the locks."""
     ours: dict[tuple[int, int], int] = defaultdict(int)
-    for row in held:
+    for row in allocated:
         ours[row.provider_id, row.class_id] += row.used
     uuids = {id_: uuid for uuid, id_ in ids.items()}
     rooms = {}
@@ -295,13 +297,13 @@ def _rooms(
     return rooms
 
 
-def rising(claims: Sequence[Claim], ids: Mapping[str, int], held: Sequence[Held]) -> set[int]:
+def rising(claims: Sequence[Claim], ids: Mapping[str, int], allocated: Sequence[Held]) -> set[int]:
     """Ids of the providers whose generation rises: those that claims name, and those that an empty claim releases.
 
     The generation of a provider does not rise if a consumer moves to another provider.
     """
     released = {claim.consumer for claim in claims if not claim.allocations}
-    return {*ids.values(), *(row.provider_id for row in held if row.consumer in released)}
+    return {*ids.values(), *(row.provider_id for row in allocated if row.consumer in released)}
 
 
 def release(tx: Transaction, consumer: str) -> None:
@@ -311,14 +313,14 @@ def release(tx: Transaction, consumer: str) -> None:
         AllocationsNotFound: it has none.
     """
     present = consumers.lock(tx, [consumer])
-    held = held_by(tx.connection, present)
-    if not held:
+    allocated = held_by(tx.connection, present)
+    if not allocated:
         raise AllocationsNotFound(consumer)
-    rows = providers.lock(tx, {row.provider_id for row in held})
+    rows = providers.lock(tx, {row.provider_id for row in allocated})
     tx.touch_usage(rows)
     generations = {id_: row.generation for id_, row in rows.items()}
     taken = usages.of_locked(tx.connection, generations)
-    _remove(tx, held, taken)
+    _remove(tx, allocated, taken)
     usages.keep(tx, taken, generations)
     consumers.remove(tx, present.values())
     tx.log_consumers([consumer])
@@ -330,8 +332,12 @@ def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Hel
     The caller must have locked the consumers. A consumer that was created after the lookup is not locked, and its
     allocations must not be changed.
     """
-    wanted = set(consumer_uuids)
-    return [held for row in _HELD.rows(connection, sorted(wanted)) if (held := Held(*row)).consumer in wanted]
+    exact_uuids = set(consumer_uuids)
+    return [
+        allocation
+        for row in _HELD.rows(connection, sorted(exact_uuids))
+        if (allocation := Held(*row)).consumer in exact_uuids
+    ]
 
 
 _HELD = Query(

@@ -70,7 +70,7 @@ def trees_in_portions(connection: Connection, size: int) -> Iterator[Among]:
     """All providers in portions of whole trees, of *size* providers plus the rest of the last tree."""
     first, last = 0, 0
     while last < MAX_INT:
-        found = _ROOT_AHEAD.rows(connection, first=first, skipped=size - 1)
-        last = found[0][0] if found else MAX_INT
+        next_roots = _ROOT_AHEAD.rows(connection, first=first, skipped=size - 1)
+        last = next_roots[0][0] if next_roots else MAX_INT
         yield Among(By.ROOTS, (), {"first": first, "last": last})
         first = last + 1

@@ -80,7 +80,7 @@ class Holders:
     ``created`` has the creation times, in seconds since 1970 (UTC); 0 if an old row has none.
     """
 
-    held: dict[str, HeldAllocations]
+    allocations: dict[str, HeldAllocations]
     created: dict[str, int]
     goes_on: bool
     totals: dict[str, ProjectTotals] | None = None
@@ -100,8 +100,10 @@ class _Filter:
 
         It uses the consumers' own columns, whose indexes are ordered by uuid: a page needs no sort.
         """
-        held = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid, *self.providers)
-        return sa.and_(held.exists(), *(_columns[name] == id_ for name, id_ in self.owners.items()))
+        matching_allocations = sa.select(allocations.c.id).where(
+            allocations.c.consumer_id == _columns.uuid, *self.providers
+        )
+        return sa.and_(matching_allocations.exists(), *(_columns[name] == id_ for name, id_ in self.owners.items()))
 
 
 def _resolved(connection: Connection, whose: Whose) -> _Filter | None:
@@ -134,27 +136,28 @@ def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with
     matching = _resolved(connection, whose)
     if matching is None:
         return Holders({}, {}, goes_on=False, totals={} if with_totals else None)
+    # One row more than the page shows whether another page follows.
     rows = connection.execute(_listed(matching, page.marker).limit(limit + 1)).all()
     shown = rows[:limit]
     by_uuid = of_consumers(connection, [row.uuid for row in shown])
-    held = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
+    allocations_of = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
     created = {row.uuid: seconds(row.created_at) for row in shown}
-    return Holders(held, created, len(rows) > limit, _totals(connection, matching) if with_totals else None)
+    return Holders(allocations_of, created, len(rows) > limit, _totals(connection, matching) if with_totals else None)
 
 
 def _totals(connection: Connection, matching: _Filter) -> dict[str, ProjectTotals]:
     """The sums by project, ascending; only of allocations that match."""
-    held = (
+    matching_allocations = (
         sa.select(projects.c.external_id)
         .select_from(consumers)
         .join(projects, projects.c.id == _columns.project_id)
         .join(allocations, sa.and_(allocations.c.consumer_id == _columns.uuid, *matching.providers))
         .where(*(_columns[name] == id_ for name, id_ in matching.owners.items()))
     )
-    counted = held.add_columns(sa.func.count(_columns.uuid.distinct())).group_by(projects.c.external_id)
+    counted = matching_allocations.add_columns(sa.func.count(_columns.uuid.distinct())).group_by(projects.c.external_id)
     totals = {project: ProjectTotals(count) for project, count in connection.execute(counted)}
     added_up = (
-        held.join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
+        matching_allocations.join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
         .add_columns(resource_classes.c.name, sa.func.sum(allocations.c.used))
         .group_by(projects.c.external_id, resource_classes.c.name)
     )
@@ -171,8 +174,8 @@ def _listed(matching: _Filter, marker: str | None) -> sa.Select[tuple[str, objec
 
 def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None:
     """The allocations of a consumer; None if it has none."""
-    held = of_consumers(connection, [consumer]).get(consumer)
-    return held if held is not None and held.providers else None
+    consumer_allocations = of_consumers(connection, [consumer]).get(consumer)
+    return consumer_allocations if consumer_allocations is not None and consumer_allocations.providers else None
 
 
 def of_consumers(connection: Connection, uuids: Collection[str]) -> dict[str, HeldAllocations]:
@@ -186,13 +189,13 @@ def of_consumers(connection: Connection, uuids: Collection[str]) -> dict[str, He
         for row in connection.execute(_of_consumers().where(_columns.uuid.in_(portion))):
             if row.consumer not in requested:  # a case-insensitive database may return another spelling
                 continue
-            held = by_uuid.get(row.consumer)
-            if held is None:
-                held = HeldAllocations(row.project, row.user, row.type, row.consumer_generation, 0, {})
-                by_uuid[row.consumer] = held
+            consumer_allocations = by_uuid.get(row.consumer)
+            if consumer_allocations is None:
+                consumer_allocations = HeldAllocations(row.project, row.user, row.type, row.consumer_generation, 0, {})
+                by_uuid[row.consumer] = consumer_allocations
             if row.uuid is not None:
-                held.providers.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
-                held.modified = max(held.modified, seconds(row.created_at))
+                consumer_allocations.providers.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
+                consumer_allocations.modified = max(consumer_allocations.modified, seconds(row.created_at))
     return by_uuid
 
 
@@ -208,10 +211,10 @@ def of_trees(connection: Connection, roots: Collection[int], most: int) -> dict[
         .join(resource_providers, resource_providers.c.id == allocations.c.resource_provider_id)
         .distinct()
     )
-    found: set[str] = set()
+    consumer_uuids: set[str] = set()
     for portion in in_portions(roots):
-        found.update(connection.execute(consumers_of.where(members.in_(portion)).limit(most + 1)).scalars())
-    return of_consumers(connection, sorted(found)[:most])
+        consumer_uuids.update(connection.execute(consumers_of.where(members.in_(portion)).limit(most + 1)).scalars())
+    return of_consumers(connection, sorted(consumer_uuids)[:most])
 
 
 def _of_consumers() -> sa.Select[tuple[str, int, str, int, object, int, str, str, str, str]]:
@@ -274,8 +277,8 @@ def of_provider(connection: Connection, provider: str) -> ProviderAllocations:
         .order_by(allocations.c.id)
     )
     rows = connection.execute(query).all()
-    held: dict[str, tuple[int, dict[str, int]]] = {}
+    by_consumer: dict[str, tuple[int, dict[str, int]]] = {}
     for row in rows:
-        held.setdefault(row.consumer_id, (row.generation, {}))[1][row.name] = row.used
+        by_consumer.setdefault(row.consumer_id, (row.generation, {}))[1][row.name] = row.used
     generation = providers.rows_by_id(connection, [id_])[id_].generation
-    return ProviderAllocations(generation, max((seconds(row.created_at) for row in rows), default=None), held)
+    return ProviderAllocations(generation, max((seconds(row.created_at) for row in rows), default=None), by_consumer)

@@ -55,13 +55,16 @@ class Owners:
             list(dict.fromkeys(claim.consumer_type for claim in claims if claim.consumer_type is not None)),
         ]
         columns = (names.PROJECT, names.USER, names.CONSUMER_TYPE)
-        wanted = [(column, name) for column, some in zip(columns, named, strict=True) for name in some]
-        found, present = names.find_with_consumers(connection, wanted, [claim.consumer for claim in claims])
-        remaining = iter(found)
+        column_names = [
+            (column, name) for column, names_of_kind in zip(columns, named, strict=True) for name in names_of_kind
+        ]
+        ids, present = names.find_with_consumers(connection, column_names, [claim.consumer for claim in claims])
+        remaining = iter(ids)
         projects, users, types = (
-            {name: id_ for name, id_ in zip(some, remaining, strict=False) if id_ is not None} for some in named
+            {name: id_ for name, id_ in zip(names_of_kind, remaining, strict=False) if id_ is not None}
+            for names_of_kind in named
         )
-        if len(projects) + len(users) + len(types) != len(wanted):
+        if len(projects) + len(users) + len(types) != len(column_names):
             raise OwnersUnknown
         absent = frozenset(claim.consumer for claim in claims if claim.consumer not in present)
         return cls(projects, users, types, absent)
@@ -112,8 +115,8 @@ def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[Row]
 
 
 def _spelled(uuids: Collection[str], rows: Iterable[Row]) -> dict[str, Row]:
-    found = {row.uuid: row for row in rows}
-    return {uuid: found[uuid] for uuid in uuids if uuid in found}
+    by_uuid = {row.uuid: row for row in rows}
+    return {uuid: by_uuid[uuid] for uuid in uuids if uuid in by_uuid}
 
 
 def lock(
@@ -132,6 +135,7 @@ def lock(
     if in_one_spelling and tx.dialect.ignores_case:
         _require_one_spelling(uuids, rows)
     before = _spelled(uuids, rows)
+    # A consumer that another writer creates from now on collides with the INSERT of `write`, as a duplicate key.
     if not before:
         return {}
     tx.lock(consumers, (row.id for row in before.values()))
@@ -169,9 +173,9 @@ def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> Non
     """
     for claim in claims:
         row = present.get(claim.consumer)
-        found = row.generation if row else None
-        if claim.expected is not UNCHECKED and claim.expected != found:
-            raise ConsumerConflict(claim.consumer, claim.expected, found)
+        generation = row.generation if row else None
+        if claim.expected is not UNCHECKED and claim.expected != generation:
+            raise ConsumerConflict(claim.consumer, claim.expected, generation)
 
 
 def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
@@ -194,7 +198,7 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
         RaceLost: a generation differs from the one that was read.
     """
     tx.log_consumers(claim.consumer for claim in claims if claim.allocations or claim.consumer in present)
-    new, moved, kept, gone = [], [], {}, []
+    new, moved, generations, gone = [], [], {}, []
     for claim in claims:
         row = present.get(claim.consumer)
         type_id = _type_id(claim, row, owners)
@@ -207,14 +211,14 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], 
         if row is None and claim.allocations:
             new.append({**owned, "generation": 1, "created_at": tx.now})
         elif row is not None and claim.allocations:
-            kept[row.id] = row.generation
+            generations[row.id] = row.generation
             if (row.project, row.user, row.type) != (owned["project_id"], owned["user_id"], type_id):
                 moved.append({**owned, "id": row.id, "generation": row.generation + 1})
         elif row is not None:
             gone.append(row)
     # One order for all writers prevents deadlocks: writers that create the same consumers wait for the first one.
     _MAKE.run(tx.connection, sorted(new, key=lambda values: str(values["uuid"])))
-    tx.swap(_RAISE, kept, updated_at=tx.now)
+    tx.swap(_RAISE, generations, updated_at=tx.now)
     _MOVE.run(tx.connection, moved)  # safe: raising their generations has just verified and locked them
     remove(tx, gone)
 
@@ -231,6 +235,7 @@ _REMOVE = Swap(sa.delete(consumers))
 def _type_id(claim: Claim, row: Row | None, owners: Owners) -> int | None:
     if claim.consumer_type is not None:
         return owners.types[claim.consumer_type]
+    # Requests before 1.38 have no type, so the consumer keeps its own.
     return row.type if row else None
 
 

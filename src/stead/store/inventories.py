@@ -53,43 +53,43 @@ def add(
 def replace_all(
     tx: Transaction,
     provider: str,
-    wanted: Mapping[str, Inventory],
+    new: Mapping[str, Inventory],
     expected: int,
     *,
     may_reserve_all: bool = True,
 ) -> int:
-    """Replace all inventories of a provider with *wanted* (by class name); returns its new generation.
+    """Replace all inventories of a provider with *new* (by class name); returns its new generation.
 
     Raises:
         ProviderNotFound, GenerationConflict, ReservedTooLarge, UnknownResourceClass, InventoryInUse
     """
     row = providers.lock_one(tx, provider)
     providers.require_generation(row, expected)
-    require_sane_reserve(dict(wanted), may_reserve_all=may_reserve_all)
-    write(tx, row, wanted)
+    require_sane_reserve(dict(new), may_reserve_all=may_reserve_all)
+    write(tx, row, new)
     return _bump(tx, row)
 
 
-def write(tx: Transaction, row: Row, wanted: Mapping[str, Inventory]) -> None:
-    """Replace all inventories of a locked provider with *wanted*; its generation does not rise.
+def write(tx: Transaction, row: Row, new: Mapping[str, Inventory]) -> None:
+    """Replace all inventories of a locked provider with *new*; its generation does not rise.
 
     Raises:
         UnknownResourceClass, InventoryInUse
     """
-    add_or_overwrite(tx, {row.id: wanted})
-    remove_others(tx, {row.id: row}, {row.id: wanted})
+    add_or_overwrite(tx, {row.id: new})
+    remove_others(tx, {row.id: row}, {row.id: new})
 
 
-def add_or_overwrite(tx: Transaction, wanted: Mapping[int, Mapping[str, Inventory]]) -> None:
+def add_or_overwrite(tx: Transaction, inventories_of: Mapping[int, Mapping[str, Inventory]]) -> None:
     """Create or overwrite inventories (by class name) of locked providers (by id); inventories of other classes stay.
 
     Raises:
         UnknownResourceClass
     """
-    ids = resource_classes.lock_names(tx, {name: None for of_one in wanted.values() for name in of_one})
-    present = by_class_name(tx.connection, wanted)
+    ids = resource_classes.lock_names(tx, {name: None for of_one in inventories_of.values() for name in of_one})
+    present = by_class_name(tx.connection, inventories_of)
     new, changed = [], []
-    for provider_id, of_one in wanted.items():
+    for provider_id, of_one in inventories_of.items():
         for name, inventory in of_one.items():
             stored = present.get((provider_id, name))
             if stored is None:
@@ -100,15 +100,15 @@ def add_or_overwrite(tx: Transaction, wanted: Mapping[int, Mapping[str, Inventor
     insert(tx, new)
 
 
-def remove_others(tx: Transaction, rows: Mapping[int, Row], kept: Mapping[int, Collection[str]]) -> None:
+def remove_others(tx: Transaction, rows: Mapping[int, Row], remaining: Mapping[int, Collection[str]]) -> None:
     """Delete all inventories of locked providers (by id) except those of some classes (by name).
 
     Raises:
-        InventoryInUse: names the first provider, in the order of *kept*, with allocations from a deleted inventory.
+        InventoryInUse: names the first provider of *remaining* with allocations from a deleted inventory.
     """
-    gone: dict[int, list[Stored]] = {provider_id: [] for provider_id in kept}
-    for (provider_id, name), stored in by_class_name(tx.connection, kept).items():
-        if name not in kept[provider_id]:
+    gone: dict[int, list[Stored]] = {provider_id: [] for provider_id in remaining}
+    for (provider_id, name), stored in by_class_name(tx.connection, remaining).items():
+        if name not in remaining[provider_id]:
             gone[provider_id].append(stored)
     remove(tx, rows, gone)
 
@@ -223,10 +223,10 @@ def overwrite(tx: Transaction, records: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         RaceLost: a row no longer exists.
     """
-    for some in in_portions(records):
+    for portion in in_portions(records):
         # This counts and locks all rows first, so that the upsert below finds every one of them.
-        found = sa.update(inventories).where(_columns.id.in_([record["id"] for record in some]))
-        tx.require_count(tx.connection.execute(found.values(updated_at=tx.now)), len(some))
+        overwritten = sa.update(inventories).where(_columns.id.in_([record["id"] for record in portion]))
+        tx.require_count(tx.connection.execute(overwritten.values(updated_at=tx.now)), len(portion))
     _OVERWRITE.run(tx.connection, records)
 
 
@@ -244,17 +244,18 @@ def remove(tx: Transaction, rows: Mapping[int, Row], gone: Mapping[int, Sequence
     """
     ids = [stored.id for of_one in gone.values() for stored in of_one]
     in_use: dict[int, dict[int, str]] = defaultdict(dict)
+    # Claims lock these providers too, so no allocation is added after this check.
     for provider_id, class_id, name in _IN_USE.rows(tx.connection, ids):
         in_use[provider_id][class_id] = name
     for provider_id in gone:
         if provider_id in in_use:
             raise InventoryInUse(rows[provider_id].uuid, [name for _, name in sorted(in_use[provider_id].items())])
-    for some in in_portions(ids):
-        tx.require_count(tx.connection.execute(sa.delete(inventories).where(_columns.id.in_(some))), len(some))
+    for portion in in_portions(ids):
+        tx.require_count(tx.connection.execute(sa.delete(inventories).where(_columns.id.in_(portion))), len(portion))
 
 
 _IN_USE = Query(
-    # Without ORDER BY, and read as a set: MariaDB repeats rows of a semi-join that it reads by LooseScan and sorts by
+    # Without ORDER BY, and read as a set. MariaDB repeats rows of a semi-join that it reads by LooseScan and sorts by
     # a part of the key.
     sa.select(_columns.resource_provider_id, _columns.resource_class_id, class_table.c.name)
     .select_from(inventories)

@@ -63,18 +63,18 @@ Wanted = tuple["sa.Column[Any]", str]
 """A name, and the column to search for it."""
 
 
-def find(connection: sa.Connection, wanted: Sequence[Wanted]) -> list[int | None]:
-    """The ids of names, in the order of *wanted*; None for a name that is not stored in exactly this spelling."""
-    return find_with_consumers(connection, wanted, ())[0]
+def find(connection: sa.Connection, column_names: Sequence[Wanted]) -> list[int | None]:
+    """The ids of names, in the order of *column_names*; None for a name that is not stored in exactly this spelling."""
+    return find_with_consumers(connection, column_names, ())[0]
 
 
 def find_with_consumers(
-    connection: sa.Connection, wanted: Sequence[Wanted], uuids: Sequence[str]
+    connection: sa.Connection, column_names: Sequence[Wanted], uuids: Sequence[str]
 ) -> tuple[list[int | None], set[str]]:
     """`find`, and in the same statement those of *uuids* that are a consumer's, in any spelling."""
-    stored = _STORED.of(connection, [*wanted, *((consumers.c.uuid, uuid) for uuid in uuids)])
-    ids = [_id_if_exact(row, name) for row, (_, name) in zip(stored, wanted, strict=False)]
-    return ids, {uuid for row, uuid in zip(stored[len(wanted) :], uuids, strict=True) if row is not None}
+    stored = _STORED.of(connection, [*column_names, *((consumers.c.uuid, uuid) for uuid in uuids)])
+    ids = [_id_if_exact(row, name) for row, (_, name) in zip(stored, column_names, strict=False)]
+    return ids, {uuid for row, uuid in zip(stored[len(column_names) :], uuids, strict=True) if row is not None}
 
 
 def ids_of_owners(
@@ -90,11 +90,13 @@ def ids_of_owners(
         ("user_id", USER, user),
         ("consumer_type_id", CONSUMER_TYPE, consumer_type),
     )
-    wanted = {key: (column, name) for key, column, name in given if name is not None}
+    column_names = {key: (column, name) for key, column, name in given if name is not None}
     ids = {
-        key: id_ for key, id_ in zip(wanted, find(connection, list(wanted.values())), strict=True) if id_ is not None
+        key: id_
+        for key, id_ in zip(column_names, find(connection, list(column_names.values())), strict=True)
+        if id_ is not None
     }
-    return ids if len(ids) == len(wanted) else None
+    return ids if len(ids) == len(column_names) else None
 
 
 def _id_if_exact(row: str | None, name: str) -> int | None:
@@ -115,8 +117,8 @@ _STORED = Scalars(
 
 
 def _ensure(store: Store, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
-    found = store.read(_find, column, names)
-    return found if len(found) == len(set(names)) else store.write(_make, column, names)
+    ids = store.read(_find, column, names)
+    return ids if len(ids) == len(set(names)) else store.write(_make, column, names)
 
 
 def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
@@ -124,8 +126,8 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
     query = sa.select(column.label("name"), column.table.c.id)
     rows = {
         row.name: row.id
-        for some in in_portions(sorted(set(names)))
-        for row in connection.execute(query.where(column.in_(some)))
+        for portion in in_portions(sorted(set(names)))
+        for row in connection.execute(query.where(column.in_(portion)))
     }
     if rows and column is AGGREGATE:
         # A case-insensitive collation may have stored a UUID in another spelling.
@@ -143,14 +145,16 @@ def _stored_as(connection: sa.Connection, column: sa.Column[Any], name: str) -> 
 
 def _make(tx: Transaction, column: sa.Column[Any], names: Collection[str]) -> dict[str, int]:
     present = _find(tx.connection, column, names)
+    # In one order, so that two writers that create the same names cannot deadlock.
     rows = [{column.name: name, "created_at": tx.now} for name in sorted(set(names) - set(present))]
     _MAKE[column].run(tx.connection, rows)
-    found = _find(tx.connection, column, names)
-    for name in sorted(set(names) - set(found)):
+    # Read after the INSERT, which skips names that another process has created meanwhile.
+    ids = _find(tx.connection, column, names)
+    for name in sorted(set(names) - set(ids)):
         same = _stored_as(tx.connection, column, name)
         if same:
             raise IndistinctName(_KIND[column], name, same.name)
-    return found
+    return ids
 
 
 _KIND = {PROJECT: "project", USER: "user", CONSUMER_TYPE: "consumer type", AGGREGATE: "aggregate"}
@@ -168,8 +172,8 @@ def sync_standard(tx: Transaction) -> None:
     new_traits = sorted(STANDARD_TRAITS - known_traits)
     if new_traits:
         tx.connection.execute(sa.insert(traits), [{"name": name, "created_at": tx.now} for name in new_traits])
-        for some in in_portions(new_traits):
-            tx.touch(map(trait_change, tx.connection.scalars(sa.select(traits.c.id).where(traits.c.name.in_(some)))))
+        for portion in in_portions(new_traits):
+            tx.touch(map(trait_change, tx.connection.scalars(sa.select(traits.c.id).where(traits.c.name.in_(portion)))))
     known_classes = set(tx.connection.scalars(sa.select(resource_classes.c.name)))
     new_classes = {id_: name for id_, name in enumerate(STANDARD_RESOURCE_CLASSES) if name not in known_classes}
     if new_classes:

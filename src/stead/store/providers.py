@@ -90,8 +90,8 @@ def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
 
 def ids_by_uuid(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
     """The ids of the *uuids* that exist with exactly this spelling; locks nothing."""
-    found: dict[str, int] = dict(map(tuple, _ID_BY_UUID.rows(connection, sorted(uuids))))
-    return {uuid: found[uuid] for uuid in uuids if uuid in found}
+    stored: dict[str, int] = dict(map(tuple, _ID_BY_UUID.rows(connection, sorted(uuids))))
+    return {uuid: stored[uuid] for uuid in uuids if uuid in stored}
 
 
 def find_referenced(connection: Connection, reference: str) -> Row | None:
@@ -104,9 +104,9 @@ def find_referenced(connection: Connection, reference: str) -> Row | None:
 
 def lock(tx: Transaction, ids: Iterable[int]) -> dict[int, Row]:
     """Lock providers in id order and read their current rows; missing providers are left out."""
-    wanted = set(ids)
-    tx.lock(resource_providers, wanted)
-    return rows_by_id(tx.connection, wanted)
+    unique_ids = set(ids)
+    tx.lock(resource_providers, unique_ids)
+    return rows_by_id(tx.connection, unique_ids)
 
 
 def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> Row:
@@ -156,6 +156,7 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
     inserted = tx.connection.execute(sa.insert(resource_providers), values).inserted_primary_key
     id_: int = inserted[0] if inserted else 0
     if above is None:
+        # A second statement: the id exists only after the INSERT.
         root_of_itself = {"root_provider_id": id_, "updated_at": tx.now}
         rooted = sa.update(resource_providers).where(_columns.id == id_).values(root_of_itself)
         tx.require_count(tx.connection.execute(rooted), 1)
@@ -215,11 +216,11 @@ def update(tx: Transaction, uuid: str, name: str, parent: str | Keep | None, *, 
         if row.parent != above:
             raise RaceLost("resource_providers")
     else:
-        _move(tx, before, above)
+        row = _move(tx, before, above)
     other = sa.select(_columns.id).where(_columns.name == name, _columns.id != before.id)
     if tx.connection.execute(other).first():
         raise DuplicateProvider(name)
-    if before.name != name:
+    if row.name != name:  # not the name before the lock, which another write may have replaced
         tx.tell(Part.NAME, [before.id])
     renamed = sa.update(resource_providers).where(_columns.id == before.id).values(name=name, updated_at=tx.now)
     tx.require_count(tx.connection.execute(renamed), 1)
@@ -237,8 +238,8 @@ def _parent_to_be(tx: Transaction, row: Row, parent: str | None, *, may_move: bo
     return above
 
 
-def _move(tx: Transaction, before: Row, above: int | None) -> None:
-    """Move the subtree of a provider below *above*, or make it a tree of its own."""
+def _move(tx: Transaction, before: Row, above: int | None) -> Row:
+    """Move the subtree of a provider below *above*, or make it a tree of its own; its locked row of before."""
     subtree = _subtree(tx.connection, before)
     target = rows_by_id(tx.connection, [above]).get(above) if above is not None else None
     if above is not None and target is None:
@@ -261,10 +262,11 @@ def _move(tx: Transaction, before: Row, above: int | None) -> None:
     as_read = _columns.parent_provider_id.is_not_distinct_from(before.parent)
     parent = sa.update(resource_providers).where(_columns.id == before.id, as_read)
     tx.require_count(tx.connection.execute(parent.values(parent_provider_id=above)), 1)
-    for some in in_portions(sorted(subtree)):
-        moved = sa.update(resource_providers).where(_columns.id.in_(some), _columns.root_provider_id == before.root)
+    for portion in in_portions(sorted(subtree)):
+        moved = sa.update(resource_providers).where(_columns.id.in_(portion), _columns.root_provider_id == before.root)
         values = moved.values(root_provider_id=root, updated_at=tx.now)
-        tx.require_count(tx.connection.execute(values), len(some))
+        tx.require_count(tx.connection.execute(values), len(portion))
+    return now[before.id]
 
 
 def lock_subtree(tx: Transaction, reference: str) -> tuple[Row, set[int]]:
@@ -303,13 +305,13 @@ def _subtree(connection: Connection, top: Row) -> set[int]:
     children: dict[int | None, list[int]] = defaultdict(list)
     for id_, parent in tree:
         children[parent].append(id_)
-    found: set[int] = set()
+    subtree: set[int] = set()
     ahead = [top.id]
     while ahead:
         id_ = ahead.pop()
-        found.add(id_)
-        ahead += [child for child in children[id_] if child not in found]
-    return found
+        subtree.add(id_)
+        ahead += [child for child in children[id_] if child not in subtree]
+    return subtree
 
 
 def delete(tx: Transaction, uuid: str) -> None:
@@ -328,6 +330,7 @@ def delete(tx: Transaction, uuid: str) -> None:
     if row is None or row.place != before.place:
         raise RaceLost("resource_providers")
     tx.touch({row.id, row.root, row.parent or row.id})
+    # A writer that adds a child locks the parent, so none is added after this check.
     if tx.connection.execute(sa.select(_columns.id).where(_columns.parent_provider_id == row.id).limit(1)).first():
         raise ProviderHasChildren(uuid)
     holds = sa.select(allocations.c.id).where(allocations.c.resource_provider_id == row.id).limit(1)
@@ -368,7 +371,7 @@ def _provider(tx: Transaction, id_: int) -> Provider:
     return Provider(row.uuid, row.name, row.generation, row.parent, row.root, modified)
 
 
-def replace_members(tx: Transaction, row: Row, member: sa.Column[int], wanted: Collection[int]) -> bool:
+def replace_members(tx: Transaction, row: Row, member: sa.Column[int], new: Collection[int]) -> bool:
     """Replace all traits, or all aggregates, of a locked provider; returns whether the set changed.
 
     Args:
@@ -377,11 +380,11 @@ def replace_members(tx: Transaction, row: Row, member: sa.Column[int], wanted: C
     table = member.table
     mine = table.c.resource_provider_id == row.id
     present = set(tx.connection.scalars(sa.select(member).where(mine)))
-    for portion in in_portions(sorted(present.difference(wanted))):
+    for portion in in_portions(sorted(present.difference(new))):
         removed = tx.connection.execute(sa.delete(table).where(mine, member.in_(portion)))
         tx.require_count(removed, len(portion))
-    added = sorted(set(wanted) - present)
+    added = sorted(set(new) - present)
     if added:
         rows = [{"resource_provider_id": row.id, member.name: id_, "created_at": tx.now} for id_ in added]
         tx.connection.execute(sa.insert(table), rows)
-    return present != set(wanted)
+    return present != set(new)

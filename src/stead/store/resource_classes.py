@@ -55,12 +55,12 @@ def resolve(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     Raises:
         UnknownResourceClass: names the first that does not exist.
     """
-    wanted = list(dict.fromkeys(names))
-    found = {name: id_ for some in in_portions(wanted) for name, id_ in _ids(connection, some).items()}
-    for name in wanted:
-        if name not in found:
+    unique_names = list(dict.fromkeys(names))
+    ids = {name: id_ for portion in in_portions(unique_names) for name, id_ in _ids(connection, portion).items()}
+    for name in unique_names:
+        if name not in ids:
             raise UnknownResourceClass(name)
-    return found
+    return ids
 
 
 def lock_names(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
@@ -69,15 +69,15 @@ def lock_names(tx: Transaction, names: Iterable[str]) -> dict[str, int]:
     Raises:
         UnknownResourceClass: names the first that does not exist.
     """
-    found = resolve(tx.connection, names)
+    ids = resolve(tx.connection, names)
     # Standard classes are never deleted or renamed, so they need no lock.
-    custom = {id_: name for name, id_ in found.items() if not is_standard_class(id_)}
+    custom = {id_: name for name, id_ in ids.items() if not is_standard_class(id_)}
     if custom:
         tx.lock(resource_classes, custom, shared=True)
         if names_by_id(tx.connection, custom) != custom:
             raise RaceLost("resource_classes")
         tx.touch(map(class_change, custom))
-    return found
+    return ids
 
 
 def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
@@ -153,6 +153,7 @@ def delete(tx: Transaction, name: str) -> None:
         ResourceClassInUse: some provider has inventory of it.
     """
     id_ = _lock_custom(tx, name, verb="delete")
+    # Writers of inventories lock the class as shared, so none of them uses it after this check.
     used = sa.select(inventories.c.id).where(inventories.c.resource_class_id == id_).limit(1)
     if tx.connection.execute(used).first():
         raise ResourceClassInUse(name)

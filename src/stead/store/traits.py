@@ -96,8 +96,8 @@ def replace(tx: Transaction, provider: str, names: Collection[str], expected: in
     """
     row = providers.lock_one(tx, provider)
     providers.require_generation(row, expected)
-    wanted = lock_names(tx, names)
-    return _associate(tx, row, set(wanted.values()))
+    ids = lock_names(tx, names)
+    return _associate(tx, row, set(ids.values()))
 
 
 def clear(tx: Transaction, provider: str) -> None:
@@ -139,8 +139,8 @@ def _pair(row: providers.Row, trait_id: int) -> tuple[sa.ColumnElement[bool], ..
     return _pairs.resource_provider_id == row.id, _pairs.trait_id == trait_id
 
 
-def _associate(tx: Transaction, row: providers.Row, wanted: set[int]) -> int:
-    if not providers.replace_members(tx, row, resource_provider_traits.c.trait_id, wanted):
+def _associate(tx: Transaction, row: providers.Row, trait_ids: set[int]) -> int:
+    if not providers.replace_members(tx, row, resource_provider_traits.c.trait_id, trait_ids):
         return row.generation
     tx.tell(Part.TRAITS, [row.id])
     return tx.bump_generations({row.id: row.generation})[row.id]
@@ -152,25 +152,25 @@ def lock_names(tx: Transaction, names: Collection[str]) -> dict[str, int]:
     Raises:
         UnknownTraits: names all that do not exist.
     """
-    found = _ids(tx.connection, names)
-    unknown = sorted(set(names) - set(found))
+    ids = _ids(tx.connection, names)
+    unknown = sorted(set(names) - set(ids))
     if unknown:
         raise UnknownTraits(unknown)
     # Standard traits are never deleted, so a lock on their rows would only make writers wait for each other.
-    custom = {name: id_ for name, id_ in found.items() if name not in STANDARD_TRAITS}
+    custom = {name: id_ for name, id_ in ids.items() if name not in STANDARD_TRAITS}
     if custom:
         tx.lock(traits, custom.values(), shared=True)
         if _ids(tx.connection, custom) != custom:
             raise RaceLost("traits")
         tx.touch(map(trait_change, custom.values()))
-    return found
+    return ids
 
 
 def _ids(connection: Connection, names: Collection[str] | Mapping[str, int]) -> dict[str, int]:
-    found = {
+    ids = {
         row.name: row.id
-        for some in in_portions(sorted(names))
-        for row in connection.execute(sa.select(_columns.name, _columns.id).where(_columns.name.in_(some)))
+        for portion in in_portions(sorted(names))
+        for row in connection.execute(sa.select(_columns.name, _columns.id).where(_columns.name.in_(portion)))
     }
     # Some databases compare names without case. Only the requested spelling counts (decision 7).
-    return {name: found[name] for name in names if name in found}
+    return {name: ids[name] for name in names if name in ids}

@@ -48,24 +48,24 @@ def current(connection: Connection, *among: Among) -> dict[tuple[int, int], int]
 
     Valid sums are read; for the other providers the allocations are added up.
     """
-    return completed(connection, [row for some in among for row in some.rows(connection, _standing(some.by))])
+    return completed(connection, [row for portion in among for row in portion.rows(connection, _standing(portion.by))])
 
 
-def completed(connection: Connection, kept: Iterable[tuple[int, int | None, int | None]]) -> dict[tuple[int, int], int]:
+def completed(connection: Connection, rows: Iterable[tuple[int, int | None, int | None]]) -> dict[tuple[int, int], int]:
     """The usage of some providers, by (provider id, class id); never 0.
 
     Args:
-        kept: provider id, class id and sum, from `with_standing`. For rows without a class, the allocations of the
+        rows: provider id, class id and sum, from `with_standing`. For rows without a class, the allocations of the
             provider are added up.
     """
-    found: dict[tuple[int, int], int] = {}
+    sums: dict[tuple[int, int], int] = {}
     unkept: list[int] = []
-    for provider_id, class_id, used in kept:
+    for provider_id, class_id, used in rows:
         if class_id is None:
             unkept.append(provider_id)
         elif used:
-            found[provider_id, class_id] = used
-    return found | added_up(connection, unkept) if unkept else found
+            sums[provider_id, class_id] = used
+    return sums | added_up(connection, unkept) if unkept else sums
 
 
 def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]]:
@@ -73,10 +73,10 @@ def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]
 
     A provider without a valid sum has one row, without a class.
     """
-    kept, provider = stead_usage.c, resource_providers.c
-    stands = sa.and_(kept.provider_id == provider.id, kept.generation == provider.generation)
+    sums, provider = stead_usage.c, resource_providers.c
+    stands = sa.and_(sums.provider_id == provider.id, sums.generation == provider.generation)
     joined = resource_providers.outerjoin(stead_usage, stands)
-    return sa.select(*columns, kept.class_id, kept.used).select_from(joined)
+    return sa.select(*columns, sums.class_id, sums.used).select_from(joined)
 
 
 @cache
@@ -87,6 +87,7 @@ def _standing(by: By) -> BulkQuery:
 def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tuple[int, int], int]:
     """The usage of some providers, by (provider id, class id), from the allocations themselves."""
     return {
+        # Some drivers return a sum as a Decimal.
         (provider_id, class_id): int(used)
         for provider_id, class_id, used in _ADDED_UP.rows(connection, sorted(provider_ids))
     }
@@ -108,8 +109,8 @@ def of_locked(connection: Connection, generations: Mapping[int, int], needed: Co
         generations: provider id → its generation, read under the lock.
         needed: providers whose allocations are added up if no sum is valid.
     """
-    kept = [Kept(*row) for row in _KEPT.rows(connection, sorted(generations))]
-    return of_rows(connection, kept, generations, needed)
+    sums = [Kept(*row) for row in _KEPT.rows(connection, sorted(generations))]
+    return of_rows(connection, sums, generations, needed)
 
 
 class Kept(NamedTuple):
@@ -122,19 +123,19 @@ class Kept(NamedTuple):
 
 
 def of_rows(
-    connection: Connection, kept: Iterable[Kept], generations: Mapping[int, int], needed: Collection[int] = ()
+    connection: Connection, rows: Iterable[Kept], generations: Mapping[int, int], needed: Collection[int] = ()
 ) -> Sums:
     """`of_locked` from the rows of ``stead_usage``, read under the locks."""
     standing: Sums = defaultdict(dict)
     stale: Sums = defaultdict(dict)
-    for provider_id, class_id, used, generation in kept:
-        sums = standing if generation == generations[provider_id] else stale
-        sums[provider_id][class_id] = used
+    for provider_id, class_id, used, generation in rows:
+        validity = standing if generation == generations[provider_id] else stale
+        validity[provider_id][class_id] = used
     unkept = set(needed) - standing.keys()
-    found = {**standing, **{id_: dict.fromkeys(stale[id_], 0) for id_ in unkept}}
+    sums = {**standing, **{id_: dict.fromkeys(stale[id_], 0) for id_ in unkept}}
     for (provider_id, class_id), used in added_up(connection, unkept).items():
-        found[provider_id][class_id] = used
-    return found
+        sums[provider_id][class_id] = used
+    return sums
 
 
 def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
@@ -170,8 +171,8 @@ def forget(tx: Transaction, provider_id: int) -> None:
 
 def forget_all(tx: Transaction, provider_ids: Collection[int]) -> None:
     """`forget` for several providers."""
-    for some in in_portions(sorted(provider_ids)):
-        tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(some)))
+    for portion in in_portions(sorted(provider_ids)):
+        tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(portion)))
 
 
 @dataclass(slots=True)
@@ -193,7 +194,7 @@ def of_project(
     ids = names.ids_of_owners(connection, project, user, consumer_type if consumer_type != UNKNOWN else None)
     if ids is None:
         return {}
-    held = (
+    matching_allocations = (
         sa.select(consumer_types.c.name.label("type"))
         .select_from(consumers)
         .join(allocations, allocations.c.consumer_id == consumers.c.uuid)
@@ -202,17 +203,20 @@ def of_project(
         .where(*(consumers.c[column] == id_ for column, id_ in ids.items()))
     )
     if consumer_type == UNKNOWN:
-        held = held.where(consumers.c.consumer_type_id.is_(None))
-    found: dict[str, TypeUsage] = {}
-    counts = held.add_columns(sa.func.count(consumers.c.uuid.distinct())).group_by(consumer_types.c.name)
+        matching_allocations = matching_allocations.where(consumers.c.consumer_type_id.is_(None))
+    usage_of: dict[str, TypeUsage] = {}
+    counts = matching_allocations.add_columns(sa.func.count(consumers.c.uuid.distinct())).group_by(
+        consumer_types.c.name
+    )
     for name, count in connection.execute(counts):
-        found[name or UNKNOWN] = TypeUsage(consumer_count=count)
-    amounts = held.add_columns(resource_classes.c.name, sa.func.sum(allocations.c.used))
+        usage_of[name or UNKNOWN] = TypeUsage(consumer_count=count)
+    # A second statement: grouped by class too, a consumer of two classes would count twice.
+    amounts = matching_allocations.add_columns(resource_classes.c.name, sa.func.sum(allocations.c.used))
     for name, resource_class, used in connection.execute(
         amounts.group_by(consumer_types.c.name, resource_classes.c.name)
     ):
-        found[name or UNKNOWN].resources[resource_class] = int(used)
-    return found
+        usage_of[name or UNKNOWN].resources[resource_class] = int(used)
+    return usage_of
 
 
 def total(usage: dict[str, TypeUsage]) -> TypeUsage:

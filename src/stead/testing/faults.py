@@ -73,6 +73,7 @@ class Faults:
         """
         self._prepare(environ)
         if self._seconds:
+            # Outside of the lock, so that delayed requests still run at the same time.
             time.sleep(self._seconds)
         with self._lock:
             status = self._statuses.pop(0) if self._statuses else None

@@ -100,6 +100,7 @@ def placement(*, upstream_only: bool = False) -> Iterator[Placement]:
             yield url
         finally:
             url.close_sites()
+            # The server belongs to the thread of its loop, so only that thread may call its methods.
             server.loop.call_soon_threadsafe(server.drain, 0.0)
             thread.join()
 
@@ -163,7 +164,7 @@ class _Breaking:
             return self._application(environ, start_response)
         except ConnectionResetError:
             # Of a lost response, the application has started the first one.
-            start_response("500 Lost", [_BREAK], (ConnectionResetError, ConnectionResetError(), None))  # type: ignore[arg-type]
+            start_response("500 Lost", [_BREAK], (ConnectionResetError, ConnectionResetError(), None))  # type: ignore[arg-type]  # WSGI has a traceback there, and this has none
             return [b""]
 
 
@@ -182,7 +183,7 @@ class _Fragile:
 
     def deliver(self, answer: Answer) -> None:
         if _BREAK in answer.headers:
-            self._server.loop.call_soon_threadsafe(self._connection.evict)  # type: ignore[attr-defined]
+            self._server.loop.call_soon_threadsafe(self._connection.evict)  # type: ignore[attr-defined]  # the server that serves this has it
         else:
             self._connection.deliver(answer)
 

@@ -113,10 +113,10 @@ class OsDevice:
     @property
     def backend(self) -> str | None:
         """The compute API that detected it; None if it does not compute, or only emulates a device on the CPU."""
-        found = _COMPUTE_NAME.match(self.name)
-        if found is None or self.hw.infos.get("OpenCLDeviceType", "GPU").upper() == "CPU":
+        match = _COMPUTE_NAME.match(self.name)
+        if match is None or self.hw.infos.get("OpenCLDeviceType", "GPU").upper() == "CPU":
             return None
-        return found[1]
+        return match[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +146,16 @@ class Device:
     @property
     def interfaces(self) -> tuple[str, ...]:
         """Names of its network interfaces."""
-        return tuple(one.name for one in self.os_devices if Role.NETWORK in one.roles and Role.RDMA not in one.roles)
+        return tuple(
+            os_device.name
+            for os_device in self.os_devices
+            if Role.NETWORK in os_device.roles and Role.RDMA not in os_device.roles
+        )
 
     @property
     def does_rdma(self) -> bool:
         """Whether the device has an RDMA device."""
-        return any(Role.RDMA in one.roles for one in self.os_devices)
+        return any(Role.RDMA in os_device.roles for os_device in self.os_devices)
 
     @property
     def network(self) -> str:
@@ -163,10 +167,10 @@ class Device:
 
 def devices_of(machine: Machine) -> list[Device]:
     """The allocatable devices of *machine*, in the order of the file, each once."""
-    found: dict[str, Device] = {}
+    by_label: dict[str, Device] = {}
     for device in [*_pci_devices(machine), *_bare_devices(machine)]:
-        found.setdefault(device.label, device)
-    return list(found.values())
+        by_label.setdefault(device.label, device)
+    return list(by_label.values())
 
 
 def _pci_devices(machine: Machine) -> Iterator[Device]:
@@ -194,19 +198,19 @@ def _bare_devices(machine: Machine) -> Iterator[Device]:
     bare = [
         _os_device(hw, machine.format) for hw in machine.root.walk() if hw.type == "OSDev" and not _is_below_pci(hw)
     ]
-    for one in bare:
-        if _NVME_NAME.match(one.name):
-            yield Device(one.name, DeviceKind.NVME, 0, None, False, one.hw, (one,))
-    shown = {one.backend for one in bare}
+    for os_device in bare:
+        if _NVME_NAME.match(os_device.name):
+            yield Device(os_device.name, DeviceKind.NVME, 0, None, False, os_device.hw, (os_device,))
+    shown = {os_device.backend for os_device in bare}
     believed = next((backend for backend in _COMPUTE_BACKENDS if backend in shown), None)
-    for one in bare:
-        if believed is not None and one.backend == believed:
+    for os_device in bare:
+        if believed is not None and os_device.backend == believed:
             kind = DeviceKind.ACCELERATOR if believed in _NOT_GPUS else DeviceKind.GPU
-            yield Device(one.name, kind, 0, None, False, one.hw, (one,))
+            yield Device(os_device.name, kind, 0, None, False, os_device.hw, (os_device,))
 
 
 def _kind(pci_class: int, pci: tuple[int, int] | None, os_devices: tuple[OsDevice, ...]) -> DeviceKind | None:
-    backends = {one.backend for one in os_devices} - {None}
+    backends = {os_device.backend for os_device in os_devices} - {None}
     if backends:
         return DeviceKind.ACCELERATOR if backends <= _NOT_GPUS else DeviceKind.GPU
     vendor = pci[0] if pci is not None else None

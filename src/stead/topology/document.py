@@ -74,6 +74,7 @@ def dump(site: Site, consumers: Sequence[Mapping[str, Any]] | None = None) -> st
     If a name has a character that could control a terminal or reorder a line, all non-ASCII characters are escaped.
     """
     data = as_data(site, consumers)
+    # Written with the characters first, because escapes are hard to read and seldom needed.
     text = _dumped(data, allow_unicode=True)
     is_harmless = text.isascii() or text.replace("\n", "").isprintable()
     return text if is_harmless else _dumped(data, allow_unicode=False)
@@ -175,7 +176,7 @@ class _Reader:
         if node is None:
             return above
         if above is not None:
-            raise self._error(node, f"{where}: parent: it stands among the children of {above!r} already")
+            raise self._error(node, f"{where}: parent: already a child of {above!r}")
         return self._name(node, f"{where}: parent")
 
     def _name(self, node: Node, where: str) -> str:
@@ -192,11 +193,11 @@ class _Reader:
             raise self._error(node, f"{where}: uuid: {shown(node)} is not a uuid") from None
 
     def _aggregates(self, node: Node | None, where: str) -> frozenset[str]:
-        found = []
+        aggregates = []
         for item in self._items(node, where):
             self._uuid(item, where)
-            found.append(self._text(item, where))
-        return self._distinct(found, node, where)
+            aggregates.append(self._text(item, where))
+        return self._distinct(aggregates, node, where)
 
     def _upper_names(self, node: Node | None, where: str) -> frozenset[str]:
         return self._distinct([self._upper_name(item, where) for item in self._items(node, where)], node, where)
@@ -218,11 +219,11 @@ class _Reader:
             return {}
         if not isinstance(node.value, dict):
             raise self._error(node, f"{where} must be a mapping of resource classes, not {shown(node)}")
-        found = {}
+        inventories = {}
         for name, record in node.value.items():
             self._require_upper_name(name, record, where)
-            found[name] = self._inventory(record, f"{where}: {name}")
-        return found
+            inventories[name] = self._inventory(record, f"{where}: {name}")
+        return inventories
 
     def _inventory(self, node: Node, where: str) -> Inventory:
         if not isinstance(node.value, dict):
@@ -272,12 +273,12 @@ class _Reader:
             raise self._error(node, f"{where} must be a list, not {shown(node)}")
         return node.value
 
-    def _fields(self, node: Node, known: tuple[str, ...], where: str) -> dict[str, Node]:
+    def _fields(self, node: Node, names: tuple[str, ...], where: str) -> dict[str, Node]:
         if not isinstance(node.value, dict):
             raise self._error(node, f"{where} must be a mapping, not {shown(node)}")
         for key, value in node.value.items():
-            if key not in known:
-                raise self._error(value, f"{where}: unknown field {key[:60]!r}; known are {', '.join(known)}")
+            if key not in names:
+                raise self._error(value, f"{where}: unknown field {key[:60]!r}; known are {', '.join(names)}")
         return node.value
 
     def _distinct(self, values: list[str], node: Node | None, where: str) -> frozenset[str]:

@@ -97,13 +97,14 @@ def _parents_first(descriptions: list[Description]) -> list[Description]:
 
 def _providers(machine: Machine, host: str, options: Options) -> Iterator[Description]:
     layout = layout_of(machine)
-    found = devices_of(machine)
-    virtual = count_virtual_functions(found)
-    devices = [device for device in found if not device.is_virtual or device.label in virtual]
+    all_devices = devices_of(machine)
+    virtual = count_virtual_functions(all_devices)
+    # In a guest, hwloc shows virtual functions only, and the first of a bridge stands for all of them.
+    devices = [device for device in all_devices if not device.is_virtual or device.label in virtual]
     tree = tree_of(host, machine, layout, devices)
     inventories = {host: _cpu_inventories(layout.homeless, options) | _memory_inventory(layout.homeless_memory)}
     traits = tree.traits
-    traits[host] |= set(_host_traits(machine, found))
+    traits[host] |= set(_host_traits(machine, all_devices))
     for node in layout.nodes:
         name = tree.numa(node)
         inventories[name] = _cpu_inventories(node.threads, options) | _memory_inventory(node.memory)
@@ -182,7 +183,11 @@ def _device_traits(device: Device, virtual: Mapping[str, int]) -> Iterator[str]:
 
 
 def _gibibytes(device: Device) -> int:
-    sizes = [_SIZE.match(one.hw.infos.get("Size", "")) for one in device.os_devices if Role.STORAGE in one.roles]
+    sizes = [
+        _SIZE.match(os_device.hw.infos.get("Size", ""))
+        for os_device in device.os_devices
+        if Role.STORAGE in os_device.roles
+    ]
     return sum(int(size[1]) for size in sizes if size) // _KIB_PER_GIB
 
 

@@ -35,15 +35,15 @@ class Domain:
 
 def domains_of(machine: Machine, devices: Sequence[Device]) -> list[Domain]:
     """The domains of *devices*, by kind of link and number."""
-    found: list[Domain] = []
+    domains: list[Domain] = []
     for link in sorted(set(LINKS.values())):
         matrices = [matrix for matrix in machine.distances if LINKS.get(matrix.name) == link]
         number = 0
         for members in _connected(matrices, devices):
             if len(members) > 1:
-                found.append(Domain(link, number, members))
+                domains.append(Domain(link, number, members))
                 number += 1
-    return found
+    return domains
 
 
 def _connected(matrices: Iterable[Distances], devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:

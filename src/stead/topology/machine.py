@@ -127,7 +127,7 @@ class _Builder:
 
     def machine(self) -> Machine:
         major = self._version.partition(".")[0]
-        if major not in {str(known) for known in FORMATS}:
+        if major not in {str(accepted) for accepted in FORMATS}:
             raise SiteError(
                 f"{self._source}: hwloc XML of format {self._version[:20]!r}; known are {FORMATS[0]} to {FORMATS[-1]}"
             )

@@ -116,7 +116,7 @@ class Nearness:
             around = around.parent
         else:
             return 0
-            # hwloc 2 gives a node with unknown locality the cpuset of the machine.
+        # hwloc 2 gives a node with unknown locality the cpuset of the machine.
         is_known = owners != self.everything or owners.bit_count() == 1
         return owners if is_known else 0
 
@@ -157,6 +157,7 @@ def used_groups(places: Iterable[Place], groups: Sequence[Place], everything: Pl
         everything: all nodes with CPUs; the machine itself is not a group.
     """
     used: set[Place] = set()
+    # In the order of the places: of two groups that overlap, the first is used.
     for place in dict.fromkeys(places):
         group = innermost(place, groups) if place.bit_count() > 1 else 0
         if group not in (0, everything) and all(_is_apart_or_nested(group, other) for other in used):

@@ -156,6 +156,7 @@ def _scalar_of(text: str, implicit: tuple[bool, bool]) -> Scalar:
     if tag not in _CONVERTED_TAGS or ":" in text:  # in YAML 1.1, 1:30 is the number 90; users do not expect that
         return text
     value: Scalar = _CONSTRUCTOR.construct_object(ScalarNode(tag, text))
+    # PyYAML remembers each node that it constructed, which would keep them all in memory.
     _CONSTRUCTOR.constructed_objects.clear()
     return value
 

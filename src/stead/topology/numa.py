@@ -105,6 +105,7 @@ def _usable_threads(root: HwObject, objects: Iterable[HwObject]) -> int:
     numbers = {hw.number("os_index") for hw in objects if hw.type == "PU"}
     threads = 0
     for number in numbers:
+        # A bit at a greater number of a hostile file would need gigabytes.
         if number is not None and number < MAX_NUMBER:
             threads |= 1 << number
     for limit in ("cpuset", "online_cpuset", "allowed_cpuset"):

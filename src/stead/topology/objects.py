@@ -26,9 +26,9 @@ class HwObject:
         """The object and all its descendants, parents first, in the order of the file."""
         waiting = [self]
         while waiting:
-            found = waiting.pop()
-            yield found
-            waiting.extend(reversed(found.children))
+            here = waiting.pop()
+            yield here
+            waiting.extend(reversed(here.children))
 
     @property
     def is_io(self) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from stead.topology.site import Description, Site
 
-_FIELDS = tuple(one.name for one in fields(Inventory))
+_FIELDS = tuple(field.name for field in fields(Inventory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ def halves(part: Part, site: Site) -> list[Part]:
     tops = [number for number, described in enumerate(providers) if described.parent not in site.providers]
     cuts = [number for number in tops if number]
     if cuts:
+        # Between two trees, so that each half can still be pruned.
         middle = min(cuts, key=lambda number: abs(number - middle))
     is_whole = part.is_whole and bool(cuts)
     return [Part(providers[:middle], is_whole), Part(providers[middle:], is_whole)]

@@ -130,92 +130,98 @@ def plan(
     """
     _require_same_uuids(described, present)
     parents = _final_parents(described, present)
-    kept: list[Kept] = []
+    remaining: list[Kept] = []
+    # Names come first, then parents before children, because each step needs what the steps before it create.
     steps: list[Step] = [*_new_names(described, present)]
     for name in top_down(parents):
         if name in described.providers:
             steps.extend(_place(described.providers[name], present.providers.get(name)))
     for name in sorted(described.providers):
         steps.extend(
-            _settle(described.providers[name], present.providers.get(name), kept, exact=exact or prune or prune_trees)
+            _settle(
+                described.providers[name], present.providers.get(name), remaining, exact=exact or prune or prune_trees
+            )
         )
+    # Last, because providers that stay have moved away by then from parents that are deleted.
     if prune or prune_trees:
-        steps.extend(_removals(described, present, parents, kept, everywhere=prune))
-    return Plan(tuple(steps), tuple(kept))
+        steps.extend(_removals(described, present, parents, remaining, everywhere=prune))
+    return Plan(tuple(steps), tuple(remaining))
 
 
 def _require_same_uuids(described: Site, present: PresentSite) -> None:
     names = {there.description.uuid: name for name, there in present.providers.items()}
-    for name, wanted in described.providers.items():
-        if wanted.uuid is None:
+    for name, description in described.providers.items():
+        if description.uuid is None:
             continue
         there = present.providers.get(name)
-        if there is not None and there.description.uuid != wanted.uuid:
+        if there is not None and there.description.uuid != description.uuid:
             raise SiteError(
-                f"provider {name!r} exists with uuid {there.description.uuid}, the file says {wanted.uuid}; "
+                f"provider {name!r} exists with uuid {there.description.uuid}, the file says {description.uuid}; "
                 "a provider cannot change its uuid"
             )
-        if names.get(wanted.uuid, name) != name:
+        if names.get(description.uuid, name) != name:
             raise SiteError(
-                f"provider {name!r}: its uuid {wanted.uuid} belongs to provider {names[wanted.uuid]!r} on the server; "
-                "providers are found by name and not renamed"
+                f"provider {name!r}: its uuid {description.uuid} belongs to provider {names[description.uuid]!r} on "
+                "the server; providers are found by name and not renamed"
             )
 
 
 def _final_parents(described: Site, present: PresentSite) -> dict[str, str | None]:
     parents = {name: there.description.parent for name, there in present.providers.items()}
-    parents |= {name: wanted.parent for name, wanted in described.providers.items()}
-    for name, wanted in described.providers.items():
-        if wanted.parent is not None and wanted.parent not in parents:
-            raise SiteError(f"provider {name!r}: its parent {wanted.parent!r} is neither described nor on the server")
+    parents |= {name: description.parent for name, description in described.providers.items()}
+    for name, description in described.providers.items():
+        if description.parent is not None and description.parent not in parents:
+            raise SiteError(
+                f"provider {name!r}: its parent {description.parent!r} is neither described nor on the server"
+            )
     return parents
 
 
 def _new_names(described: Site, present: PresentSite) -> Iterator[Step]:
-    wanted = described.providers.values()
-    classes = {name for one in wanted for name in one.inventories} - present.classes
-    traits = {name for one in wanted for name in one.traits} - present.traits
+    descriptions = described.providers.values()
+    classes = {name for description in descriptions for name in description.inventories} - present.classes
+    traits = {name for description in descriptions for name in description.traits} - present.traits
     for kind, missing in (("resource class", classes), ("trait", traits)):
         if standard := sorted(name for name in missing if not name.startswith("CUSTOM_")):
-            raise SiteError(f"the server knows no {kind} {standard[0]}; only names that start with CUSTOM_ can be made")
+            raise SiteError(f"unknown {kind} {standard[0]}; only names that start with CUSTOM_ can be created")
     yield from (CreateClass(name) for name in sorted(classes))
     yield from (CreateTrait(name) for name in sorted(traits))
 
 
-def _place(wanted: Description, there: Present | None) -> Iterator[Step]:
+def _place(description: Description, there: Present | None) -> Iterator[Step]:
     if there is None:
-        yield CreateProvider(wanted.name, wanted.uuid, wanted.parent)
-    elif there.description.parent != wanted.parent:
-        yield MoveProvider(wanted.name, wanted.parent)
+        yield CreateProvider(description.name, description.uuid, description.parent)
+    elif there.description.parent != description.parent:
+        yield MoveProvider(description.name, description.parent)
 
 
-def _settle(wanted: Description, there: Present | None, kept: list[Kept], *, exact: bool) -> Iterator[Step]:
+def _settle(description: Description, there: Present | None, remaining: list[Kept], *, exact: bool) -> Iterator[Step]:
     """The steps that give one provider its described inventories, traits and aggregates."""
-    had = there.description if there is not None else Description(wanted.name)
+    had = there.description if there is not None else Description(description.name)
     used = there.used if there is not None else {}
-    inventories = _inventories(wanted, had, used, kept, exact=exact)
-    traits = wanted.traits if exact else wanted.traits | had.traits
-    aggregates = wanted.aggregates if exact else wanted.aggregates | had.aggregates
+    inventories = _inventories(description, had, used, remaining, exact=exact)
+    traits = description.traits if exact else description.traits | had.traits
+    aggregates = description.aggregates if exact else description.aggregates | had.aggregates
     if inventories != dict(had.inventories):
-        yield SetInventories(wanted.name, inventories, _inventory_changes(had.inventories, inventories, used))
+        yield SetInventories(description.name, inventories, _inventory_changes(had.inventories, inventories, used))
     if traits != had.traits:
-        yield SetTraits(wanted.name, traits, _set_changes(had.traits, traits))
+        yield SetTraits(description.name, traits, _set_changes(had.traits, traits))
     if aggregates != had.aggregates:
-        yield SetAggregates(wanted.name, aggregates, _set_changes(had.aggregates, aggregates))
+        yield SetAggregates(description.name, aggregates, _set_changes(had.aggregates, aggregates))
 
 
 def _inventories(
-    wanted: Description, had: Description, used: Mapping[str, int], kept: list[Kept], *, exact: bool
+    description: Description, had: Description, used: Mapping[str, int], remaining: list[Kept], *, exact: bool
 ) -> dict[str, Inventory]:
-    extra = {name: inventory for name, inventory in had.inventories.items() if name not in wanted.inventories}
+    extra = {name: inventory for name, inventory in had.inventories.items() if name not in description.inventories}
     if exact:
         extra = {name: inventory for name, inventory in extra.items() if used.get(name)}
-        kept.extend(Kept(wanted.name, name, f"{used[name]} in use") for name in sorted(extra))
-    return {**extra, **wanted.inventories}
+        remaining.extend(Kept(description.name, name, f"{used[name]} in use") for name in sorted(extra))
+    return {**extra, **description.inventories}
 
 
 def _removals(
-    described: Site, present: PresentSite, parents: Mapping[str, str | None], kept: list[Kept], *, everywhere: bool
+    described: Site, present: PresentSite, parents: Mapping[str, str | None], remaining: list[Kept], *, everywhere: bool
 ) -> Iterator[Step]:
     """Delete all undescribed providers, children first, except those in use and the ancestors of those that stay.
 
@@ -237,20 +243,20 @@ def _removals(
             else:
                 yield DeleteProvider(name)
                 continue
-            kept.append(Kept(name, None, reason))
+            remaining.append(Kept(name, None, reason))
         if (parent := parents[name]) is not None:
             staying[parent].append(name)
 
 
 def _inventory_changes(
-    had: Mapping[str, Inventory], wanted: Mapping[str, Inventory], used: Mapping[str, int]
+    had: Mapping[str, Inventory], after: Mapping[str, Inventory], used: Mapping[str, int]
 ) -> tuple[InventoryChange, ...]:
     return tuple(
-        InventoryChange(name, had.get(name), wanted.get(name), used.get(name, 0))
-        for name in sorted(had.keys() | wanted.keys())
-        if had.get(name) != wanted.get(name)
+        InventoryChange(name, had.get(name), after.get(name), used.get(name, 0))
+        for name in sorted(had.keys() | after.keys())
+        if had.get(name) != after.get(name)
     )
 
 
-def _set_changes(had: frozenset[str], wanted: frozenset[str]) -> str:
-    return ", ".join([f"+{name}" for name in sorted(wanted - had)] + [f"-{name}" for name in sorted(had - wanted)])
+def _set_changes(had: frozenset[str], after: frozenset[str]) -> str:
+    return ", ".join([f"+{name}" for name in sorted(after - had)] + [f"-{name}" for name in sorted(had - after)])

@@ -112,6 +112,7 @@ class Relations:
         if self._text is None or self._matrix is None:
             return
         self._matrix.length += len(text)
+        # Checked while the text arrives, so that a hostile file cannot fill the memory.
         if self._matrix.length > _ROOM * (self._matrix.size + 1) ** 2:
             raise self._error(self._matrix, "it has more text than values")
         self._text.append(text)
@@ -177,13 +178,13 @@ class Relations:
             raise self._error(
                 matrix, f"it does not have {matrix.size} indexes and {matrix.size} x {matrix.size} values"
             )
-        found: list[HwObject | None] = []
+        compared: list[HwObject | None] = []
         for text in indexes:
             of_type, _, index = text.rpartition(":")
             number = self._number(matrix, index)
             by_os = matrix.indexing == "os" and matrix.type == "NUMANode"
-            found.append(nodes.get(number) if by_os else objects.get((of_type or matrix.type, number)))
-        return Distances(matrix.name, tuple(found), tuple(self._number(matrix, text) for text in numbers))
+            compared.append(nodes.get(number) if by_os else objects.get((of_type or matrix.type, number)))
+        return Distances(matrix.name, tuple(compared), tuple(self._number(matrix, text) for text in numbers))
 
     def _access(
         self, attribute: str, flags: int, attributes: Mapping[str, str], objects: Mapping[tuple[str, int], HwObject]
@@ -218,5 +219,6 @@ class Relations:
 
 def _words(texts: list[str], expected: int) -> list[str] | None:
     """The words of *texts*; None if their number differs from *expected*."""
+    # A limited split, so that too many words are not all split.
     words = "".join(texts).split(None, expected)
     return words if len(words) == expected else None

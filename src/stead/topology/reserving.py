@@ -45,10 +45,10 @@ def reserve(descriptions: Sequence[Description], memory: Reserve, cpus: Reserve)
     return [_with(each, *shares[each.name]) if each.name in shares else each for each in descriptions]
 
 
-def _shares(kept: Reserve, holders: int) -> list[int]:
-    if kept.per_node:
-        return [kept.amount] * holders
-    even, more = divmod(kept.amount, holders)
+def _shares(reserve: Reserve, holders: int) -> list[int]:
+    if reserve.per_node:
+        return [reserve.amount] * holders
+    even, more = divmod(reserve.amount, holders)
     return [even + (place < more) for place in range(holders)]
 
 

@@ -160,7 +160,7 @@ Step: TypeAlias = (
 def _amounts(before: Inventory | None, after: Inventory | None) -> Iterator[str]:
     """The fields as text: the total always, the others if they change or differ from the default."""
     usual = Inventory(total=0)
-    for name in (one.name for one in fields(Inventory)):
+    for name in (field.name for field in fields(Inventory)):
         values = [getattr(inventory, name) for inventory in (before, after) if inventory is not None]
         if name == "total" or any(value != getattr(usual, name) for value in values):
             yield f"{name} {_before_and_after(*values)}"

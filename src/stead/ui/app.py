@@ -18,6 +18,7 @@ from stead.ui.heads import Heads
 from stead.ui.pages.activity import Activity, Counts
 from stead.ui.pages.ask import Ask
 from stead.ui.pages.consumers import Consumers
+from stead.ui.pages.drain import Drained
 from stead.ui.pages.front import Front
 from stead.ui.pages.provider import Provider
 from stead.ui.pages.reference import PublicDocument, Reference
@@ -90,6 +91,7 @@ def _pages(
 ) -> falcon.App[Request, Response]:
     app = falcon.App(request_type=Request, response_type=Response, middleware=[_Caller(policy)])
     app.req_options.strip_url_path_trailing_slash = False
+    # `read_form` reads forms, because it limits their size and their fields.
     app.req_options.auto_parse_form_urlencoded = False
     app.add_error_handler(Exception, _unexpected(rendering))
     app.add_error_handler(falcon.HTTPError, _of_framework(rendering))
@@ -105,6 +107,7 @@ def _pages(
         "/ui": site,
         "/ui/": site,
         "/ui/providers/{uuid}": Provider(service, rendering),
+        "/ui/providers/{uuid}/drain": Drained(service, rendering, limits),
         "/ui/ask": Ask(service, rendering, limits),
         "/ui/consumers": Consumers(service, rendering),
         "/ui/activity": Activity(service, rendering, counts),

@@ -86,9 +86,11 @@ def is_over_loopback(environ: WSGIEnvironment) -> bool:
 
 def _is_loopback(address: str) -> bool:
     try:
-        return ip_address(address).is_loopback
+        parsed = ip_address(address)
     except ValueError:
         return False
+    # A socket that listens on `::` has IPv4 clients with mapped addresses, ::ffff:127.0.0.1.
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 def csrf_token(session: str) -> str:
@@ -98,6 +100,7 @@ def csrf_token(session: str) -> str:
 
 def is_own_write(environ: WSGIEnvironment, session: str, given: str) -> bool:
     """Whether a write comes from a page of this session: the right token, and no other origin."""
+    # As bytes, because `compare_digest` rejects text that is not ASCII.
     return is_same_origin(environ) and hmac.compare_digest(csrf_token(session).encode(), given.encode())
 
 

@@ -40,6 +40,7 @@ def token_of_password(strategy: Strategy, *, user: str, password: str, domain: s
             f"{base}/v3/auth/tokens", json={"auth": request}, timeout=_SECONDS, verify=strategy.keystone_cafile or True
         )
     except (httpx2.HTTPError, OSError) as error:
+        # Only the type, and no cause: the error of the library has the request, and with it the password.
         _log.warning("sign-in: Keystone does not answer: %s", type(error).__name__)
         raise PasswordRefused(503, "Keystone does not answer. Retry, or paste a token.") from None
     token = answer.headers.get("x-subject-token")

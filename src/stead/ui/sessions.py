@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -66,6 +65,7 @@ class Sessions:
         if session is None:
             return _ask(environ, start_response)
         environ[SESSION_KEY] = session
+        # The cookie alone identifies the user: a token beside it could be another identity.
         environ.pop("HTTP_X_AUTH_TOKEN", None)
         environ.pop("HTTP_X_SERVICE_TOKEN", None)
         if self._is_token:
@@ -110,16 +110,24 @@ def open_for(token: str, file: TokenFile | None) -> str | None:
 
 
 def read(environ: WSGIEnvironment) -> str | None:
-    """The session in the cookie of a request; None if there is none."""
-    try:
-        morsel = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(COOKIE)
-        return urlsafe_b64decode(morsel.value).decode() or None if morsel else None
-    except (CookieError, ValueError):
-        return None
+    """The session in the cookie of a request; None if there is none.
+
+    The header has cookies of all programs on the host, whatever their ports, and in any form. So it is split as RFC
+    6265, section 5.4 builds it: `http.cookies` would discard all of them for one that is malformed.
+    """
+    for pair in environ.get("HTTP_COOKIE", "").split(";"):
+        name, _, value = pair.partition("=")
+        if name.strip() == COOKIE:
+            try:
+                return urlsafe_b64decode(value.strip().strip('"')).decode() or None
+            except ValueError:
+                return None
+    return None
 
 
 def cookie(session: str, environ: WSGIEnvironment) -> str:
     """The value of ``set-cookie`` that begins *session*, or ends it if it is empty. It ends with the browser."""
+    # A token of Keystone or noauth2 may have characters that a cookie cannot have.
     value = urlsafe_b64encode(session.encode()).decode()
     secure = "; Secure" if environ.get("wsgi.url_scheme") == "https" else ""
     gone = "" if session else "; Max-Age=0"

@@ -93,6 +93,7 @@ def _found(directory: Traversable, above: str) -> Iterator[tuple[str, Traversabl
 
 
 def _read(path: str, body: bytes) -> File:
+    # Without a time, all workers send the same bytes under one ETag.
     compressed = gzip.compress(body, 9, mtime=0) if len(body) >= _SMALLEST_COMPRESSED else None
     if compressed is not None and len(compressed) >= len(body):
         compressed = None

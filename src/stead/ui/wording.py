@@ -46,7 +46,7 @@ _REASONS = {
     "nothing_fits": "No allocation candidates",
     "generation_conflict": "The provider changed first (generation)",
     "consumer_conflict": "The consumer changed first (generation)",
-    "concurrent_update": "Other writers were faster until the time limit",
+    "concurrent_update": "Other clients changed it first, until the time limit",
     "unavailable": "The database did not answer",
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from stead.api.errors import Answer, problem_of
 from stead.domain import errors as domain
-from tests.system.api.client import Api, wsgi_door
+from tests.system.api.client import NEWEST, Api, wsgi_door
 
 
 def every_error(of=domain.SteadError):
@@ -94,6 +94,16 @@ def test_the_detail_is_two_lines_without_markup(edge):
     """Some clients show only what follows the last line break."""
     detail = accepting(edge, "application/json").json["errors"][0]["detail"]
     assert detail == "The resource could not be found.\n\n No such path: /traits/bold/a b  "
+
+
+@pytest.mark.parametrize(
+    ("path", "version"), [("/claims", "1.0"), ("/changes", "1.0"), ("/flavors/small", "1.1"), ("/whatif", "1.1")]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_path_of_steads_own_names_the_version_that_it_requires(edge, method, path, version):
+    answer = Api(wsgi_door(edge)).call(method, path)
+    asks = f"No such path: {path}; requires OpenStack-API-Version: placement {NEWEST}, stead {version}"
+    assert answer.refused(404, asks)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\x85", "\x0b"])

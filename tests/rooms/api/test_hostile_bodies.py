@@ -113,8 +113,8 @@ def test_a_huge_value_at_any_position_is_refused_without_writing_it_out(name: st
         for name, huge in HUGE.items():
             value = replaced(sound, path, huge)
             words: list[str | None] = []
-            accepting = peak(lambda: validator.accepts(value))  # noqa: B023
-            refusing = peak(lambda: words.append(validator.best_fault(value)))  # noqa: B023
+            accepting = peak(lambda: validator.accepts(value))  # noqa: B023  # called before the next turn of the loop
+            refusing = peak(lambda: words.append(validator.best_fault(value)))  # noqa: B023  # called before the next turn of the loop
             assert len(words[0] or "") < 20_000
             assert refusing < accepting + SIZES[name] * 3 / 4 + BESIDE
         assert len(entered) < 1000 * len(HUGE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.rooms.candidates.brute_force import Refusal, every_way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from stead.domain.request import CandidateRequest
     from tests.rooms.candidates.brute_force import Take
@@ -41,6 +41,57 @@ def greatest_number(forest: Forest, request: CandidateRequest) -> int:
     rooms = tuple(room(forest, *place) for place in places)
     rows = [[(places.index((name, cls)), amount) for name, cls, amount in way] for way in ways]
     return _most(rows, 0, rooms, {})
+
+
+def greatest_number_of_mixes(forest: Forest, parts: Sequence[tuple[CandidateRequest, int]]) -> int:
+    """The greatest number of mixes that fit together; a part is a request, and how often a mix contains it.
+
+    Raises:
+        TooMany
+    """
+    rows: list[tuple[int, tuple[tuple[str, str, int], ...]]] = []
+    for number, (request, _) in enumerate(parts):
+        if any(group.can_split for group in request.groups):
+            raise TooMany
+        found = every_way(forest, request)
+        assert not isinstance(found, Refusal)
+        rows += [(number, way) for way in sorted({tuple(sorted(way.takes)) for way in found})]
+    places = sorted({(name, cls) for _, way in rows for name, cls, _ in way})
+    rooms = tuple(room(forest, *place) for place in places)
+    numbered = [(number, [(places.index((name, cls)), amount) for name, cls, amount in way]) for number, way in rows]
+    for mixes in range(1, MOST_CLAIMS):
+        if not _is_filled(numbered, 0, rooms, tuple(mixes * weight for _, weight in parts), {}):
+            return mixes - 1
+    raise TooMany
+
+
+def _is_filled(
+    rows: list[tuple[int, list[tuple[int, int]]]],
+    at: int,
+    rooms: tuple[int, ...],
+    lacking: tuple[int, ...],
+    known: dict[object, bool],
+) -> bool:
+    """Whether the ways from number *at* on can serve what each part lacks."""
+    if not any(lacking):
+        return True
+    if at == len(rows):
+        return False
+    key = at, rooms, lacking
+    if key not in known:
+        if len(known) > MOST_STATES:
+            raise TooMany
+        number, row = rows[at]
+        known[key] = False
+        for times in range(min([lacking[number], *(rooms[place] // amount for place, amount in row)]), -1, -1):
+            left, rest = list(rooms), list(lacking)
+            rest[number] -= times
+            for place, amount in row:
+                left[place] -= times * amount
+            if _is_filled(rows, at + 1, tuple(left), tuple(rest), known):
+                known[key] = True
+                break
+    return known[key]
 
 
 def room(forest: Forest, name: str, resource_class: str) -> int:

@@ -98,7 +98,7 @@ def advice_of(site: Occupied, request: CandidateRequest, number: int, work: int 
         amounts: dict[object, dict[int, int]] = {}
         for name, cls, amount in takes:
             amounts.setdefault(slots[name], {})[snapshot.class_names.by_name[cls].id] = amount
-        tenants.append(Tenant(consumer, amounts))  # type: ignore[arg-type]
+        tenants.append(Tenant(consumer, amounts))  # type: ignore[arg-type]  # a plain dict instead of Amounts
     before = headroom(snapshot, request, Work())
     of = sources(snapshot, request, before, Work())
     return advise(

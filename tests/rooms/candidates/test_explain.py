@@ -47,7 +47,7 @@ pytestmark = pytest.mark.timeout(180)  # hundreds of cases, each by brute force,
 Case = tuple[Forest, "Sequence[CandidateRequest]"]
 
 
-class Counted(tuple):  # type: ignore[type-arg]
+class Counted(tuple):  # type: ignore[type-arg]  # of any members
     """A tuple that counts how often it is gone through."""
 
     times = 0

@@ -24,3 +24,16 @@ def small_blocks() -> Iterator[None]:
     ):
         yield
     blocks._constant.cache_clear()
+
+
+class InSmallBlocks:
+    """Mixed into a state machine, it runs that with small blocks."""
+
+    def __init__(self) -> None:
+        self._small_blocks = small_blocks()
+        self._small_blocks.__enter__()
+        super().__init__()
+
+    def teardown(self) -> None:
+        super().teardown()  # type: ignore[misc]  # that of the state machine
+        self._small_blocks.__exit__(None, None, None)

@@ -29,7 +29,7 @@ from stead.domain.request import CandidateRequest, RequestGroup
 from tests.rooms.candidates.forests import AGGREGATES, INVENTORIES, TRAITS, UNKNOWN_UUID
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.rooms.catalog.pictures import Picture
-from tests.rooms.catalog.small_blocks import small_blocks
+from tests.rooms.catalog.small_blocks import InSmallBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -296,17 +296,8 @@ class Refreshing(RuleBasedStateMachine):
             assert view(snapshot) == expected
 
 
-class RefreshingManyBlocks(Refreshing):
+class RefreshingManyBlocks(InSmallBlocks, Refreshing):
     """The same where two providers fill a block."""
-
-    def __init__(self) -> None:
-        self.small_blocks = small_blocks()
-        self.small_blocks.__enter__()
-        super().__init__()
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.small_blocks.__exit__(None, None, None)
 
 
 TestRefreshing = Refreshing.TestCase

@@ -127,6 +127,42 @@ def test_the_help_of_every_command_has_an_example_and_calls_values_by_nouns(word
     assert all(argument.isupper() or "." in argument for argument in arguments), usage
 
 
+@pytest.mark.parametrize("words", LEAVES)
+def test_help_shows_each_text_whole(words, capsys, monkeypatch):
+    """Rich takes brackets in a text for markup."""
+    monkeypatch.setenv("COLUMNS", "500")
+    assert run([*words.split(), "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for parameter in LEAVES[words].params:
+        assert " ".join((parameter.help or "").split()) in shown
+        assert parameter.metavar not in ("TOP", "TIMES", "TO", "METRICS", "CA")  # no nouns for their values
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "complaint"),
+    [
+        (">/dev/full", 2, b"stead: the output cannot be written: No space left on device\n"),
+        (">&-", 0, b""),
+        (">&- 2>&-", 0, b""),
+        ("2>&-", 0, b""),
+    ],
+)
+def test_an_output_without_room_is_one_line_and_a_closed_one_is_none(tmp_path, redirected, code, complaint):
+    command = f"{shlex.join([*STEAD, 'config', 'show'])} {redirected}"
+    environ = {**os.environ, "STEAD_DATA_DIR": str(tmp_path)}
+    ran = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (code, complaint)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["tree", "\udcff"], ["candidates", "\udcff=1"], ["usage", "--project", "\udcff"]]
+)
+def test_an_argument_that_is_not_text_is_wrong_usage(server, stead, arguments):
+    ran = stead(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("stead: an argument is not UTF-8 text: ")
+
+
 def test_nothing_is_documented_that_is_no_command():
     assert set(DOCUMENTED) == set(LEAVES)
 

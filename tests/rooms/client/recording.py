@@ -82,6 +82,8 @@ def _flavors(site: Site, note: Callable[[str, Any], Any]) -> None:
     note("put_flavor", site.put_flavor("m1", JOB, "a job"))
     note("flavor", site.flavor("m1").request)
     note("flavors", [(flavor.name, flavor.headroom) for flavor in site.flavors(headroom=True)])
+    mix = site.headroom_of_mix({"m1": 2})
+    note("headroom_of_mix", (mix.at_least, mix.at_most, mix.limited_by, mix.stranded))
     note("delete_flavor", site.delete_flavor("m1"))
 
 
@@ -91,6 +93,8 @@ def _planned(site: Site, note: Callable[[str, Any], Any]) -> None:
     )
     note("what_if", (len(answer.moves), answer.without_place, answer.headroom.at_most, answer.totals))
     note("what_if candidates", len(answer.candidates))
+    advice = site.advice(JOB, 50)
+    note("advice", (advice.is_found, advice.is_impossible, advice.fewest_moves, advice.fits_before, advice.fits_after))
     site.apply(Node("host-2", VCPU=8))
     moves = site.what_if(stead.Drain("host")).moves
     gang = next(move for move in moves if move.consumer == stead.uuid_of("gang-0"))

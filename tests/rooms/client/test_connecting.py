@@ -13,10 +13,44 @@ import stead
 import stead.aio
 from stead import Group, Node, Request, testing
 from stead.client import address
+from stead.client.blocking import watching
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 
 ONE_CORE = Request(Group(VCPU=1))
+
+
+class Closing:
+    """A port that closes each connection at once, and counts them."""
+
+    def __init__(self):
+        self.number = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._accept)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join()
+
+    def _accept(self):
+        while True:
+            try:
+                self._socket.accept()[0].close()
+            except OSError:
+                return
+            self.number += 1
+
+
+def test_watching_a_server_that_is_away_pauses_between_its_requests_also_without_retries():
+    with Closing() as server, stead.connect(server.url, retry=False) as site, pytest.raises(stead.Unavailable):
+        list(watching.watch(site._calling, "token", 15, outage=0.5))  # the command line has such a limit
+    assert 2 <= server.number <= 0.5 / watching.LEAST_SECONDS + 1
 
 
 class Session:

@@ -17,7 +17,17 @@ RECORDINGS = sorted(RECORDED.glob("*.json"))
 THIS = RECORDED / f"{stead.__version__}.json"
 
 MAPS = frozenset(
-    {"allocations", "from", "inventories", "mappings", "provider_summaries", "resources", "totals", "usages"}
+    {
+        "allocations",
+        "from",
+        "inventories",
+        "mappings",
+        "provider_summaries",
+        "resources",
+        "stranded",
+        "totals",
+        "usages",
+    }
 )
 """Fields whose value is an object with a key for each provider, class or group: their keys are not fields."""
 

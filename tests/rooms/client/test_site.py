@@ -312,6 +312,30 @@ def test_all_claims_of_a_project_are_listed_and_released(site, hosts):
         site.release_all()
 
 
+@pytest.mark.parametrize(("project", "number"), [("lab", 1), ("else", 0)])
+def test_a_consumer_that_changed_meanwhile_is_released_if_it_still_is_the_projects(monkeypatch, project, number):
+    release = stead.Claim.release
+
+    def change_and_release(claim):
+        monkeypatch.undo()
+        record = {**site.request("GET", f"/allocations/{claim.consumer}"), "project_id": project}
+        site.request("PUT", f"/allocations/{claim.consumer}", record)
+        release(claim)
+
+    with stead.testing.site(project="lab") as site:
+        site.apply([Node("a", VCPU=4)])
+        site.claim(TWO_CORES, "train-1")
+        monkeypatch.setattr(stead.Claim, "release", change_and_release)
+        assert site.release_all(project="lab") == number
+        assert (site.find("train-1") is None) == (number == 1)
+
+
+@pytest.mark.parametrize("change", [stead.Copy("a", 2**70), stead.SetInventory("a", "VCPU", total=2**64)])
+def test_a_planned_number_that_no_request_can_carry_is_refused_before_it_is_sent(site, change):
+    with pytest.raises(stead.InvalidRequest, match="64-bit"):
+        site.what_if(change)
+
+
 def test_the_claims_of_a_host_and_of_all_below_it_are_listed(site):
     site.apply([Node("a", VCPU=4, children=[Node("gpu", PGPU=1)]), Node("b", VCPU=4)])
     ours = {

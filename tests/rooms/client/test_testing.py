@@ -87,6 +87,16 @@ def test_an_upstream_only_placement_has_none_of_steads_own_features():
         assert len(site.candidates(Request(Group(VCPU=1)))) == 1
         with pytest.raises(stead.Unsupported, match="requires Stead"):
             site.claim(Request(Group(VCPU=1)), "train-1")
+        for ask in (
+            lambda: list(site.flavors()),
+            lambda: site.flavor("small"),
+            lambda: site.advice(Request(Group(VCPU=1)), make_room_for=2),
+            lambda: site.headroom(Request(Group(VCPU=1))),
+            lambda: site.what_if(stead.Drain("host")),
+            lambda: site.tree("host"),
+        ):
+            with pytest.raises(stead.Unsupported, match="requires Stead"):
+                ask()
         with pytest.raises(stead.Invalid):
             site.candidates(Request(Group(VCPU=1), order="pack"))
         assert "stead" not in site.request("GET", "/", stead="1.0")["versions"][0]

@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from stead import application
+from stead.api.query.candidates import stored_request
 from stead.auth.token_editing import create
 from stead.config import Settings, load, settings
 from stead.config.options import GROUPS
@@ -143,7 +144,7 @@ class Site:
                     "HTTP_ACCEPT": "text/event-stream",
                     "HTTP_OPENSTACK_API_VERSION": f"placement {OWN}",
                 }
-                body = self.app(environ, lambda status, *_: statuses.append(status))  # type: ignore[arg-type,return-value]
+                body = self.app(environ, lambda status, *_: statuses.append(status))  # type: ignore[arg-type,return-value]  # a start_response that returns no write
                 ending.callback(getattr(body, "close", lambda: None))
         return statuses
 
@@ -256,7 +257,7 @@ def attempts(site: Site) -> object:
     """What is said of a database that does not answer."""
     messages: list[str] = []
     listener = logging.Handler()
-    listener.emit = lambda record: messages.append(record.getMessage().rpartition(";")[2])  # type: ignore[method-assign]
+    listener.emit = lambda record: messages.append(record.getMessage().rpartition(";")[2])  # type: ignore[method-assign]  # a handler of this test
     logging.getLogger(application.__name__).addHandler(listener)
     try:
         assert site.refusal() == "Unavailable"
@@ -289,6 +290,13 @@ def capacity_levels(site: Site) -> object:
     watch = site.settings.watch
     text = capacity_text(site.service, watch.capacity, watch.capacity_traits)
     return [word in text for word in ("hostname=", "trait=")]
+
+
+def flavor_rooms(site: Site) -> object:
+    site.api.create_provider(inventories={"VCPU": 8})
+    site.api.at("1.39, stead 1.1").put("/flavors/m1", {"query": "resources=VCPU:2"}).expect(201)
+    text = site.observation.site_text(site.service, stored_request)
+    return [word in text for word in ('stead_headroom{flavor="m1"} ', 'aggregate="zone-a"')]
 
 
 def reported(site: Site) -> object:
@@ -457,6 +465,10 @@ ROWS: dict[str, Row] = {
     ),
     "stead.capacity_metrics": Row(capacity_levels, ("totals", "hosts")),
     "stead.capacity_traits": Row(capacity_levels, ("", "HW_CPU_X86_AVX")),
+    "stead.headroom_metrics": Row(flavor_rooms, ("false", "true")),
+    "stead.headroom_aggregates": Row(
+        flavor_rooms, ("", "zone-a:2e8b1c5a-6d1f-4c55-9f0e-0b6a6a1f2c11"), {"stead.headroom_metrics": "true"}
+    ),
     "stead.log_json": Row(lambda site: site.log().startswith("{"), ("true", "false")),
     "stead.traces": Row(lambda site: len(site.observation.watchers), ("true", "false")),
     "stead.path_prefix": Row(lambda site: site.status("GET", "/one/"), ("/one", "/two")),

@@ -256,6 +256,17 @@ def test_the_token_strategy_needs_a_token_file(conf_file, tmp_path):
     assert load([conf_file(text + f"token_file = {tmp_path}/t.json\n")]).token_file == tmp_path / "t.json"
 
 
+def test_every_help_text_has_the_default():
+    without = {
+        f"[{group}] {option.name}"
+        for group, options in list_opts()
+        for option in options
+        if option.default is not None and "$" not in option.help and "compatibility" not in option.help
+        if "Default" not in option.help and "default" not in option.help
+    }
+    assert without == set()
+
+
 def test_every_option_has_a_help_text():
     silent = [option.name for _, group in list_opts() for option in group if not option.help]
     assert silent == []

@@ -271,6 +271,30 @@ def test_an_end_that_lets_two_requests_run_starts_both(attempt):
     assert {queue.done(bulk, accepted=False), taken.get(timeout=PATIENCE_SECONDS)} == set(both)
 
 
+def test_a_thread_that_has_just_ended_a_request_takes_the_next_one_although_another_one_sleeps():
+    queue, taken = admission(threads=2), SimpleQueue()
+    put(queue, request())
+    ended = queue.take()
+    threading.Thread(target=lambda: [taken.put(queue.take()) for _ in range(2)], daemon=True).start()
+    time.sleep(0.05)  # it sleeps
+    assert queue.done(ended, accepted=False) is None
+    new, further = request(), request("192.0.2.2")
+    put(queue, new)
+    time.sleep(0.05)
+    assert queue.take() is new
+    put(queue, further)  # for this one, only the other thread is there
+    assert taken.get(timeout=PATIENCE_SECONDS) is further
+
+
+def test_the_thread_that_slept_last_wakes_first():
+    queue, taken = admission(threads=4), SimpleQueue()
+    for number in range(3):
+        threading.Thread(target=lambda name=number: taken.put((name, queue.take())), daemon=True).start()
+        time.sleep(0.05)  # it sleeps
+    put(queue, request())
+    assert taken.get(timeout=PATIENCE_SECONDS)[0] == 2
+
+
 class Threads:
     """Real threads that take requests, and what they noticed.
 

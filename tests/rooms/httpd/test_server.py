@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from stead.httpd.bounds import MIB, Bounds
 from stead.httpd.connection import UNSENT_FACTOR
 from stead.httpd.requests import Lane
-from stead.httpd.server import Server
+from stead.httpd.server import FULL_SECONDS, Server
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(60)]
@@ -207,6 +208,34 @@ def test_an_instant_request_that_fails_does_not_stop_the_loop(monkeypatch):
         for _ in range(2):
             client.sendall(GET)
             assert received(client, b"]}").startswith(b"HTTP/1.1 500 ")
+
+
+def test_connections_that_are_reset_before_they_are_accepted_leave_nothing(caplog):
+    with serving() as (server, address):
+        for _ in range(200):
+            client = socket.create_connection(address, timeout=PATIENCE_SECONDS)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as client:
+            client.sendall(GET)
+            received(client, b"hello")
+        wait_until(lambda: not server._connections)
+    assert caplog.records == []
+
+
+def test_a_server_that_is_full_does_not_ask_all_the_time_for_connections(monkeypatch):
+    looks = []
+    with serving() as (server, address):
+        accept = server._accept
+        monkeypatch.setattr(server, "_accept", lambda listening: (looks.append(listening), accept(listening)))
+        server._most_connections = -1000  # as if connections that cannot be closed filled it
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS):
+            time.sleep(0.5)
+            assert len(looks) <= 0.5 / FULL_SECONDS + 2
+            server._most_connections = 100
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as client:
+            client.sendall(GET)
+            received(client, b"hello")
 
 
 def test_nothing_more_is_written_after_the_client_has_reset_the_connection(caplog):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,26 +54,32 @@ def value(found: Samples, name: str, **labels: str) -> float | None:
     return found.get((name, frozenset(labels.items())))
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[Service, Api]]:
-    """Two hosts, one of them with a card below it, in a zone; 12 VCPU and 5 VFs are allocated there."""
-    file = tmp_path / "placement.conf"
+@contextmanager
+def started(directory: Path) -> Iterator[tuple[Service, Api]]:
+    """A service without providers, on a database in *directory*, and its API."""
+    file = directory / "placement.conf"
     file.write_text(
-        f"[placement_database]\nconnection = sqlite:///{tmp_path}/placement.db\nsync_on_startup = true\n"
+        f"[placement_database]\nconnection = sqlite:///{directory}/placement.db\nsync_on_startup = true\n"
         "[api]\nauth_strategy = noauth2\n"
     )
     settings = load([file])
     service = application.build_service(settings)
     try:
-        api = Api(wsgi_door(application.assemble(service, settings)))
+        yield service, Api(wsgi_door(application.assemble(service, settings)))
+    finally:
+        service.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Service, Api]]:
+    """Two hosts, one of them with a card below it, in a zone; 12 VCPU and 5 VFs are allocated there."""
+    with started(tmp_path) as (service, api):
         api.put(f"/traits/{TRAIT}").expect(201)
         zoned = api.create_provider('rack "7"\\a', inventories=HOST, aggregates=[ZONE])
         card = api.create_provider("card \N{GLOWING STAR}", parent=zoned, inventories=CARD, traits=[TRAIT])
         api.create_provider("other", inventories=HOST)
         api.claim((zoned, {"VCPU": 12}), (card, {"SRIOV_NET_VF": 5}))
         yield service, api
-    finally:
-        service.close()
 
 
 @pytest.mark.one_database

@@ -231,7 +231,7 @@ def answer_of(app: Callable[..., object]) -> tuple[str, dict[str, str], object]:
     environ: dict[str, str] = {}
     setup_testing_defaults(environ)
     started: list[tuple[str, dict[str, str]]] = []
-    body = RequestLog(app)(environ, lambda status, headers, *_: started.append((status, dict(headers))))  # type: ignore[arg-type]
+    body = RequestLog(app)(environ, lambda status, headers, *_: started.append((status, dict(headers))))  # type: ignore[arg-type]  # a start_response that returns no write
     return *started[-1], body
 
 
@@ -240,10 +240,10 @@ def test_what_a_layer_around_the_api_raises_is_a_500_that_both_name(kept: Kept) 
         raise RuntimeError("no such layer")
 
     status, headers, body = answer_of(broken)
-    (error,) = json.loads(b"".join(body))["errors"]  # type: ignore[arg-type]
+    (error,) = json.loads(b"".join(body))["errors"]  # type: ignore[arg-type]  # parts of bytes
     assert status == "500 Internal Server Error"
     assert error["request_id"] == headers["x-openstack-request-id"]
     (record,) = [record for record in kept.records if record.exc_info]
-    assert record.context.request_id == error["request_id"]  # type: ignore[attr-defined]
+    assert record.context.request_id == error["request_id"]  # type: ignore[attr-defined]  # oslo.log adds it to records
     logging.getLogger("afterwards").warning("outside")
-    assert kept.records[-1].context is None  # type: ignore[attr-defined]
+    assert kept.records[-1].context is None  # type: ignore[attr-defined]  # oslo.log adds it to records

@@ -338,7 +338,7 @@ def test_the_application_works_on_a_request_until_it_has_answered(monkeypatch: p
         return iter([b"later"])
 
     answers: list[Iterable[bytes]] = []
-    thread = threading.Thread(target=lambda: answers.append(SlicesLayer(app)({}, lambda *_: bytes)))  # type: ignore[arg-type,return-value]
+    thread = threading.Thread(target=lambda: answers.append(SlicesLayer(app)({}, lambda *_: bytes)))  # type: ignore[arg-type,return-value]  # a start_response that returns no write
     with own.request():
         thread.start()
         assert calling.wait(50)

@@ -1,4 +1,4 @@
-"""The audit names every fault that is planted behind the service's back, and a repair mends what it says it can."""
+"""The audit names every fault that is planted behind the service's back, and a repair repairs what it says it can."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ PLANTED = {
     "change ahead of its slot": Planted(
         F.CHANGE_OUT_OF_STEP, "stead_provider_change {spare}", (_CHANGE.format(what="tick = tick + 1000000"),)
     ),
-    "change below the floor": Planted(
+    "change at no tick": Planted(
         F.CHANGE_OUT_OF_STEP, "stead_provider_change {spare}", (_CHANGE.format(what="tick = 0"),)
     ),
     "change of no slot": Planted(
@@ -288,7 +288,7 @@ def test_every_fault_is_planted() -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_is_planted_is_found_and_mended_if_it_can_be(site: Site, name: str) -> None:
+def test_what_is_planted_is_found_and_repaired_if_it_can_be(site: Site, name: str) -> None:
     planted = PLANTED[name]
     if planted.fault is Fault.KEPT_SUM:  # a claim, so that there are sums that stand
         site.books.claim(
@@ -303,7 +303,7 @@ def test_what_is_planted_is_found_and_mended_if_it_can_be(site: Site, name: str)
         assert planted.detail in finding.detail
     site.repair()
     left = site.found()
-    if planted.fault.value.is_mended:
+    if planted.fault.value.is_repaired:
         assert left == []
         assert picture(site.books.service.snapshot()) == reloaded(site.books)
     else:
@@ -315,7 +315,7 @@ def generation(site: Site) -> int | None:
     return site.books.consumer_generation(site.consumer)
 
 
-def test_a_service_that_read_what_was_wrong_sees_it_mended(site: Site) -> None:
+def test_a_service_that_read_what_was_wrong_sees_it_repaired(site: Site) -> None:
     books = site.books
     books.claim(site.consumer, {site.host: {"VCPU": 4, "DISK_GB": 10}, site.child: {"VCPU": 1}}, generation(site))
     site.plant((*PLANTED["wrong root"].plant, *PLANTED["kept sum too low"].plant, *PLANTED["unknown aggregate"].plant))
@@ -334,7 +334,7 @@ def root_of(books: Books, provider: str) -> str | None:
     return snapshot.provider(slot).root
 
 
-def test_a_clock_without_a_slot_is_mended_under_a_service_that_could_not_go_on(site: Site) -> None:
+def test_a_clock_without_a_slot_is_repaired_under_a_service_that_could_not_go_on(site: Site) -> None:
     slot = site.books.scalar("SELECT slot FROM stead_provider_change WHERE provider_id = :id", id=site.ids["spare"])
     site.plant((f"DELETE FROM stead_clock WHERE slot = {slot}",))
     site.repair()
@@ -350,6 +350,13 @@ def test_tokens_from_before_a_repair_of_the_clock_are_refused(site: Site, name: 
     site.repair()
     with pytest.raises(StartOver):
         site.books.store.read(happened_since, before)
+
+
+def test_a_consumer_that_a_repair_deletes_is_in_the_changes(site: Site) -> None:
+    site.plant(PLANTED["idle consumer"].plant)
+    before = site.books.store.read(happened_since, None).token
+    site.repair()
+    assert site.books.store.read(happened_since, before).consumers == {"idle": None}
 
 
 def test_a_finding_that_is_not_true_any_more_changes_nothing(site: Site) -> None:
@@ -418,7 +425,7 @@ def test_more_providers_are_not_more_statements(empty_books: Books) -> None:
     assert counts[0] == counts[1]
 
 
-def test_books_without_the_tables_of_stead_are_audited_and_mended(database_url: str) -> None:
+def test_books_without_the_tables_of_stead_are_audited_and_repaired(database_url: str) -> None:
     books = Books(database_url)
     host = books.provider(VCPU=8)
     child = books.provider(parent=host, VCPU=1)

@@ -9,6 +9,7 @@ import pytest
 
 from stead.domain.inventory import Inventory
 from stead.store import inventories, providers, resource_classes, traits
+from stead.store.feed.changes import happened_since
 from tests.rooms.store import state_cases, tree_cases
 from tests.rooms.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.interleaving import Case, interleavings, orders
@@ -286,6 +287,22 @@ def two_renames_to_one_name(books: Books) -> Case:
         lambda: books.rename(b, name).name == name,
         lambda: books.scalar("SELECT COUNT(*) FROM resource_providers WHERE name = :name", name=name),
     )
+
+
+def two_renames_of_one_provider(books: Books) -> Case:
+    host, tokens = books.provider(), list[str]()
+
+    def rename_and_look() -> bool:
+        books.rename(host, f"other {host}")
+        tokens.append(books.service.read(happened_since, None).token)
+        return True
+
+    def look() -> object:
+        details = books.service.read(happened_since, tokens[-1]).details.get(host)
+        named = books.scalar("SELECT name FROM resource_providers WHERE uuid = :uuid", uuid=host)
+        return named.split()[0], details is not None and "name" in details.parts
+
+    return Case(lambda: books.rename(host, f"provider {host}").name == f"provider {host}", rename_and_look, look)
 
 
 def two_creations_of_one_provider(books: Books) -> Case:

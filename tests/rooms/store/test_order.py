@@ -92,7 +92,7 @@ def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(empty_boo
         marker, shown, goes_on = None, [], True
         while goes_on and len(shown) < len(consumers):
             page = empty_books.service.read(consumer_listing.page_of, Whose(), Page(limit=3, marker=marker), 1000)
-            shown += page.held
+            shown += page.allocations
             marker, goes_on = shown[-1], page.goes_on
         assert (shown, goes_on) == (sorted(consumers), False)
 

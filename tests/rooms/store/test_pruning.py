@@ -12,6 +12,7 @@ import pytest
 
 from stead.domain.errors import StartOver
 from stead.store import providers
+from stead.store.audit.checks import audit
 from stead.store.feed import pruning
 from stead.store.feed.changes import happened_since
 from stead.store.feed.pruning import Pruning
@@ -104,6 +105,15 @@ def test_change_rows_of_who_is_gone_are_removed_after_a_while(books: Books, seco
     Pruning(books.store, 10).prune_change_rows(ticks(books))
     assert orphans(books) == 0
     assert picture(second.service.snapshot()) == reloaded(second)
+
+
+def test_an_audit_after_pruning_finds_no_fault(books: Books) -> None:
+    for _ in range(3):  # so that some rows of existing providers are older than the deleted ones of their slot
+        books.provider(VCPU=4)
+        books.service.write(providers.delete, books.provider())
+    Pruning(books.store, 10).prune_change_rows(ticks(books))
+    assert orphans(books) == 0
+    assert books.store.read(audit, lambda _done, _all: None) == []
 
 
 def test_who_slept_meanwhile_loads_everything(books: Books, second: Books) -> None:

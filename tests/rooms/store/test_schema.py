@@ -357,7 +357,7 @@ class TestTheCommand:
     def test_on_an_empty_database(self, run: Any) -> None:
         code, _, error = run("db", "check")
         assert code == 1
-        assert "placement is at nothing" in error
+        assert "the tables of placement are missing" in error
         assert "stead db upgrade" in error
         code, out, _ = run("--json", "db", "version")
         assert (code, json.loads(out)) == (0, {"placement": None, "stead": None})
@@ -416,6 +416,6 @@ def test_the_service_does_not_start_on_a_database_without_its_tables(
     )
     assert done.returncode == 1
     assert "stead db upgrade" in done.stderr
-    assert (lost or "stead is at nothing") in done.stderr
+    assert (lost or "the tables of stead are missing") in done.stderr
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("stead: ")]) == 1

@@ -89,7 +89,7 @@ def test_of_two_spellings_each_sees_its_own_or_one_is_refused(empty_books: Books
                 expected = {kind: {"VCPU": amount}} if made else {}
                 assert {name: of_type.resources for name, of_type in used.items()} == expected
                 page = books.service.read(consumer_listing.page_of, Whose(project, user, kind), Page(), 1000)
-                shown = {uuid: (one.project, one.user, one.consumer_type) for uuid, one in page.held.items()}
+                shown = {uuid: (one.project, one.user, one.consumer_type) for uuid, one in page.allocations.items()}
                 assert shown == ({claim.consumer: (project, user, kind)} if made else {})
                 claimed += made
         assert claimed >= len(SPELLINGS) - 1  # one of each pair, but for the characters that the oldest tables lack

@@ -233,8 +233,8 @@ def test_a_refusal_says_at_which_step():
         ("providers: [{name: host, uuid: 0c0ffee0-0000-4000-8000-000000000001}]", "a provider cannot change its uuid"),
         ("providers: [{name: x, parent: nowhere}]", "its parent 'nowhere' is neither described nor on the server"),
         ("providers: [{name: host, parent: numa}]", "an ancestor of itself"),
-        ("providers: [{name: x, traits: [HW_NOPE]}]", "the server knows no trait HW_NOPE"),
-        ("providers: [{name: x, inventories: {NOPE: 1}}]", "the server knows no resource class NOPE"),
+        ("providers: [{name: x, traits: [HW_NOPE]}]", "unknown trait HW_NOPE"),
+        ("providers: [{name: x, inventories: {NOPE: 1}}]", "unknown resource class NOPE"),
     ],
 )
 def test_what_cannot_be_brought_together_changes_nothing(text: str, complaint: str):

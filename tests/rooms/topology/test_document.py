@@ -106,7 +106,7 @@ def test_what_is_written_is_read_again(site: Site):
             "allocation_ratio must be at most",
         ),
         (one_provider("  children: [{name: host}]"), "provider 'host' is described twice; first in line 2"),
-        (one_provider("  children: [{name: x, parent: y}]"), "it stands among the children of 'host' already"),
+        (one_provider("  children: [{name: x, parent: y}]"), "already a child of 'host'"),
         ("providers: [{name: a, parent: a}]", "'a' is, or is below, an ancestor of itself"),
         ("providers: [{name: a, parent: b}, {name: b, parent: a}]", "is, or is below, an ancestor of itself"),
         ("providers: [", "f:2: not YAML"),

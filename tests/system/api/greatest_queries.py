@@ -60,6 +60,7 @@ MEMBERS: dict[str, Callable[[int], str]] = {
     "same_traits": lambda number: ("true", "false")[number % 2],
     "same_aggregates": lambda number: ("true", "false")[number % 2],
     "flavor": lambda number: f"flavor-{number}",
+    "mix": lambda number: f"flavor-{number}:{number % 3 + 1}",
     "totals": lambda number: ("true", "false")[number % 2],
     "columns": lambda number: ("true", "false")[number % 2],
     "merged": lambda number: ("true", "false")[number % 2],

@@ -87,6 +87,17 @@ def test_where_nothing_fits_it_explains_why(rack: Rack) -> None:
     assert found["explanation"] == rack.own.get(f"/allocation_candidates/explain?{rack.query(4)}").expect(200).json
 
 
+@pytest.mark.parametrize("order", ["pack", "spread", "random", "LAMP:asc", "LAMP:2"])
+def test_an_order_of_no_trees_is_no_fault(rack: Rack, order: str) -> None:
+    order = order.replace("LAMP", rack.lamp)
+    for query in (f"resources={rack.lamp}:100", f"{rack.query()}&member_of={fresh_uuid()}"):
+        found = rack.own.get(f"{PATH}?{query}&order_by={order}").expect(200).headroom
+        assert (found["at_most"], found["trees"]) == (0, [])
+        ask = {"headroom": f"{query}&order_by={order}", "candidates": f"{query}&order_by={order}"}
+        planned = rack.own.post("/whatif", {"changes": [], "ask": ask}).expect(200)
+        assert planned.headroom["trees"] == []
+
+
 def test_a_disabled_host_does_not_count(rack: Rack) -> None:
     state = {"disabled": {"reason": "broken fan", "until": None}}
     rack.own.call("PATCH", f"/provider_trees/{rack.hosts[2].uuid}", state).expect(200)
@@ -121,6 +132,36 @@ def test_pages_have_every_tree_once_and_in_order(rack: Rack, order: str) -> None
     assert whole == expected.get(order, sorted(by_room))
 
 
+@pytest.mark.parametrize("order", ["", "&order_by=pack", "&order_by=random"])
+def test_a_marker_may_be_in_upper_case(rack: Rack, order: str) -> None:
+    whole = [tree["root"] for tree in rack.headroom(1, order)["trees"]]
+    assert [tree["root"] for tree in rack.headroom(1, f"{order}&marker={whole[0].upper()}")["trees"]] == whole[1:]
+
+
+def test_trees_into_which_nothing_can_fit_are_limited_by_nothing(rack: Rack) -> None:
+    trait = fresh_custom("BRIGHT")
+    rack.own.put(f"/traits/{trait}").expect(201)
+    bright = rack.hosts[2]
+    rack.own.put(bright.traits, {"resource_provider_generation": 2, "traits": [trait]}).expect(200)
+    found = rack.headroom(1, f"&required={trait}")
+    assert (found["tree_count"], found["at_least"]) == (1, 7)
+    assert found["limited_by"] == [{"suffix": "", "resource_class": rack.lamp, "trees": 1}]
+
+
+def test_sums_beyond_64_bits_are_shown(own: Api) -> None:
+    lamp, rack = fresh_custom("LAMP"), fresh_uuid()
+    own.put(f"/resource_classes/{lamp}").expect(201)
+    for _ in range(3):
+        host = own.create_provider(fresh_name(), aggregates=[rack])
+        generation = own.get(host.path).expect(200).generation
+        great = {lamp: {"total": 2**31 - 1, "allocation_ratio": 1e10}}
+        own.put(host.inventories, {"resource_provider_generation": generation, "inventories": great}).expect(200)
+    query = f"resources={lamp}:1&member_of={rack}"
+    assert own.get(f"{PATH}?{query}").expect(200).headroom["at_least"] > 2**32
+    ask = {"headroom": query, "totals": True}
+    assert own.post("/whatif", {"changes": [], "ask": ask}).expect(200).totals[lamp]["capacity"] > 2**63
+
+
 def test_a_marker_without_a_place_in_an_order_is_refused(rack: Rack) -> None:
     target = f"{PATH}?{rack.query()}&marker={fresh_uuid()}"
     rack.own.get(target).expect(200)
@@ -150,3 +191,69 @@ def test_an_enormous_amount_fits_nowhere(rack: Rack) -> None:
 @pytest.mark.parametrize("versions", [NEWEST, f"{NEWEST}, stead 1.0"])
 def test_it_requires_stead_1_1(api: Api, versions: str) -> None:
     api.at(versions).get(f"{PATH}?resources=VCPU:1").expect(404)
+
+
+class TestMixes:
+    @pytest.fixture
+    def flavors(self, rack: Rack) -> tuple[str, str]:
+        """Flavors of one lamp and of three."""
+        names = (fresh_custom("SMALL"), fresh_custom("LARGE"))
+        for name, amount in zip(names, (1, 3), strict=True):
+            rack.own.put(f"/flavors/{name}", {"query": rack.query(amount)}).expect(201)
+        return names
+
+    def test_it_says_how_many_fit_together(self, rack: Rack, flavors: tuple[str, str]) -> None:
+        """2, 4 and 7 lamps have room for three times three, and four single ones beside them."""
+        small, large = flavors
+        answer = rack.own.get(f"{PATH}?mix={small}:1,{large}:1").expect(200)
+        found = answer.headroom
+        assert (found["at_least"], found["at_most"], found["exact"]) == (3, 3, True)
+        assert found["limited_by"] == [{"flavor": large}, {"resource_class": rack.lamp}]
+        assert found["stranded"] == {rack.lamp: 1}
+        assert [(part["flavor"], part["weight"], part["at_least"]) for part in found["mix"]] == [
+            (small, 1, 13),
+            (large, 1, 3),
+        ]
+        assert answer.json["links"] == []
+
+    def test_other_parameters_restrict_every_part(self, rack: Rack, flavors: tuple[str, str]) -> None:
+        small, large = flavors
+        found = rack.own.get(f"{PATH}?mix={small}:2,{large}:1&in_tree={rack.hosts[2].uuid}").expect(200).headroom
+        assert (found["at_least"], found["at_most"]) == (1, 1)
+
+    def test_the_mixes_can_be_claimed(self, rack: Rack, flavors: tuple[str, str]) -> None:
+        small, large = flavors
+        number = rack.own.get(f"{PATH}?mix={small}:4,{large}:2").expect(200).headroom["at_least"]
+        assert number == 1
+        wishes = [{"query": f"flavor={name}&order_by=pack"} for name in (large, large, *[small] * 4)]
+        claims = [
+            {"consumer_uuid": fresh_uuid(), "consumer_generation": None, "project_id": "p", "user_id": "u",
+             "consumer_type": "INSTANCE", **wish}
+            for wish in wishes
+        ]  # fmt: skip
+        rack.own.post("/claims", {"claims": claims}).expect(200)
+
+    @pytest.mark.parametrize(
+        ("mix", "text"),
+        [
+            ("", "mix is a list like m1.small:3,m1.large:1"),
+            ("a", "'a' is none"),
+            ("a:", "'a:' is none"),
+            ("a:x", "'a:x' is none"),
+            ("a:-1", "'a:-1' is none"),
+            ("a:0", "The weight of a in mix must be from 1 to 100."),
+            ("a:101", "The weight of a in mix must be from 1 to 100."),
+            ("a:" + "9" * 5000, "The weight of a in mix must be from 1 to 100."),
+            ("a:60,b:41", "must not exceed 100 together"),
+            ("a:1,a:2", "a occurs twice"),
+            ("a:1,", "'' is none"),
+            ("a:1&mix=b:1", "specified only once"),
+            ("a:1&flavor=b", "mix and flavor cannot be used together."),
+            ("a:1&limit=5", "mix and limit cannot be used together."),
+            ("a:1&order_by=pack", "mix and order_by cannot be used together."),
+            ("a:1&resources=VCPU:1", "flavor and resources cannot be used together."),
+            ("no.such:1", "No such flavor no.such."),
+        ],
+    )
+    def test_a_faulty_mix_is_refused(self, own: Api, mix: str, text: str) -> None:
+        assert text in own.get(f"{PATH}?mix={mix}").expect(400).error.detail

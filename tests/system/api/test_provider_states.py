@@ -174,6 +174,8 @@ class TestRejections:
             {"reason": REASON, "until": "tomorrow"},
             {"reason": REASON, "until": "2124-02-29T12:00:00"},
             {"reason": REASON, "until": "2123-02-29T12:00:00Z"},
+            {"reason": REASON, "until": "9999-12-31T23:59:59-12:00"},
+            {"reason": REASON, "until": "0001-01-01T00:00:00+23:00"},
             {"reason": REASON, "color": "red"},
             True,
             [],

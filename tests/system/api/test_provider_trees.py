@@ -168,6 +168,8 @@ class TestDocument:
         hosts = sorted(own.create_provider(aggregates=[rack]).uuid for _ in range(5))
         assert [tree["root_provider_uuid"] for tree in trees(own, member_of=rack)] == hosts
         assert [tree["root_provider_uuid"] for tree in trees(own, member_of=rack, marker=hosts[2])] == hosts[3:]
+        upper = trees(own, member_of=rack, marker=hosts[2].upper())
+        assert [tree["root_provider_uuid"] for tree in upper] == hosts[3:]
         nobody = fresh_uuid()
         after = [tree["root_provider_uuid"] for tree in trees(own, member_of=rack, marker=nobody)]
         assert after == [uuid for uuid in hosts if uuid > nobody]

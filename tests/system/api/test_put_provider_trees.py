@@ -376,6 +376,18 @@ FAULTS: dict[str, tuple[list[dict[str, Any]], str]] = {
         [described("a", inventories={"VCPUS": {"total": 1}})],
         "provider_trees[0].providers[0].inventories.VCPUS: unknown resource class VCPUS. Did you mean VCPU?",
     ),
+    **{
+        f"a new class named {name!r}": (
+            [described("a", inventories={name: {"total": 1}})],
+            "provider_trees[0].providers[0].inventories.CUSTOM_",
+        )
+        for name in ("CUSTOM_", "CUSTOM_A" + "B" * 248)
+    },
+    "a new class named by two lines": ([described("a", inventories={"CUSTOM_A\n": {"total": 1}})], "CUSTOM_A"),
+    "a new trait in lower case": (
+        [described("a", traits=["CUSTOM_lower"])],
+        "provider_trees[0].providers[0].traits: unknown trait CUSTOM_lower",
+    ),
     "an unknown standard trait": (
         [described("a", traits=["HW_CPU_X86_SHAA"])],
         "provider_trees[0].providers[0].traits: unknown trait HW_CPU_X86_SHAA. Did you mean HW_CPU_X86_SHA?",
@@ -391,7 +403,9 @@ FAULTS: dict[str, tuple[list[dict[str, Any]], str]] = {
 def test_a_fault_is_named_with_its_place_and_nothing_is_changed(own: Api, fault: str) -> None:
     providers, words = FAULTS[fault]
     before = own.get(PATH)
-    assert put(own, providers, create_names=fault.startswith("an unknown standard")).refused(400, words)
+    for dry_run in (True, False):
+        creates = fault.startswith(("an unknown standard", "a new"))
+        assert put(own, providers, create_names=creates, dry_run=dry_run).refused(400, words)
     assert own.get(PATH).header("etag") == before.header("etag")
 
 

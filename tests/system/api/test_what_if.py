@@ -73,7 +73,7 @@ class Rack:
         return number
 
     def used(self, host: Provider) -> int:
-        return self.own.get(f"{host.path}/usages").expect(200).usages.get(self.lamp, 0)  # type: ignore[no-any-return]
+        return self.own.get(f"{host.path}/usages").expect(200).usages.get(self.lamp, 0)  # type: ignore[no-any-return]  # a member of a JSON document
 
 
 @pytest.fixture
@@ -101,6 +101,20 @@ def test_each_change_changes_the_answer_and_not_the_site(rack: Rack) -> None:
     )
     assert bright.headroom["at_least"] == 8
     assert rack.headroom() == 24
+
+
+def test_a_disabled_provider_has_the_trait_that_says_so_and_its_copies_have_not(rack: Rack) -> None:
+    host = rack.own.create_provider(fresh_name())
+    rack.put_inventory(host, {"total": 8})
+    rack.put_inventory(rack.own.create_provider(fresh_name(), parent=host), {"total": 8})
+    top = change("disable", provider=host.uuid)
+    query = f"resources={rack.lamp}:1&required=COMPUTE_STATUS_DISABLED"
+    copied = change("copy", provider=host.uuid, count=2)
+    for order in ([top, copied], [copied, top]):
+        assert rack.ask(*order, headroom=query).headroom["tree_count"] == 0
+    sparing = f"resources={rack.lamp}:1&required=!COMPUTE_STATUS_DISABLED&in_tree={host.uuid}"
+    assert rack.ask(headroom=sparing).headroom["at_least"] == 16
+    assert rack.ask(top, headroom=sparing).headroom["at_least"] == 0
 
 
 def test_it_answers_candidates_explanations_and_totals(rack: Rack) -> None:

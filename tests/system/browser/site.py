@@ -17,6 +17,13 @@ HOSTILE = (
 HOSTS = 60
 CLASSES = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2000}
 AGGREGATES = ("7f1f0d5e-0000-4000-8000-000000000001", "7f1f0d5e-0000-4000-8000-000000000002")
+FLAVORS = {
+    "m1.large": ("resources=VCPU:8,MEMORY_MB:16384,DISK_GB:100", "eight cores"),
+    "m1.small": ("resources=VCPU:1,MEMORY_MB:2048,DISK_GB:20", ""),
+    "g1.two": ("resources=VCPU:4&resources_G=PGPU:2", "<b>both</b> GPUs of a host"),
+    "whole-rack": ("resources=VCPU:65", "fits nowhere"),
+}
+"""Query and description of each flavor."""
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39, stead 1.1"}
 
 
@@ -35,6 +42,8 @@ def fill(url: str) -> None:
         api.send("POST", "/allocations", held)
         uuid = api.uuid("host-007")
         api.send("PATCH", f"/provider_trees/{uuid}", {"disabled": {"reason": "<b>broken</b> fan"}})
+        for name, (query, description) in FLAVORS.items():
+            api.send("PUT", f"/flavors/{name}", {"query": query, "description": description})
 
 
 def _tree(number: int, name: str) -> list[dict[str, Any]]:

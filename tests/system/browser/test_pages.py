@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.system.browser.site import HOSTILE, Api, names
-from tests.system.browser.window import used, wait_for
+from tests.system.browser.window import Window, used, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
     from tests.servers.stead import Serving
-    from tests.system.browser.window import Window
 
 
 pytestmark = pytest.mark.timeout(180)  # a busy machine takes long to start a server and a browser
@@ -31,12 +30,15 @@ PATHS = [
     "/ui/activity",
     "/ui/ask?resources=VCPU:65",
     "/ui/ask?resources=VCPU:1&resources_G=PGPU:1&group_policy=none&explain=1",
+    "/ui/ask?flavor=m1.large",
     "/ui/consumers",
     "provider",
+    "drain",
+    "drain?same_traits=true&same_aggregates=true",
     "/ui/sign-in",
     "/docs",
 ]
-"""Every page; `provider` stands for that of a host with a hostile name."""
+"""Every page; `provider` and `drain` stand for those of hosts with hostile names. One drain has no place."""
 
 CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 
@@ -48,6 +50,9 @@ def test_every_reader_can_use_it(window: Window, node_modules: Path, path: str, 
         with Api(window.url) as api:
             path = f"/ui/providers/{api.uuid(HOSTILE[0])}"
     is_live = path.startswith(("/ui/providers", "/ui/activity")) or path == "/ui/"
+    if path.startswith("drain"):
+        with Api(window.url) as api:
+            path = f"/ui/providers/{api.uuid(HOSTILE[4])}/{path}"
     page = window.open(path, width=width, scheme=scheme, is_live=is_live)
     if path == "/ui/":
         page.locator(".grid-view").press("Home")
@@ -94,11 +99,37 @@ def test_a_request_is_asked_by_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Enter")
     wait_for(page, "location.hash !== ''")
     page.keyboard.press("Tab")
-    wait_for(page, "['INPUT', 'TEXTAREA'].includes(document.activeElement.tagName)")
+    wait_for(page, "document.activeElement.name === 'flavor'")
+    page.keyboard.press("Tab")
+    wait_for(page, "document.activeElement.name === 'resources'")
     page.keyboard.type("VCPU:65")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="No candidates").wait_for()
     page.get_by_role("heading", name="Why the request has 0 candidates").wait_for()
+
+
+def test_a_host_leads_to_its_drain_by_keyboard_alone(window: Window) -> None:
+    with Api(window.url) as api:
+        page = window.open(f"/ui/providers/{api.uuid(HOSTILE[4])}")
+    page.get_by_role("link", name="What if this host is drained?").press("Enter")
+    page.get_by_role("heading", name=f"What if {HOSTILE[4]} is drained?").wait_for()
+    page.get_by_text("Its consumer has a place on another host.").wait_for()
+    page.get_by_label("Only to providers with the same traits").press("Space")
+    page.get_by_label("Only to hosts in one of its aggregates").press("Space")
+    page.get_by_role("button", name="Plan again").press("Enter")
+    page.get_by_text("1 of 1 consumer has no place on another host.").wait_for()
+    assert page.locator("summary", has_text="Why").count() == 1
+
+
+def test_a_flavor_is_asked_by_keyboard_alone(window: Window) -> None:
+    page = window.open("/ui/ask", is_live=False)
+    page.get_by_label("Flavor").focus()
+    page.keyboard.type("m1.l")
+    wait_for(page, "document.activeElement.value === 'm1.large'")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Room for this request").wait_for()
+    assert "flavor=m1.large" in page.url
 
 
 def test_the_table_of_trees_follows_the_site(window: Window, serving: Serving) -> None:
@@ -117,6 +148,38 @@ def test_the_table_of_trees_follows_the_site(window: Window, serving: Serving) -
         wait_for(page, row)
         api.send("DELETE", f"/resource_providers/{uuid}")
         wait_for(page, f"!{row}")
+
+
+def test_flavors_show_their_course_since_the_page_was_opened(window: Window, serving: Serving) -> None:
+    page = window.open("/ui/")
+    flavors = page.locator("#flavors")
+    flavors.get_by_role("columnheader", name="Since the page was opened").wait_for()
+    row = "document.querySelector('#flavors [data-flavor=\"m1.small\"]')"
+    before = page.evaluate(f"Number({row}.dataset.least)")
+    flat = page.evaluate(f"{row}.querySelector('polygon').getAttribute('points')")
+    assert "±0" in page.evaluate(f"{row}.innerText")
+    assert len({point.partition(",")[2] for point in flat.split()}) == 1
+    with Api(serving.url) as api:
+        api.claim("host-009", 32)
+        wait_for(page, f"{row}.innerText.includes('−23')")
+        assert page.evaluate(f"Number({row}.dataset.least)") == before - 23
+        points = page.evaluate(f"{row}.querySelector('polygon').getAttribute('points')")
+        assert len({point.partition(",")[2] for point in points.split()}) == 2
+        api.claim("host-009", 9)
+        wait_for(page, f"{row}.innerText.includes('±0')")
+        api.send("PUT", "/flavors/a-new-one", {"query": "resources=VCPU:2"})
+        wait_for(page, "document.querySelector('#flavors [data-flavor=a-new-one] polygon') !== null")
+        api.send("DELETE", "/flavors/a-new-one")
+        wait_for(page, "document.querySelector('#flavors [data-flavor=a-new-one]') === null")
+
+
+def test_flavors_are_a_table_without_scripts(chromium: Browser, serving: Serving) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = Window(context, serving.url).open("/ui/", is_live=False)
+    row = page.locator("#flavors tr", has_text="whole-rack")
+    assert row.inner_text().split("\t") == ["whole-rack", "0", "nothing fits"]
+    assert page.get_by_role("columnheader", name="Since the page was opened").count() == 0
+    context.close()
 
 
 def test_the_counts_of_activity_follow(window: Window, serving: Serving) -> None:
@@ -238,6 +301,7 @@ def test_the_page_of_a_provider_follows_its_tree(window: Window, serving: Servin
     with Api(serving.url) as api:
         page = window.open(f"/ui/providers/{api.uuid('host-004')}")
         api.claim("host-004", 61)
-        wait_for(page, "document.querySelector('main').innerText.includes('61')")
+        used = "document.querySelector('main td.n').innerText"  # uuids and times may have the same digits
+        wait_for(page, f"{used} === '61'")
         api.claim("host-004", 4)
-        wait_for(page, "!document.querySelector('main').innerText.includes('61')")
+        wait_for(page, f"{used} === '4'")

@@ -79,5 +79,5 @@ def test_each_expression_of_the_dashboard_selects_series_of_a_running_service(tm
         with prometheus(tmp_path, port) as scraper:
             for expression in expressions:
                 if not any(metric in expression for metric in NEED_MORE_THAN_CLIENTS_DO):
-                    wait_until(lambda expression=expression: scraper.now(expression), f"no series: {expression}")  # type: ignore[misc]
+                    wait_until(lambda expression=expression: scraper.now(expression), f"no series: {expression}")  # type: ignore[misc]  # mypy infers no type of a default in a lambda
             wait_until(lambda: scraper.now("ALERTS") == [], "an alert of a service that is well")

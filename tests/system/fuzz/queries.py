@@ -186,6 +186,8 @@ def query(rng: Random, path: str) -> str:
     """A query string for *path*, as it stands on the wire."""
     if path.startswith(("/allocation_candidates", "/headroom", "/advice")):
         pairs = many_groups(rng) if one_in(rng, 400) else of_flavor(rng) if one_in(rng, 10) else candidates(rng)
+        if path == "/headroom" and one_in(rng, 6):
+            pairs = of_mix(rng)
         if path == "/advice":
             pairs += [(key, of(rng)) for key, of in OF_ADVICE.items() if key == "make_room_for" or one_in(rng, 6)]
     elif path in LISTS:
@@ -225,6 +227,13 @@ def candidates(rng: Random) -> Pairs:
     if one_in(rng, 3):
         pairs.append(("limit", str(rng.choice([1, 5, 100]))))
     return pairs
+
+
+def of_mix(rng: Random) -> Pairs:
+    """Several flavors with weights, some of which nobody accepts, perhaps restricted further."""
+    weight = one_of("1", "3", "100", "101", "0", "-1", "9" * 5000, "", "1.5", "١")
+    parts = [f"{rng.choice(FLAVORS)}:{weight(rng)}" for _ in range(rng.randint(1, 3))]
+    return [("mix", ",".join(parts)), *of_flavor(rng)[1:]]
 
 
 def of_flavor(rng: Random) -> Pairs:

@@ -54,7 +54,7 @@ def held(
                     if connections[number] is None:
                         connections[number] = begin(number)
                     else:
-                        go_on(connections[number])  # type: ignore[arg-type]
+                        go_on(connections[number])  # type: ignore[arg-type]  # each attack takes what it began with
                 except OSError:
                     lost, connections[number] = connections[number], None
                     if lost is not None:

@@ -1,6 +1,6 @@
 """A scheduler and its server are killed again and again: no job is placed twice, and nothing leaks.
 
-``STEAD_TOY_JOBS=10000 STEAD_TOY_KILLS=200`` runs it for longer.
+``make jobs`` runs it for longer.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def at_once(books: Books, case: Case) -> Any:
             with suppress(threading.BrokenBarrierError):  # the other was refused, and does not come
                 meeting.wait(2)
 
-    stores = (books.store, books.there.store)  # type: ignore[attr-defined]
+    stores = (books.store, books.there.store)  # type: ignore[attr-defined]  # this test's books have a second node
     results: list[Any] = []
     second = threading.Thread(target=lambda: results.append(outcome(case.second)))
     for store in stores:

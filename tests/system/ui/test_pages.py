@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.system.ui.wsgi_browser import Page
+
 pytestmark = pytest.mark.one_database
 
 HOSTILE = ["<script>alert(1)</script>", "\u202eevil", "🚀" * 20, "n" * 200, '"><img src=x onerror=alert(1)>', "a&b=c"]
+STEAD = "1.39, stead 1.1"
 OTHER = {"HTTP_ORIGIN": "https://evil.example"}
 
 
@@ -152,11 +155,300 @@ def test_ask_says_how_many_times_a_request_fits_and_what_runs_out(browser: Brows
     assert "Room for this request: 8 times" in limited  # the limit is that of candidates
 
 
+def store_flavor(browser: Browser, name: str, query: str, description: str = "") -> None:
+    body = {"query": query, "description": description}
+    Api(wsgi_door(browser.app)).at(STEAD).put(f"/flavors/{name}", body).expect(200, 201)
+
+
+def test_ask_finds_candidates_of_a_flavor(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    api.create_provider("big", inventories={"VCPU": 8}, traits=["COMPUTE_NODE"])
+    api.create_provider("other", inventories={"VCPU": 8})
+    store_flavor(browser, "m1.large", "resources=VCPU%3A2", "<b>two</b>")
+    text = browser.get("/ui/ask").text
+    assert "<option>m1.large</select>" in text
+    text = browser.get("/ui/ask?flavor=m1.large").text
+    assert "<h1>2 candidates</h1>" in text
+    assert "Room for this request: 8 times" in text
+    assert "<option selected>m1.large</select>" in text
+    assert "&lt;b&gt;two&lt;/b&gt;" in text
+    assert 'href="/ui/ask?resources=VCPU%3A2">Change this query' in text
+    assert 'name="allocations"' in text
+    restricted = browser.get("/ui/ask?flavor=m1.large&required=COMPUTE_NODE&resources=").text
+    assert "<h1>1 candidate</h1>" in restricted
+    assert 'href="/ui/ask?resources=VCPU%3A2&amp;required=COMPUTE_NODE">Change this query' in restricted
+
+
+def test_ask_explains_a_flavor_and_changes_its_query(browser: Browser) -> None:
+    Api(wsgi_door(browser.app)).create_provider("a", inventories={"VCPU": 8})
+    store_flavor(browser, "huge", "resources=VCPU:12")
+    page = browser.get("/ui/ask?flavor=huge")
+    assert "Why the request has 0 candidates" in page.text
+    found = re.search(r'<li><a href="(/ui/ask\?[^"]+)"', page.text)
+    assert found
+    assert "flavor" not in found[1]
+    assert "1 candidate<" in browser.get(unescape(found[1])).text
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("flavor=none-such", "No such flavor none-such."),
+        ("flavor=a&resources=VCPU:1", "flavor and resources cannot be used together."),
+        ("flavor=a&flavor=a", "flavor"),
+        ("flavor=%3Cb%3E", "flavor"),
+        ("flavor=%C3%A4", "flavor"),
+        ("flavor=%00", "flavor"),
+    ],
+)
+def test_a_flavor_that_cannot_be_asked_is_a_problem_on_the_page(browser: Browser, query: str, problem: str) -> None:
+    store_flavor(browser, "a", "resources=VCPU:2")
+    page = browser.get(f"/ui/ask?{query}")
+    assert page.status == 400
+    alert = re.search(r'role="alert">(.*?)</p>', page.text, re.DOTALL)
+    assert alert
+    assert problem in unescape(alert[1])
+    assert "<b>" not in page.text
+    assert "Find candidates" in page.text
+
+
+def test_ask_has_no_list_of_flavors_without_a_flavor_or_the_right_to_list_them(
+    start: Callable[..., Browser], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"stead:flavors:list": "!"\n"stead:flavors:show": "!"\n')
+    browser = start(more=f"[oslo_policy]\npolicy_file = {policy}\n")
+    browser.sign_in("admin")
+    assert 'name="flavor"' not in browser.get("/ui/ask").text
+    store_flavor(browser, "secret", "resources=VCPU:2", "a secret text")
+    Api(wsgi_door(browser.app)).create_provider(inventories={"VCPU": 8})
+    assert "secret" not in browser.get("/ui/ask").text
+    text = browser.get("/ui/ask?flavor=secret").text  # as GET /allocation_candidates, which the policy allows
+    assert "<h1>1 candidate</h1>" in text
+    assert '<input type="hidden" name="flavor" value="secret">' in text
+    assert "a secret text" not in text
+    assert "Change this query" not in text
+
+
+def test_ask_has_a_field_for_the_name_where_flavors_are_many(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stead.ui.pages.ask._FLAVORS", 2)
+    for name in ("a", "b", "c"):
+        store_flavor(browser, name, "resources=VCPU:2")
+    text = browser.get("/ui/ask?flavor=c").text
+    assert re.search(r'<input name="flavor" value="c" list="flavors"', text)
+    assert "<option>a<option>b" in text
+
+
 def test_ask_shows_the_query_as_people_write_it(browser: Browser) -> None:
     Api(wsgi_door(browser.app)).create_provider("a", inventories={"VCPU": 8})
     text = browser.get("/ui/ask?resources=VCPU%3A9%2CDISK_GB:1&required=!COMPUTE_NODE").text
     assert "resources=VCPU:9,DISK_GB:1&amp;required=!COMPUTE_NODE</code>" in text
     assert "Why the request has 0 candidates" in text
+
+
+def hold(browser: Browser, holder: str, allocations: dict[str, dict[str, int]]) -> None:
+    owner = {"consumer_generation": None, "project_id": "p<b>", "user_id": "u", "consumer_type": "INSTANCE"}
+    body = {"allocations": {uuid: {"resources": amounts} for uuid, amounts in allocations.items()}, **owner}
+    Api(wsgi_door(browser.app)).put(f"/allocations/{holder}", body).expect(204)
+
+
+def drained(browser: Browser, host: str, query: str = "") -> Page:
+    """The page of a drain; the same drain by the API has the same moves, in the same order, and the same rest."""
+    page = browser.get(f"/ui/providers/{host}/drain{query}")
+    change = {"change": "drain", "provider": host, **dict.fromkeys(re.findall(r"[?&](\w+)=", query), True)}
+    answer = Api(wsgi_door(browser.app)).at(STEAD).post("/whatif", {"changes": [change]})
+    if page.status == 200:
+        expected = [move["consumer_uuid"] for move in (*answer.without_place, *answer.moves)]
+        shown = re.findall(r'<th scope="row"><a href="/ui/consumers\?consumer=([^"]+)"', page.text)
+        assert shown == expected
+    else:
+        assert page.status == answer.status
+    return page
+
+
+def test_a_drain_shows_where_each_consumer_goes_and_what_remains(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    old = api.create_provider("old", inventories={"VCPU": 8})
+    new = api.create_provider("<b>new", inventories={"VCPU": 8})
+    assert "What if this host is drained?" in browser.get(f"/ui/providers/{old.uuid}").text
+    assert "The host is empty" in drained(browser, old.uuid).text
+    small, large = fresh_uuid(), fresh_uuid()
+    hold(browser, small, {old.uuid: {"VCPU": 1}})
+    hold(browser, large, {old.uuid: {"VCPU": 5}})
+    before = api.get(f"{old.path}/allocations").json
+    text = drained(browser, old.uuid).text
+    assert "All 2 consumers have a place on other hosts." in text
+    assert text.index(large) < text.index(small)
+    assert len(re.findall(rf'<td>\s*<span class="share"><a href="/ui/providers/{new.uuid}">', text)) == 2
+    assert re.search(r'<td class="n">8<td class="n">2<td class="n">8\n', text)  # free now, free after, capacity
+    assert "<code>stead plan drain old</code>" in text
+    assert "<b>" not in text
+    assert api.get(f"{old.path}/allocations").json == before
+
+
+def test_a_drain_explains_the_consumers_that_fit_nowhere(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    old = api.create_provider("a host", inventories={"VCPU": 8})
+    new = api.create_provider("new", inventories={"VCPU": 4})
+    for amount in (5, 2):
+        hold(browser, fresh_uuid(), {old.uuid: {"VCPU": amount}})
+    text = unescape(drained(browser, old.uuid).text)
+    assert "1 of 2 consumers has no place on another host.</strong> 1 can move." in text
+    assert "has no place after all other moves" in text
+    assert f'1 lack 3. For example <a href="/ui/providers/{new.uuid}">' in text
+    assert f"<code>stead plan drain {old.uuid}</code>" in text  # a shell would split the name
+
+
+def test_a_drain_has_the_conditions_of_the_command(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    old = api.create_provider("old", inventories={"VCPU": 8}, traits=["COMPUTE_NODE"], aggregates=[fresh_uuid()])
+    api.create_provider("new", inventories={"VCPU": 8})
+    hold(browser, fresh_uuid(), {old.uuid: {"VCPU": 1}})
+    assert "Its consumer has a place on another host." in drained(browser, old.uuid).text
+    for query, options in (
+        ("?same_traits=true", "--same-traits"),
+        ("?same_aggregates=true", "--same-aggregates"),
+        ("?same_traits=true&same_aggregates=true", "--same-traits --same-aggregates"),
+    ):
+        text = drained(browser, old.uuid, query).text
+        assert "1 of 1 consumer has no place on another host." in text
+        assert f"<code>stead plan drain old {options}</code>" in text
+
+
+def test_a_drain_of_a_device_is_that_of_its_host(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("host", inventories={"VCPU": 8})
+    device = api.create_provider("device", parent=host, inventories={"VGPU": 2})
+    other = api.create_provider("other", inventories={"VCPU": 8, "VGPU": 1})
+    hold(browser, fresh_uuid(), {host.uuid: {"VCPU": 1}, device.uuid: {"VGPU": 1}})
+    page = browser.get(f"/ui/providers/{device.uuid}/drain")
+    assert (page.status, page.headers["location"]) == (303, f"/ui/providers/{host.uuid}/drain")
+    assert "What if this host" not in browser.get(f"/ui/providers/{device.uuid}").text
+    text = drained(browser, host.uuid).text
+    assert "1 of 1 consumer has no place" in text  # two providers are replaced by two
+    assert f'<a href="/ui/providers/{device.uuid}"><bdi>device</bdi></a>' in text
+    api.create_provider("spare", parent=other, inventories={"VGPU": 2})
+    assert "Its consumer has a place" in drained(browser, host.uuid).text
+
+
+def test_a_drain_that_cannot_be_planned_says_why(start: Callable[..., Browser]) -> None:
+    browser = start()
+    browser.sign_in("admin")
+    api = Api(wsgi_door(browser.app))
+    pool = api.create_provider("pool", inventories={"DISK_GB": 8}, traits=["MISC_SHARES_VIA_AGGREGATE"])
+    page = drained(browser, pool.uuid)
+    assert page.status == 400
+    assert 'role="alert">The host cannot be drained: its tree has a sharing provider' in page.text
+    for path in (fresh_uuid(), "nothing", "%00"):
+        assert browser.get(f"/ui/providers/{path}/drain").status == 404
+    assert browser.post(f"/ui/providers/{pool.uuid}/drain", {}).status == 405
+
+
+def test_a_drain_of_too_many_consumers_says_how_many_a_plan_may_have(start: Callable[..., Browser]) -> None:
+    browser = start(max_claims="2")
+    browser.sign_in("admin")
+    host = Api(wsgi_door(browser.app)).create_provider("host", inventories={"VCPU": 8})
+    for _ in range(3):
+        hold(browser, fresh_uuid(), {host.uuid: {"VCPU": 1}})
+    page = drained(browser, host.uuid)
+    assert page.status == 413
+    assert "The host has more than 2 consumers." in page.text
+
+
+def test_a_long_plan_is_folded(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    old = api.create_provider("old", inventories={"VCPU": 80})
+    api.create_provider("new", inventories={"VCPU": 80})
+    for _ in range(53):
+        hold(browser, fresh_uuid(), {old.uuid: {"VCPU": 1}})
+    text = drained(browser, old.uuid).text
+    assert "<summary>3 more moves</summary>" in text
+    assert "<caption>Moves 51 to 53 of 53</caption>" in text
+
+
+def test_only_users_who_may_ask_what_if_see_a_drain(start: Callable[..., Browser], tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"stead:whatif:show": "!"\n')
+    browser = start(more=f"[oslo_policy]\npolicy_file = {policy}\n")
+    browser.sign_in("admin")
+    host = Api(wsgi_door(browser.app)).create_provider(inventories={"VCPU": 8})
+    assert "What if this host" not in browser.get(f"/ui/providers/{host.uuid}").text
+    assert browser.get(f"/ui/providers/{host.uuid}/drain").status == 403
+
+
+def flavors_of(page: Page) -> dict[str, list[str]]:
+    """The texts of the cells of each flavor, in the order of the page."""
+    found = {}
+    for row in re.findall(r"<tr(?: data-flavor[^>]*)?><th scope=\"row\">(.*?)(?=<tr|</tbody>)", page.text, re.DOTALL):
+        if "ui/ask?flavor=" in row:
+            cells = [unescape(re.sub(r"<[^>]+>", "", cell)).split() for cell in re.split(r"<td[^>]*>", row)]
+            found[cells[0][0]] = [" ".join(cell) for cell in cells[1:]]
+    return found
+
+
+def test_the_site_shows_how_many_of_each_flavor_fit_the_scarcest_first(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    api.create_provider("a", inventories={"VCPU": 8, "MEMORY_MB": 9})
+    assert "<h2>Flavors</h2>" not in browser.get("/ui/").text
+    for name, query in (("two", "resources=VCPU:2"), ("ten", "resources=VCPU:10"), ("one", "resources=MEMORY_MB:1")):
+        store_flavor(browser, name, query, "<b>")
+    store_flavor(browser, "odd", "resources=VCPU:1&required=CUSTOM_NONE_SUCH")
+    page = browser.get("/ui/")
+    assert flavors_of(page) == {
+        "ten": ["0", "", "nothing fits"],
+        "two": ["4", "", "VCPU"],
+        "one": ["9", "", "MEMORY_MB"],
+        "odd": ["–", "", "No such trait(s): CUSTOM_NONE_SUCH."],
+    }
+    assert "<b>" not in page.text
+    assert '<a href="/ui/ask?flavor=two"' in page.text
+    assert "<h2>Flavors</h2>" not in browser.get("/ui/?name=a").text  # the numbers are of the whole site
+
+
+def test_open_pages_share_the_headroom_of_flavors(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("a", inventories={"VCPU": 8})
+    store_flavor(browser, "two", "resources=VCPU:2")
+    monkeypatch.setattr("stead.ui.pages.flavors.OLDEST", 3600.0)
+    part = browser.get("/ui/?part=flavors")
+    assert "<html" not in part.text
+    assert flavors_of(part)["two"][0] == "4"
+    hold(browser, fresh_uuid(), {host.uuid: {"VCPU": 2}})
+    known = {"HTTP_IF_NONE_MATCH": part.headers["etag"]}
+    again = browser.get("/ui/?part=flavors", **known)
+    assert (again.status, again.text) == (304, "")
+    assert flavors_of(browser.get("/ui/"))["two"][0] == "3"  # a page that is opened sees all writes
+    changed = browser.get("/ui/?part=flavors", **known)
+    assert (changed.status, flavors_of(changed)["two"][0]) == (200, "3")
+    monkeypatch.setattr("stead.ui.pages.flavors.OLDEST", 0.0)
+    hold(browser, fresh_uuid(), {host.uuid: {"VCPU": 2}})
+    assert flavors_of(browser.get("/ui/?part=flavors"))["two"][0] == "2"
+
+
+def test_many_flavors_are_folded_and_bounded(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stead.ui.pages.flavors.MOST", 23)
+    Api(wsgi_door(browser.app)).create_provider("a", inventories={"VCPU": 80})
+    for number in range(24):
+        store_flavor(browser, f"f{number:02}", f"resources=VCPU:{number + 1}")
+    page = browser.get("/ui/")
+    assert "<summary>3 more flavors</summary>" in page.text
+    assert "These are the first 23 by name" in page.text
+    assert list(flavors_of(page)) == [
+        f"f{number:02}" for number in sorted(range(23), key=lambda number: 80 // (number + 1))
+    ]
+
+
+def test_only_users_who_may_list_flavors_see_them_on_the_site(start: Callable[..., Browser], tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"stead:flavors:list": "!"\n')
+    browser = start(more=f"[oslo_policy]\npolicy_file = {policy}\n")
+    browser.sign_in("admin")
+    store_flavor(browser, "secret", "resources=VCPU:2")
+    page = browser.get("/ui/")
+    assert page.status == 200
+    assert "secret" not in page.text
+    assert 'id="flavors"' not in page.text
+    assert browser.get("/ui/?part=flavors").status == 403
 
 
 def test_activity_counts_claims_and_refusals_by_reason(browser: Browser) -> None:
@@ -225,6 +517,13 @@ def test_the_api_below_the_pages_needs_the_session_and_for_writes_the_token(brow
     browser.cookie = ""
     assert browser.get("/ui/api/resource_classes", **version).status == 401
     assert browser.get("/resource_classes", **version).status == 401
+
+
+@pytest.mark.parametrize("others", ['prefs={"theme":"dark"}', "a=b c", "a", "=b", "x=é", ""])
+def test_cookies_of_other_programs_on_the_host_end_no_session(browser: Browser, others: str) -> None:
+    session = browser.cookie
+    for header in (f"{others}; {session}", f"{session}; {others}", f"{session};{others}"):
+        assert browser.get("/ui/", HTTP_COOKIE=header).status == 200
 
 
 def test_the_api_does_not_accept_the_cookie(browser: Browser) -> None:
@@ -327,10 +626,12 @@ LOOPBACK = {"REMOTE_ADDR": "127.0.0.1", "SERVER_NAME": "127.0.0.1", "HTTP_HOST":
 
 
 @pytest.mark.parametrize("path", ["/ui/", "/ui/sign-in", "/docs", "/ui/api/resource_classes"])
-def test_a_name_that_is_rebound_to_loopback_is_refused(start: Callable[..., Browser], path: str) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_a_name_that_is_rebound_to_loopback_is_refused(start: Callable[..., Browser], path: str, address: str) -> None:
     browser = start()
-    assert browser.get(path, **LOOPBACK).status == 403
-    assert browser.get(path, **LOOPBACK | {"HTTP_HOST": "localhost:8778"}).status != 403
+    loopback = LOOPBACK | {"REMOTE_ADDR": address, "SERVER_NAME": address}
+    assert browser.get(path, **loopback).status == 403
+    assert browser.get(path, **loopback | {"HTTP_HOST": "localhost:8778"}).status != 403
     assert browser.get(path, **LOOPBACK | {"REMOTE_ADDR": "192.0.2.1", "SERVER_NAME": "192.0.2.2"}).status != 403
 
 

@@ -45,6 +45,7 @@ class Compression:
             return chunks.append
 
         parts = self._app(environ, start)
+        # The parts of a stream must be sent at once, and compression would collect them.
         if started and (is_attachable(parts) or is_stream(started[-1][1])):
             status, headers, _ = started[-1]
             start_response(status, headers)
@@ -52,11 +53,14 @@ class Compression:
         try:
             chunks.extend(parts)
         finally:
+            # PEP 3333: the layer that consumes a body closes it, also after an error.
             close = getattr(parts, "close", None)
             if close is not None:
                 close()
+        # The last call counts: an application that fails after the first may start another response.
         status, headers, exc_info = started[-1]
         if sum(map(len, chunks)) >= SMALLEST and not any(name.lower() == "content-encoding" for name, _ in headers):
+            # Also without compression, so that no cache returns this body to a client with another header.
             headers = with_vary(headers, "accept-encoding")
             if prefers_gzip(environ.get("HTTP_ACCEPT_ENCODING", "")):
                 chunks = _compressed(chunks)
@@ -81,7 +85,7 @@ def prefers_gzip(header: str) -> bool:
     elements = [_ELEMENT.fullmatch(element) for element in header.split(",") if element.strip()]
     if not all(elements):
         return False
-    accepted = {found["coding"].lower(): float(found["quality"] or 1) for found in elements if found}
+    accepted = {match["coding"].lower(): float(match["quality"] or 1) for match in elements if match}
     by_any = accepted.get("*", 0.0)
     as_gzip = max(accepted.get("gzip", by_any), accepted.get("x-gzip", 0.0))
     return as_gzip > 0 and as_gzip >= accepted.get("identity", by_any)

@@ -38,9 +38,11 @@ class Concurrency:
         parts: Iterable[bytes] = ()
         try:
             parts = self._app(environ, start)
+            # The event loop sends an attachable body, so it occupies no thread and does not count.
             holds_thread = is_stream(headers) and not is_attachable(parts)
             if not (holds_thread or is_attachable(parts)):
                 parts = list(parts)  # build the whole body while the request still counts
+        # Also for errors that are no Exception: a permit that is not returned is lost for the life of the worker.
         except BaseException:
             self._free.release()
             raise

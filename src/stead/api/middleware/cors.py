@@ -60,6 +60,7 @@ class Cors:
             return self._app(environ, start_response)
 
         def start(status: str, headers: Headers, exc_info: Any = None) -> Callable[[bytes], object]:
+            # A cache must not return the response for one origin to a page of another.
             told = [*with_vary(headers, "Origin"), *self._of_origin(origin)]
             if self._exposed:
                 told.append(("access-control-expose-headers", self._exposed))

@@ -44,8 +44,10 @@ def _expected(environ: WSGIEnvironment, longest: int) -> int:
     """Size of the body in bytes; *longest* for a chunked body, 0 without a body."""
     length = environ.get("CONTENT_LENGTH") or ""
     if length:
+        # `isdigit` alone accepts digits that `int` rejects, and `int` rejects numbers with thousands of digits.
         return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else longest + 1
     is_chunked = "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower()
+    # Without this promise of the server, a read after the last chunk may wait without end.
     return longest if is_chunked and environ.get("wsgi.input_terminated") else 0
 
 

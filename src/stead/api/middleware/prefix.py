@@ -20,6 +20,7 @@ class Prefix:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         rest = path.removeprefix(self._prefix)
+        # `/placement` must not match `/placements`.
         if len(rest) < len(path) and (not rest or rest.startswith("/")):
             environ["SCRIPT_NAME"] = environ.get("SCRIPT_NAME", "") + self._prefix
             environ["PATH_INFO"] = rest

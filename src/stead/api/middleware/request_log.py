@@ -61,6 +61,7 @@ class RequestLog:
                 parts = self._app(environ, start)
             except Exception as error:
                 return _failed(environ, start, error)
+        # A list is complete, so nothing is logged while the server sends it.
         return parts if isinstance(parts, list) or is_attachable(parts) else _Parts(parts, describe)
 
     def _watched(self, environ: WSGIEnvironment, start_response: StartResponse) -> StartResponse:

@@ -49,7 +49,7 @@ class AdviceWanted:
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
     schema = candidates.validator(agreed).schema
-    properties = {**schema["properties"], **{key: of for key, (since, of) in KEYS.items() if agreed.knows(since)}}
+    properties = {**schema["properties"], **{key: value for key, (since, value) in KEYS.items() if agreed.knows(since)}}
     return Validator({**schema, "properties": properties, "required": ["make_room_for"]})
 
 

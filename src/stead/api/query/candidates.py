@@ -14,15 +14,14 @@ from stead.api.query.flavors import KEYS as FLAVOR_KEYS
 from stead.api.query.flavors import with_flavor
 from stead.api.query.groups import parse_groups, require_sound_groups, with_own_meaning
 from stead.api.query.order import parse_order
-from stead.api.query.pairs import INVALID
+from stead.api.query.pairs import INVALID, Pairs
 from stead.api.query.values import BAD_VALUE, parse_root_aggregates, parse_root_traits, whole_number
-from stead.api.versions import Agreed, S, V, Versioned
+from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery
 from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
 
 if TYPE_CHECKING:
     from stead.api.query.flavors import Flavors
-    from stead.api.query.pairs import Pairs
     from stead.api.versions import Step
 
 _EMPTY = "Empty string (unsuffixed group) can not be specified in `{}` "
@@ -81,6 +80,15 @@ def group_key(agreed: Agreed) -> re.Pattern[str]:
     return re.compile(f"^({words}){suffix}$")
 
 
+def stored_request(query: str) -> CandidateRequest:
+    """The request of the query of a flavor, at the newest versions.
+
+    Raises:
+        InvalidQuery: it was valid when it was stored, perhaps by an older release.
+    """
+    return parse_candidate_request(Pairs.read(query), Agreed(NEWEST, NEWEST_STEAD))
+
+
 def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> CandidateRequest:
     """The request that *pairs* describe at these versions.
 
@@ -94,6 +102,7 @@ def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | Non
     pairs.require(validator(agreed))
     if pairs.all("flavor"):
         pairs = with_flavor(pairs, flavors)
+        # Again, because the stored query can be from another release and have other keys.
         pairs.require(validator(agreed))
     limit = _limit(pairs.first("limit"))
     pairs.require_single(["root_required"])
@@ -130,6 +139,7 @@ def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | Non
 
 
 def _limit(value: str | None) -> int | None:
+    # The schema has checked the last `limit` only, but the first one counts.
     if value is not None and not re.search(_LIMIT, value):
         raise InvalidQuery(f"{INVALID} {value!r} does not match {_LIMIT!r} Failed validating 'pattern'")
     return whole_number(value) if value else None

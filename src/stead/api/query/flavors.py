@@ -63,8 +63,8 @@ def with_flavor(pairs: Pairs, flavors: Flavors | None) -> Pairs:
     if flavor is None:
         raise UnknownFlavor(names[0])
     stored = list(Pairs.read(flavor.query))
-    for key in dict(others).keys() - RESTRICTING:
-        if any(key == one for one, _ in stored):
+    for key in dict(others):
+        if key not in RESTRICTING and any(key == stored_key for stored_key, _ in stored):
             raise InvalidQuery(f"{key} is given in the query and in flavor {flavor.name}.", BAD_VALUE)
     return Pairs([*stored, *others])
 

@@ -147,11 +147,11 @@ def _require_resources_somewhere(groups: Sequence[RequestGroup], named: frozense
 
 
 def _require_known(groups: Sequence[RequestGroup], named: frozenset[str], parameter: str) -> None:
-    known = [group.suffix for group in groups]
-    unknown = sorted(named.difference(known))
+    suffixes = [group.suffix for group in groups]
+    unknown = sorted(named.difference(suffixes))
     if unknown:
         raise InvalidQuery(
-            f"Real suffixes should be specified in `{parameter}`: {unknown} not found in {known}.", BAD_VALUE
+            f"Real suffixes should be specified in `{parameter}`: {unknown} not found in {suffixes}.", BAD_VALUE
         )
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import STRICT_UUIDS, Validator
-from stead.api.query import candidates, pages
+from stead.api.query import candidates, mix, pages
 from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.versions import S
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stead.api.versions import Agreed, Step
     from stead.domain.request import CandidateRequest
 
-KEYS: dict[str, tuple[Step, dict[str, Any]]] = {"marker": (S.PROVIDER_TREES, pages.KEYS["marker"][1])}
+KEYS: dict[str, tuple[Step, dict[str, Any]]] = {"marker": (S.PROVIDER_TREES, pages.KEYS["marker"][1]), **mix.KEYS}
 """Keys beyond those of a candidate query, each with its first version and the schema of its last value."""
 
 
@@ -37,18 +37,27 @@ class HeadroomWanted:
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
     schema = candidates.validator(agreed).schema
-    properties = {**schema["properties"], **{key: of for key, (since, of) in KEYS.items() if agreed.knows(since)}}
+    properties = {**schema["properties"], **{key: value for key, (since, value) in KEYS.items() if agreed.knows(since)}}
     return Validator({**schema, "properties": properties}, formats=STRICT_UUIDS)
 
 
+def require_valid(pairs: Pairs, agreed: Agreed) -> None:
+    """Refuse unknown keys and values of the wrong form.
+
+    Raises:
+        InvalidQuery: the first fault.
+    """
+    pairs.require(validator(agreed))
+    pairs.require_single(("limit", "marker"))
+
+
 def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> HeadroomWanted:
-    """The request and the page that *pairs* describe.
+    """The request and the page that valid *pairs* without a mix describe.
 
     Raises:
         InvalidQuery: the first fault.
         UnknownFlavor
     """
-    pairs.require(validator(agreed))
-    pairs.require_single(("limit", "marker"))
     request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in KEYS]), agreed, flavors)
-    return HeadroomWanted(replace(request, limit=None), Page(request.limit, pairs.last("marker")))
+    # Here, `limit` counts the trees of a page, not candidates.
+    return HeadroomWanted(replace(request, limit=None), Page(request.limit, pages.marker_of(pairs)))

@@ -33,14 +33,14 @@ def parse_order(value: str | None) -> Order | None:
     """
     if value is None:
         return None
-    found = _WORDS.get(value) or _list(value)
-    if found is None:
+    order = _WORDS.get(value) or _list(value)
+    if order is None:
         raise InvalidQuery(
             "Invalid query string parameters: Expected 'order_by' parameter to be pack, spread, random, "
             f"CLASS:asc,CLASS:desc or CLASS:WEIGHT,CLASS:WEIGHT. Got: {value}",
             BAD_VALUE,
         )
-    return found
+    return order
 
 
 def _list(value: str) -> Order | None:

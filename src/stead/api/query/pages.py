@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from stead.api.bodies import ONE_LINE
 from stead.api.query.values import whole_number
+from stead.api.uuids import normalised
 from stead.api.versions import S
 from stead.domain.pages import Page
 
@@ -33,7 +34,13 @@ def parse_page(pairs: Pairs) -> Page:
     """
     pairs.require_single(KEYS)
     limit = pairs.last("limit")
-    return Page(None if limit is None else whole_number(limit), pairs.last("marker"))
+    return Page(None if limit is None else whole_number(limit), marker_of(pairs))
+
+
+def marker_of(pairs: Pairs) -> str | None:
+    """The uuid after which the page begins, as it is stored: lists compare it as a text."""
+    marker = pairs.last("marker")
+    return None if marker is None else normalised(marker)
 
 
 def links(req: Request, pairs: Pairs, last: str | None) -> list[dict[str, str]]:

@@ -46,10 +46,10 @@ NAMED = {"in_tree": PROVIDER_REFERENCE}
 @cache
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
-    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    properties = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
     if agreed.knows(S.PROVIDER_TREES):
-        known |= NAMED
-    return Validator({"type": "object", "additionalProperties": False, "properties": known}, formats=STRICT_UUIDS)
+        properties |= NAMED
+    return Validator({"type": "object", "additionalProperties": False, "properties": properties}, formats=STRICT_UUIDS)
 
 
 def parse_provider_query(pairs: Pairs, agreed: Agreed) -> ProviderQuery:

@@ -82,8 +82,8 @@ def parse_traits(values: Sequence[str], version: Microversion) -> Terms:
         if value.startswith("in:") and version >= V.ANY_TRAITS:
             clauses.append(_any_of(value))
         else:
-            wanted, unwanted = parse_names(value, version)
-            clauses += [frozenset([name]) for name in wanted]
+            required, unwanted = parse_names(value, version)
+            clauses += [frozenset([name]) for name in required]
             forbidden |= unwanted
     return Terms(tuple(dict.fromkeys(clauses)), frozenset(forbidden))
 
@@ -104,10 +104,10 @@ def parse_names(value: str, version: Microversion) -> tuple[list[str], set[str]]
     names = [name.strip() for name in value.split(",")]
     if any(name in ("", "!") for name in names):
         raise InvalidQuery(f"{expected} an empty trait in: {value}")
-    unwanted = {name.removeprefix("!") for name in names if name.startswith("!")}
-    if unwanted and not may_forbid:
+    forbidden = {name.removeprefix("!") for name in names if name.startswith("!")}
+    if forbidden and not may_forbid:
         raise InvalidQuery(f"{expected}: {value}")
-    return [name for name in names if not name.startswith("!")], unwanted
+    return [name for name in names if not name.startswith("!")], forbidden
 
 
 def _any_of(value: str) -> frozenset[str]:
@@ -151,8 +151,8 @@ def parse_root_aggregates(values: Sequence[str]) -> Terms:
         InvalidQuery: malformed.
     """
     names = [(value.startswith("!"), _uuids(value, "root_member_of", "", BAD_VALUE)) for value in values]
-    clauses = dict.fromkeys(some for is_forbidden, some in names if not is_forbidden)
-    return Terms(tuple(clauses), frozenset().union(*(some for is_forbidden, some in names if is_forbidden)))
+    clauses = dict.fromkeys(uuids for is_forbidden, uuids in names if not is_forbidden)
+    return Terms(tuple(clauses), frozenset().union(*(uuids for is_forbidden, uuids in names if is_forbidden)))
 
 
 def _uuids(
@@ -214,13 +214,13 @@ def parse_root_traits(value: str | None, version: Microversion) -> Terms:
     """
     if value is None:
         return Terms()
-    wanted, unwanted = parse_names(value, version)
-    conflicts = sorted(unwanted.intersection(wanted))
+    required, forbidden = parse_names(value, version)
+    conflicts = sorted(forbidden.intersection(required))
     if conflicts:
         raise InvalidQuery(
             f"Conflicting required and forbidden traits found in root_required: {', '.join(conflicts)}", BAD_VALUE
         )
-    return Terms(tuple(dict.fromkeys(frozenset([name]) for name in wanted)), frozenset(unwanted))
+    return Terms(tuple(dict.fromkeys(frozenset([name]) for name in required)), frozenset(forbidden))
 
 
 def require_no_conflict(traits: dict[str, Terms]) -> None:

@@ -61,31 +61,31 @@ class AdviceForRequest:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """Show which consumers to move so that a request fits a number of times."""
-        wanted = parse_advice(Pairs.of(req), req.agreed, finder(self._service))
-        self._limits.require_groups(wanted.request.groups)
-        found, token = self._service.advice(
-            wanted.request,
-            wanted.number,
-            same_traits=wanted.same_traits,
-            same_aggregates=wanted.same_aggregates,
+        parsed = parse_advice(Pairs.of(req), req.agreed, finder(self._service))
+        self._limits.require_groups(parsed.request.groups)
+        outcome, token = self._service.advice(
+            parsed.request,
+            parsed.number,
+            same_traits=parsed.same_traits,
+            same_aggregates=parsed.same_aggregates,
             most=self._limits.claims,
         )
-        moves, at_least = found.advice.moves, found.advice.at_least
-        shown = None if moves is None else [show_move(found.snapshot, found.held, move) for move in moves]
+        moves, at_least = outcome.advice.moves, outcome.advice.at_least
+        shown = None if moves is None else [show_move(outcome.snapshot, outcome.allocations, move) for move in moves]
         at_most = None if moves is None else len(moves)
         body = {
-            "make_room_for": wanted.number,
+            "make_room_for": parsed.number,
             "moves": shown,
             "fewest_moves": {"at_least": at_least, "at_most": at_most, "exact": at_least == at_most},
-            "before": _bounds(found.before),
-            "after": None if found.after is None else _bounds(found.after),
+            "before": _bounds(outcome.before),
+            "after": None if outcome.after is None else _bounds(outcome.after),
             "reason": None if moves is not None else IMPOSSIBLE if at_least is None else NOT_FOUND,
             "generation": token,
         }
         answer(req, resp, {"advice": body})
-        if not found.is_complete:
+        if not outcome.is_complete:
             resp.set_header(*CUT)
 
 
-def _bounds(found: Headroom) -> Json:
-    return {"at_least": found.at_least, "at_most": found.at_most, "exact": found.is_exact}
+def _bounds(headroom: Headroom) -> Json:
+    return {"at_least": headroom.at_least, "at_most": headroom.at_most, "exact": headroom.is_exact}

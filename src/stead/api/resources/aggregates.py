@@ -91,7 +91,8 @@ class ProviderAggregates:
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
         """Replace the aggregates of a resource provider."""
+        # Before the body is read, so that an unknown provider is 404 whatever the body is.
         find_provider(self._service.snapshot(), uuid)
-        wanted = read_body(req, REPLACE)
-        generation = self._service.replace_aggregates(uuid, wanted.aggregates, wanted.expected)
-        answer(req, resp, maker(req, AGGREGATES_OF_PROVIDER)(Membership(wanted.aggregates, generation)))
+        replacement = read_body(req, REPLACE)
+        generation = self._service.replace_aggregates(uuid, replacement.aggregates, replacement.expected)
+        answer(req, resp, maker(req, AGGREGATES_OF_PROVIDER)(Membership(replacement.aggregates, generation)))

@@ -65,9 +65,9 @@ class AllocationCandidates:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """List allocation candidates."""
-        wanted = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
-        self._limits.require_groups(wanted.groups)
-        body, is_cut, number = self._service.candidates(wanted, form_of(req.version), req.phases())
+        request = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
+        self._limits.require_groups(request.groups)
+        body, is_cut, number = self._service.candidates(request, form_of(req.version), req.phases())
         req.note(candidates=number, is_cut=is_cut)
         answer_in_pieces(req, resp, body)
         if is_cut:

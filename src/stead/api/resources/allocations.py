@@ -29,11 +29,11 @@ NO_TYPE = "unknown"
 """How a consumer without a type is shown."""
 
 
-def show_held(held: HeldAllocations) -> dict[str, Any]:
+def show_held(allocations: HeldAllocations) -> dict[str, Any]:
     """The allocations of a consumer, by provider."""
     return {
         provider: {"generation": generation, "resources": resources}
-        for provider, (generation, resources) in held.providers.items()
+        for provider, (generation, resources) in allocations.providers.items()
     }
 
 
@@ -42,15 +42,15 @@ ALLOCATIONS_OF_CONSUMER: Shape[HeldAllocations] = {
     "project_id": Field(V.ALLOCATIONS_BY_PROVIDER, attrgetter("project")),
     "user_id": Field(V.ALLOCATIONS_BY_PROVIDER, attrgetter("user")),
     "consumer_generation": Field(V.CONSUMER_GENERATION, attrgetter("generation")),
-    "consumer_type": Field(V.CONSUMER_TYPES, lambda held: held.consumer_type or NO_TYPE),
+    "consumer_type": Field(V.CONSUMER_TYPES, lambda allocations: allocations.consumer_type or NO_TYPE),
 }
 
 ConsumerOfProvider = tuple[int, dict[str, int]]
 """Generation of a consumer, and its allocations from one provider."""
 
 CONSUMER_OF_PROVIDER: Shape[ConsumerOfProvider] = {
-    "resources": Field(V.INITIAL, lambda held: held[1]),
-    "consumer_generation": Field(V.CONSUMER_GENERATION, lambda held: held[0]),
+    "resources": Field(V.INITIAL, lambda consumer: consumer[1]),
+    "consumer_generation": Field(V.CONSUMER_GENERATION, lambda consumer: consumer[0]),
 }
 
 
@@ -90,9 +90,10 @@ class Allocations:
     )
     def on_post(self, req: Request, resp: Response) -> None:
         """Replace the allocations of several consumers."""
-        wanted = read_body(req, REPLACE_SEVERAL)
-        claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.items()]
+        records = read_body(req, REPLACE_SEVERAL)
+        claims = [record.claim(uuid, self._incomplete) for uuid, record in records.items()]
         self._limits.require_allocations(claims)
+        # Before the write, so that the metrics count refused claims, too.
         req.note(claims=len(claims))
         self._service.claim(claims)
         answer_nothing(resp)
@@ -110,11 +111,11 @@ class AllocationsOfConsumer:
     @allowed("placement:allocations:list")
     def on_get(self, req: Request, resp: Response, consumer_uuid: str) -> None:
         """List the allocations of a consumer."""
-        held = self._service.read(consumer_listing.of_consumer, consumer_uuid)
-        if held is None:
+        allocations = self._service.read(consumer_listing.of_consumer, consumer_uuid)
+        if allocations is None:
             answer(req, resp, {"allocations": {}})
         else:
-            answer(req, resp, maker(req, ALLOCATIONS_OF_CONSUMER)(held), modified=held.modified)
+            answer(req, resp, maker(req, ALLOCATIONS_OF_CONSUMER)(allocations), modified=allocations.modified)
 
     @json_body
     @allowed("placement:allocations:update")
@@ -132,8 +133,8 @@ class AllocationsOfConsumer:
         uuid = uuids.normalised(consumer_uuid)
         if uuid is None:
             raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
-        wanted = read_body(req, REPLACE_ONE)
-        claims = [wanted.claim(uuid, self._incomplete)]
+        record = read_body(req, REPLACE_ONE)
+        claims = [record.claim(uuid, self._incomplete)]
         self._limits.require_allocations(claims)
         req.note(claims=1)
         self._service.claim(claims)
@@ -156,10 +157,10 @@ class AllocationsOfProvider:
     @allowed("placement:resource_providers:allocations:list")
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         """List the allocations of a resource provider."""
-        held = self._service.read(consumer_listing.of_provider, uuid)
+        allocations = self._service.read(consumer_listing.of_provider, uuid)
         show = maker(req, CONSUMER_OF_PROVIDER)
         body = {
-            "resource_provider_generation": held.generation,
-            "allocations": {consumer: show(of) for consumer, of in sliced(held.consumers.items())},
+            "resource_provider_generation": allocations.generation,
+            "allocations": {consumer: show(resources) for consumer, resources in sliced(allocations.consumers.items())},
         }
-        answer(req, resp, body, modified=NOW if held.modified is None else held.modified)
+        answer(req, resp, body, modified=NOW if allocations.modified is None else allocations.modified)

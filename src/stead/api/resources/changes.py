@@ -50,8 +50,8 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
 @cache
 def validator(agreed: Agreed) -> Validator:
     """Accepts the keys that *agreed* knows."""
-    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
-    return Validator({"type": "object", "additionalProperties": False, "properties": known})
+    properties = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    return Validator({"type": "object", "additionalProperties": False, "properties": properties})
 
 
 QUERY = validator(Agreed(NEWEST, NEWEST_STEAD))
@@ -116,6 +116,7 @@ class Changes:
     def _poll(self, req: Request, resp: Response, since: str | None, seconds: int) -> None:
         watchers, show = self._service.watchers, show_for(req)
         happened = watchers.look(since)
+        # Without a way to wait, the client gets an empty answer at once and polls.
         if happened or since is None or not seconds or not can_wait(req) or not watchers.may_wait():
             answer(req, resp, show(happened))
         elif carries_streams(req):
@@ -146,8 +147,8 @@ def can_wait(req: Request) -> bool:
 def _wants_events(req: Request) -> bool:
     if req.accepted is None:
         return False
-    wanted = quality(EVENTS, req.accepted)
-    return wanted > 0 and wanted >= quality(JSON, req.accepted)
+    quality_of_events = quality(EVENTS, req.accepted)
+    return quality_of_events > 0 and quality_of_events >= quality(JSON, req.accepted)
 
 
 Show = Callable[[Happened], dict[str, Any]]
@@ -196,6 +197,8 @@ class LongPoll:
         self._send: Callable[[bytes | None], None] | None = None
         self._is_sent = False
         self._lock = Lock()
+        # Last, because the poller may call `_tell` at once. The heartbeat answers in time, so the end comes a second
+        # later.
         self._watcher = watchers.watch(last, self._tell, heartbeat=seconds, seconds=seconds + 1)
 
     def attach(self, send: Callable[[bytes | None], None]) -> None:
@@ -204,6 +207,7 @@ class LongPoll:
         self._flush()
 
     def _tell(self, news: News) -> None:
+        # The queue before the check, as `attach` sets `_send` before it reads: so one of the two sends the news.
         self._told.put(news)
         if self._send is not None:
             self._flush()
@@ -246,6 +250,7 @@ class EventStream:
         self._outbox = Outbox()
         for part in _beginning(first, show, begins=begins):
             self._outbox.put(part)
+        # Last, because the poller may call `_tell` at once, and its events follow those of the beginning.
         self._watcher = watchers.watch(first, self._tell, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS)
 
     def attach(self, send: Callable[[bytes | None], None]) -> None:

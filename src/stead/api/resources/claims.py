@@ -55,6 +55,7 @@ class Wanted:
             MalformedBody: a consumer occurs twice.
         """
         records = [{**record, "consumer_uuid": uuids.normalised(record["consumer_uuid"])} for record in body["claims"]]
+        # Compared in the stored form: two spellings of a uuid name one consumer.
         if len({record["consumer_uuid"] for record in records}) < len(records):
             raise MalformedBody("JSON does not validate: two of the claims are of the same consumer")
         return cls(records, body.get("distinct_roots", False), body.get("explain", True))
@@ -99,18 +100,19 @@ class Claims:
     @answering({**UNKNOWN_CLASSES, **CHANGED, **NO_PLACE})
     def on_post(self, req: Request, resp: Response) -> None:
         """Claim the best allocation candidate for each consumer."""
+        # Before the body is read, so that the limit includes reading it and parsing its queries.
         until = time.monotonic() + self._service.claim_timeout
-        wanted = read_body(req, CLAIMS)
-        self._limits.require_claims(wanted.records, [record["query"] for record in wanted.records])
+        body = read_body(req, CLAIMS)
+        self._limits.require_claims(body.records, [record["query"] for record in body.records])
         wishes, flavors = [], finder(self._service)
-        for number, record in enumerate(wanted.records):
+        for number, record in enumerate(body.records):
             if time.monotonic() > until:
                 raise Refused(413, f"Reading the queries took more than {self._service.claim_timeout:g} s.")
             wishes.append(self._wish(req, flavors, number, record))
         outcome = self._service.claim_by_query(
-            wishes, distinct_roots=wanted.distinct_roots, explained=wanted.explained, until=until
+            wishes, distinct_roots=body.distinct_roots, explained=body.explained, until=until
         )
-        shown = [show_granted(wish, one) for wish, one in zip(wishes, outcome.granted, strict=True)]
+        shown = [show_granted(wish, granted) for wish, granted in zip(wishes, outcome.granted, strict=True)]
         answer(req, resp, {"claims": shown, "tries": outcome.tries}, modified=None)
 
     def _wish(self, req: Request, flavors: Flavors, number: int, record: dict[str, Any]) -> Wish:

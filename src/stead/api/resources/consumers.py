@@ -54,8 +54,8 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
 @cache
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
-    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
-    return Validator({"type": "object", "additionalProperties": False, "properties": known}, formats=STRICT_UUIDS)
+    properties = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    return Validator({"type": "object", "additionalProperties": False, "properties": properties}, formats=STRICT_UUIDS)
 
 
 def show_totals(totals: ProjectTotals) -> dict[str, Any]:
@@ -86,14 +86,21 @@ class Consumers:
             pairs.last("in_tree"),
         )
         page, with_totals = pages.parse_page(pairs), pairs.last("totals") == "true"
-        found = self._service.read(consumer_listing.page_of, whose, page, MOST, with_totals=with_totals)
+        listing = self._service.read(consumer_listing.page_of, whose, page, MOST, with_totals=with_totals)
         show = maker(req, ALLOCATIONS_OF_CONSUMER)
-        last = list(found.held)[-1] if found.goes_on else None
-        shown: list[dict[str, Any]] = [{"uuid": uuid, **show(held)} for uuid, held in sliced(found.held.items())]
+        last = list(listing.allocations)[-1] if listing.goes_on else None
+        shown: list[dict[str, Any]] = [
+            {"uuid": uuid, **show(allocations)} for uuid, allocations in sliced(listing.allocations.items())
+        ]
         if req.agreed.knows(S.PROVIDER_TREES):
             for consumer in shown:
-                consumer["created_at"] = in_utc(found.created[consumer["uuid"]])
+                consumer["created_at"] = in_utc(listing.created[consumer["uuid"]])
         body: dict[str, Any] = {"consumers": shown, "links": pages.links(req, pairs, last)}
-        if found.totals is not None:
-            body["project_totals"] = {project: show_totals(totals) for project, totals in found.totals.items()}
-        answer(req, resp, body, modified=newest((held.modified for held in found.held.values()), NOW))
+        if listing.totals is not None:
+            body["project_totals"] = {project: show_totals(totals) for project, totals in listing.totals.items()}
+        answer(
+            req,
+            resp,
+            body,
+            modified=newest((allocations.modified for allocations in listing.allocations.values()), NOW),
+        )

@@ -36,8 +36,8 @@ _WORDS = {"parameter": _TEXT, "value": _TEXT}
 _CHECK = {"check": _TEXT}
 
 
-def _array(of: Schema) -> Schema:
-    return {"type": "array", "items": of}
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
 
 
 CONSTRAINT = strict_object(_WORDS, _CHECK)
@@ -84,9 +84,9 @@ class Explanations:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """Explain the result of a candidate query."""
-        wanted = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
-        self._limits.require_groups(wanted.groups)
-        answer(req, resp, shown(*self._service.explain(wanted)))
+        request = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
+        self._limits.require_groups(request.groups)
+        answer(req, resp, shown(*self._service.explain(request)))
 
 
 def shown(snapshot: Snapshot, explanation: Explanation) -> Json:
@@ -150,4 +150,6 @@ _CHOICE = ("suffix", "resource_class")
 
 def _relaxation(relaxation: Relaxation, count: Count) -> Json:
     changes = {"without": relaxation.without, "with": relaxation.instead}
-    return {key: None if one is None else _constraint(one) for key, one in changes.items()} | _count(count)
+    return {
+        key: None if constraint is None else _constraint(constraint) for key, constraint in changes.items()
+    } | _count(count)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Agreed, Step
-    from stead.candidates.headroom.headroom import Headroom
     from stead.domain.request import CandidateRequest
+    from stead.service.flavors import Found
     from stead.service.service import Service
 
 Json = dict[str, Any]
@@ -118,8 +118,8 @@ _NAME = Validator({"type": "object", "properties": {"name": flavor_query.NAME}})
 @cache
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
-    known = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
-    return Validator({"type": "object", "additionalProperties": False, "properties": known})
+    properties = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    return Validator({"type": "object", "additionalProperties": False, "properties": properties})
 
 
 def show(flavor: Flavor) -> Json:
@@ -144,14 +144,16 @@ class Flavors:
         pairs.require_single(KEYS)
         limit = pairs.last("limit")
         number = min((limit and whole_number(limit)) or MOST, MOST)
+        # One more than shown tells whether another page follows.
         page = self._service.read(flavors.page_of, pairs.last("marker"), number + 1)
         shown = [show(flavor) for flavor in page[:number]]
         goes_on = len(page) > number
         body: Json = {}
         if pairs.last("headroom") == "true":
             body["generation"], fresh = self._with_headroom(page[:number], req.agreed)
+            # The next page continues where the work of this request ended.
             goes_on |= len(fresh) < len(shown)
-            shown = [one | {"headroom": headroom} for one, headroom in zip(shown, fresh, strict=False)]
+            shown = [each | {"headroom": headroom} for each, headroom in zip(shown, fresh, strict=False)]
         links = pages.links(req, pairs, shown[-1]["name"] if goes_on else None)
         answer(req, resp, {"flavors": shown, "links": links, **body})
 
@@ -166,18 +168,18 @@ class Flavors:
                 faults[flavor.name] = {"error": str(error)}
             else:
                 requests[flavor.name] = request
-        token, found = self._service.headrooms(requests)
+        token, headrooms = self._service.headrooms(requests)
         shown: list[Json] = []
         for flavor in page:
-            headroom = faults.get(flavor.name) or _shown(found, flavor.name)
+            headroom = faults.get(flavor.name) or _shown(headrooms, flavor.name)
             if headroom is None:
                 break
             shown.append(headroom)
         return token, shown
 
 
-def _shown(found: Mapping[str, Headroom | str], name: str) -> Json | None:
-    headroom = found.get(name)
+def _shown(headrooms: Mapping[str, Found], name: str) -> Json | None:
+    headroom = headrooms.get(name)
     if headroom is None or isinstance(headroom, str):
         return None if headroom is None else {"error": headroom}
     return {
@@ -212,16 +214,16 @@ class OneFlavor:
     @answering({})
     def on_put(self, req: Request, resp: Response, name: str) -> None:
         """Create or replace a flavor."""
-        wanted = read_body(req, REPLACE)
+        replacement = read_body(req, REPLACE)
         if fault := _NAME.first_fault({"name": name}):
             raise MalformedBody(
                 f"The name of the flavor is invalid: {fault} (it must match {FLAVOR_NAME}, "
                 f"with at most {FLAVOR_NAME_LENGTH} characters)"
             )
-        pairs = Pairs.read(wanted.query)
+        pairs = Pairs.read(replacement.query)
         flavor_query.require_storable(pairs)
         self._limits.require_groups(parse_candidate_request(pairs, req.agreed).groups)
-        flavor = Flavor(name, wanted.query, wanted.description)
+        flavor = Flavor(name, replacement.query, replacement.description)
         is_new = self._service.write(flavors.put, flavor)
         answer(req, resp, show(flavor), status=201 if is_new else 200)
         locate(req, resp, f"/flavors/{name}")

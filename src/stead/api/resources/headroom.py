@@ -8,7 +8,8 @@ from stead.api.bodies import Schema, mapping, strict_object
 from stead.api.errors import answering
 from stead.api.gates import allowed, json_answer
 from stead.api.query import pages
-from stead.api.query.headroom import parse_headroom
+from stead.api.query.headroom import parse_headroom, require_valid
+from stead.api.query.mix import parse_mix
 from stead.api.query.pairs import INVALID, Pairs
 from stead.api.query.values import BAD_VALUE
 from stead.api.representations import answer
@@ -23,10 +24,13 @@ from stead.domain.names import RESOURCE_CLASS_NAME
 from stead.domain.pages import Page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stead.api.limits import Limits
     from stead.api.request import Request, Response
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.headroom.limits import Limit
+    from stead.candidates.headroom.mixing import Mixed, Part
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service
@@ -64,6 +68,26 @@ HEADROOM = strict_object(
 )
 """The schema of a headroom. Source: "GET /headroom", docs/api.md."""
 
+MIX = strict_object(
+    {
+        **_BOUNDS,
+        "exact": {"type": "boolean"},
+        "mix": {
+            "type": "array",
+            "items": strict_object(
+                {"flavor": _TEXT, "weight": _NUMBER, **_BOUNDS, "limited_by": {"type": "array", "items": LIMIT}}
+            ),
+        },
+        "limited_by": {
+            "type": "array",
+            "items": {"anyOf": [strict_object({"flavor": _TEXT}), strict_object({"resource_class": _TEXT})]},
+        },
+        "stranded": mapping(RESOURCE_CLASS_NAME, _NUMBER),
+        "generation": {"type": ["string", "null"]},
+    }
+)
+"""The schema of the headroom of a mix."""
+
 
 class HeadroomOfRequest:
     """`/headroom`: how many times a request fits. Requires `stead` 1.1."""
@@ -80,22 +104,35 @@ class HeadroomOfRequest:
     def on_get(self, req: Request, resp: Response) -> None:
         """Show how many times a request can be claimed until nothing fits."""
         pairs = Pairs.of(req)
-        wanted = parse_headroom(pairs, req.agreed, finder(self._service))
-        self._limits.require_groups(wanted.request.groups)
-        snapshot, token, found, why = self._service.headroom(wanted.request)
-        page = Page(min(wanted.page.limit or TREES, MOST_TREES), wanted.page.marker)
-        places, goes_on = _page(snapshot, found, wanted.request, page)
-        shown = show_headroom(snapshot, found, places, token)
+        require_valid(pairs, req.agreed)
+        if pairs.all("mix"):
+            self._show_mix(req, resp, pairs)
+            return
+        parsed = parse_headroom(pairs, req.agreed, finder(self._service))
+        self._limits.require_groups(parsed.request.groups)
+        snapshot, token, headroom, why = self._service.headroom(parsed.request)
+        page = Page(min(parsed.page.limit or TREES, MOST_TREES), parsed.page.marker)
+        places, goes_on = _page(snapshot, headroom, parsed.request, page)
+        shown = show_headroom(snapshot, headroom, places, token)
         if why is not None:
             shown["explanation"] = explanations.shown(snapshot, why)
-        last = snapshot.uuid(int(found.roots[places[-1]])) if goes_on else None
+        last = snapshot.uuid(int(headroom.roots[places[-1]])) if goes_on else None
         answer(req, resp, {"headroom": shown, "links": pages.links(req, pairs, last)})
-        if not found.is_complete:
+        if not headroom.is_complete:
+            resp.set_header(*CUT)
+
+    def _show_mix(self, req: Request, resp: Response, pairs: Pairs) -> None:
+        parts = parse_mix(pairs, req.agreed, finder(self._service))
+        for part in parts.values():
+            self._limits.require_groups(part.request.groups)
+        snapshot, token, mixed = self._service.headroom_of_mix(list(parts.values()))
+        answer(req, resp, {"headroom": show_mixed(snapshot, parts, mixed, token), "links": []})
+        if not mixed.is_complete:
             resp.set_header(*CUT)
 
 
-def _page(snapshot: Snapshot, found: Headroom, request: CandidateRequest, page: Page) -> tuple[list[int], bool]:
-    shown = page_of(snapshot, found.roots, request, page)
+def _page(snapshot: Snapshot, headroom: Headroom, request: CandidateRequest, page: Page) -> tuple[list[int], bool]:
+    shown = page_of(snapshot, headroom.roots, request, page)
     if shown is None:
         raise InvalidQuery(
             f"{INVALID} 'marker' names no tree of this list, which changed. Start again without it.", BAD_VALUE
@@ -103,28 +140,54 @@ def _page(snapshot: Snapshot, found: Headroom, request: CandidateRequest, page: 
     return shown
 
 
-def show_headroom(snapshot: Snapshot, found: Headroom, places: list[int], token: str | None) -> Json:
+def show_headroom(snapshot: Snapshot, headroom: Headroom, places: list[int], token: str | None) -> Json:
     """The body, with the trees at *places*."""
     names = snapshot.class_names.by_id
     return {
-        "at_least": found.at_least,
-        "at_most": found.at_most,
-        "exact": found.is_exact,
-        "tree_count": len(found.roots),
-        "trees": [_tree(snapshot, found, place) for place in places],
-        "limited_by": [show_limit(limit) for limit in found.limited_by],
-        "stranded": {names[class_id].name: amount for class_id, amount in found.stranded.items()},
+        "at_least": headroom.at_least,
+        "at_most": headroom.at_most,
+        "exact": headroom.is_exact,
+        "tree_count": len(headroom.roots),
+        "trees": [_tree(snapshot, headroom, place) for place in places],
+        "limited_by": [show_limit(limit) for limit in headroom.limited_by],
+        "stranded": {names[class_id].name: amount for class_id, amount in headroom.stranded.items()},
         "generation": token,
     }
 
 
-def _tree(snapshot: Snapshot, found: Headroom, place: int) -> Json:
-    root = int(found.roots[place])
+def show_mixed(snapshot: Snapshot, parts: Mapping[str, Part], mixed: Mixed, token: str | None) -> Json:
+    """The body for a mix of *parts*, by the names of their flavors."""
+    names, flavors = snapshot.class_names.by_id, list(parts)
+    return {
+        "at_least": mixed.at_least,
+        "at_most": mixed.at_most,
+        "exact": mixed.at_least == mixed.at_most,
+        "mix": [
+            {
+                "flavor": flavor,
+                "weight": part.weight,
+                "at_least": alone.at_least,
+                "at_most": alone.at_most,
+                "limited_by": [show_limit(limit) for limit in alone.limited_by],
+            }
+            for (flavor, part), alone in zip(parts.items(), mixed.alone, strict=True)
+        ],
+        "limited_by": [
+            *({"flavor": flavors[number]} for number in mixed.limiting_parts),
+            *({"resource_class": names[class_id].name} for class_id in mixed.limiting_classes),
+        ],
+        "stranded": {names[class_id].name: amount for class_id, amount in mixed.stranded.items()},
+        "generation": token,
+    }
+
+
+def _tree(snapshot: Snapshot, headroom: Headroom, place: int) -> Json:
+    root = int(headroom.roots[place])
     return {
         "root": snapshot.uuid(root),
         "name": snapshot.identities.names[root],
-        "at_least": int(found.roots_at_least[place]),
-        "at_most": int(found.roots_at_most[place]),
+        "at_least": int(headroom.roots_at_least[place]),
+        "at_most": int(headroom.roots_at_most[place]),
     }
 
 

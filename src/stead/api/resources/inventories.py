@@ -122,15 +122,18 @@ class Inventories:
         """List the inventories of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
-        held = snapshot.inventories(slot)
-        shown = show_all({name: of.inventory for name, of in held.items()}, snapshot.provider(slot).generation)
-        answer(req, resp, shown, modified=newest((of.modified for of in held.values()), UNKNOWN))
+        stored = snapshot.inventories(slot)
+        shown = show_all(
+            {name: of_class.inventory for name, of_class in stored.items()}, snapshot.provider(slot).generation
+        )
+        answer(req, resp, shown, modified=newest((of_class.modified for of_class in stored.values()), UNKNOWN))
 
     @json_body
     @allowed("placement:resource_providers:inventories:create")
     @answering({ReservedTooLarge: RESERVE_NOT_CREATED, UnknownResourceClass: NOT_CREATED, **race("Update conflict")})
     def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         """Create an inventory of a resource provider."""
+        # Before the body is read, so that an unknown provider is 404 whatever the body is.
         find_provider(self._service.snapshot(), uuid)
         new = read_body(req, CREATE)
         generation = self._service.write(
@@ -153,17 +156,18 @@ class Inventories:
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
         """Replace the inventories of a resource provider."""
+        # Before the body is read, so that an unknown provider is 404 whatever the body is.
         find_provider(self._service.snapshot(), uuid)
-        wanted = read_body(req, REPLACE_ALL)
+        replacement = read_body(req, REPLACE_ALL)
         generation = self._service.write(
             inventories.replace_all,
             uuid,
-            wanted.inventories,
-            wanted.expected,
+            replacement.inventories,
+            replacement.expected,
             may_reserve_all=MAY_RESERVE_ALL.at(req.version),
         )
-        modified = NOW if wanted.inventories else UNKNOWN
-        answer(req, resp, show_all(wanted.inventories, generation), modified=modified)
+        modified = NOW if replacement.inventories else UNKNOWN
+        answer(req, resp, show_all(replacement.inventories, generation), modified=modified)
 
     @since(V.DELETE_INVENTORIES, otherwise=405)
     @allowed("placement:resource_providers:inventories:delete")
@@ -186,10 +190,10 @@ class OneClass:
         """Show an inventory of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
-        held = snapshot.inventories(slot).get(resource_class)
-        if held is None:
+        stored = snapshot.inventories(slot).get(resource_class)
+        if stored is None:
             raise InventoryNotFound(uuid, resource_class)
-        answer(req, resp, show_one(held.inventory, snapshot.provider(slot).generation), modified=held.modified)
+        answer(req, resp, show_one(stored.inventory, snapshot.provider(slot).generation), modified=stored.modified)
 
     @json_body
     @allowed("placement:resource_providers:inventories:update")
@@ -206,17 +210,18 @@ class OneClass:
     )
     def on_put(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
         """Update an inventory of a resource provider."""
+        # Before the body is read, so that an unknown provider is 404 whatever the body is.
         find_provider(self._service.snapshot(), uuid)
-        wanted = read_body(req, REPLACE_ONE)
+        replacement = read_body(req, REPLACE_ONE)
         generation = self._service.write(
             inventories.replace_one,
             uuid,
             resource_class,
-            wanted.inventory,
-            wanted.expected,
+            replacement.inventory,
+            replacement.expected,
             may_reserve_all=MAY_RESERVE_ALL.at(req.version),
         )
-        answer(req, resp, show_one(wanted.inventory, generation))
+        answer(req, resp, show_one(replacement.inventory, generation))
 
     @allowed("placement:resource_providers:inventories:delete")
     @answering(

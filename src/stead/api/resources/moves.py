@@ -39,10 +39,13 @@ MOVE: Schema = strict_object(
 """The schema of a move."""
 
 
-def show_move(snapshot: Snapshot, held: Mapping[str, HeldAllocations], move: Move) -> Json:
-    """A move. *held* has the present allocations by consumer."""
-    present, names = held[move.tenant.consumer], snapshot.class_names.by_id
-    new = {snapshot.uuid(slot): {names[id_].name: n for id_, n in of.items()} for slot, of in move.amounts.items()}
+def show_move(snapshot: Snapshot, allocations: Mapping[str, HeldAllocations], move: Move) -> Json:
+    """A move. *allocations* has the present allocations by consumer."""
+    present, names = allocations[move.tenant.consumer], snapshot.class_names.by_id
+    new = {
+        snapshot.uuid(slot): {names[id_].name: n for id_, n in by_class.items()}
+        for slot, by_class in move.amounts.items()
+    }
     return {
         "consumer_uuid": move.tenant.consumer,
         "consumer_generation": present.generation,
@@ -57,19 +60,21 @@ def show_move(snapshot: Snapshot, held: Mapping[str, HeldAllocations], move: Mov
 
 def show_amounts(amounts: Mapping[str, Mapping[str, int]]) -> Json:
     """Amounts by provider uuid and class name, as in an allocation request."""
-    return {uuid: {"resources": dict(of)} for uuid, of in amounts.items()}
+    return {uuid: {"resources": dict(resources)} for uuid, resources in amounts.items()}
 
 
 def _query(snapshot: Snapshot, amounts: Amounts) -> str | None:
     """A candidate query for exactly these allocations: a group for each provider. None if no such query exists."""
     forest, sharing = snapshot.forest, snapshot.sharing.mask
+    # A candidate is under one anchor, so it cannot use two trees.
     if len({forest.root[slot] for slot in amounts if not sharing[slot]}) > 1:
         return None
     pairs = []
-    for number, (slot, of) in enumerate(sorted(amounts.items()), 1):
-        if any(_can_give(snapshot, other, of) for other in forest.subtree(slot)[1:]):
+    for number, (slot, by_class) in enumerate(sorted(amounts.items()), 1):
+        # `in_subtree` also admits the providers below, and the query must have no other candidate.
+        if any(_can_give(snapshot, other, by_class) for other in forest.subtree(slot)[1:]):
             return None
-        resources = ",".join(f"{snapshot.class_names.by_id[class_id].name}:{n}" for class_id, n in of.items())
+        resources = ",".join(f"{snapshot.class_names.by_id[class_id].name}:{n}" for class_id, n in by_class.items())
         pairs += [(f"resources{number}", resources), (f"in_subtree{number}", snapshot.uuid(slot))]
     if len(amounts) > 1:
         pairs.append(("group_policy", "none"))

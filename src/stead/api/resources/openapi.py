@@ -6,12 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stead.api.gates import json_answer
-from stead.api.openapi import document
 from stead.api.representations import answer
 from stead.api.versions import S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stead.api.request import Request, Response
 
@@ -21,9 +20,12 @@ class OpenApi:
 
     stead_since = S.OWN_FEATURES
 
-    def __init__(self, routes: Mapping[str, object]) -> None:
-        """*routes* are all routes, by their paths."""
+    def __init__(
+        self, routes: Mapping[str, object], document: Callable[[Mapping[str, object]], dict[str, object]]
+    ) -> None:
+        """*document* describes *routes*, which are all routes by their paths."""
         self._routes = routes
+        self._describe = document
 
     @json_answer
     def on_get(self, req: Request, resp: Response) -> None:
@@ -33,4 +35,4 @@ class OpenApi:
     @cached_property
     def _document(self) -> dict[str, object]:
         """Built at the first request, since the document describes this route too."""
-        return document(self._routes)
+        return self._describe(self._routes)

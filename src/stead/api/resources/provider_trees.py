@@ -59,20 +59,20 @@ class ProviderTrees:
     def on_get(self, req: Request, resp: Response) -> None:
         """List provider trees with inventories, usages, traits and aggregates, in pages or as columns."""
         pairs = Pairs.of(req)
-        wanted = parse_tree_query(pairs)
+        parsed = parse_tree_query(pairs)
         # The token is older than the snapshot, so no change is missing between the answer and changes since the token.
-        token = self._service.watchers.look(None).token if wanted.columns else ""
+        token = self._service.watchers.look(None).token if parsed.columns else ""
         snapshot, moment = self._service.view()
         if is_current(req, resp, moment):
             return
-        roots = matching_trees(snapshot, wanted.query)
-        if wanted.columns:
-            answer(req, resp, b"".join(_columns(snapshot, roots, wanted, token)), modified=UNKNOWN)
+        roots = matching_trees(snapshot, parsed.query)
+        if parsed.columns:
+            answer(req, resp, b"".join(_columns(snapshot, roots, parsed, token)), modified=UNKNOWN)
             return
-        page = Page(min(wanted.page.limit or TREES, MOST_TREES), wanted.page.marker)
-        trees, goes_on = page_of(snapshot, roots, page, wanted.depth, MOST_PROVIDERS)
+        page = Page(min(parsed.page.limit or TREES, MOST_TREES), parsed.page.marker)
+        trees, goes_on = page_of(snapshot, roots, page, parsed.depth, MOST_PROVIDERS)
         links = pages.links(req, pairs, snapshot.uuid(trees[-1].root) if goes_on else None)
-        answer(req, resp, b"".join(_document(snapshot, roots, trees, wanted, orjson.dumps(links))), modified=UNKNOWN)
+        answer(req, resp, b"".join(_document(snapshot, roots, trees, parsed, orjson.dumps(links))), modified=UNKNOWN)
 
     @json_body
     @allowed("stead:provider_trees:update")
@@ -85,27 +85,27 @@ class ProviderTrees:
         answer(req, resp, show_outcome(plan, dry_run=described.dry_run), modified=None)
 
 
-def _columns(snapshot: Snapshot, roots: Roots, wanted: TreesWanted, token: str) -> Iterator[bytes]:
-    rows = rows_of(snapshot, roots, wanted.depth)
-    totals = tree_totals(snapshot, rows.roots) if wanted.totals else None
+def _columns(snapshot: Snapshot, roots: Roots, parsed: TreesWanted, token: str) -> Iterator[bytes]:
+    rows = rows_of(snapshot, roots, parsed.depth)
+    totals = tree_totals(snapshot, rows.roots) if parsed.totals else None
     counts = f'"tree_count":{len(roots)},"provider_count":{int(rows.sizes.sum())}'
     yield b'{"token":' + orjson.dumps(token) + f",{counts},".encode()
     if totals is not None:
         yield f'"totals":{whole_text(totals)},'.encode()
-    yield from column_texts(snapshot, rows, wanted.fields, totals)
+    yield from column_texts(snapshot, rows, parsed.fields, totals)
     yield b"}"
 
 
 def _document(
-    snapshot: Snapshot, roots: Roots, trees: Sequence[ShownTree], wanted: TreesWanted, links: bytes
+    snapshot: Snapshot, roots: Roots, trees: Sequence[ShownTree], parsed: TreesWanted, links: bytes
 ) -> Iterator[bytes]:
     yield f'{{"tree_count":{len(roots)},"provider_count":{count_providers(snapshot, roots)},'.encode()
     sums = None
-    if wanted.totals:
+    if parsed.totals:
         totals = tree_totals(snapshot, roots)
         sums = totals_texts(totals, places_of(trees, roots))
         yield f'"totals":{whole_text(totals)},'.encode()
     yield b'"provider_trees":['
-    for number, text in enumerate(tree_texts(snapshot, trees, wanted.fields, sums)):
+    for number, text in enumerate(tree_texts(snapshot, trees, parsed.fields, sums)):
         yield f",{text}".encode() if number else text.encode()
     yield b'],"links":' + links + b"}"

@@ -41,8 +41,8 @@ class Reshape:
         """Build it from the body of a POST."""
         return cls(
             {
-                provider: NewInventories(int(of["resource_provider_generation"]), build_inventories(of["inventories"]))
-                for provider, of in body["inventories"].items()
+                uuid: NewInventories(int(new["resource_provider_generation"]), build_inventories(new["inventories"]))
+                for uuid, new in body["inventories"].items()
             },
             {consumer: build_wanted(record) for consumer, record in body["allocations"].items()},
         )
@@ -83,9 +83,10 @@ class Reshaper:
     )
     def on_post(self, req: Request, resp: Response) -> None:
         """Move inventories and allocations between resource providers."""
-        wanted = read_body(req, RESHAPE)
-        claims = [of.claim(uuid, self._incomplete) for uuid, of in wanted.consumers.items()]
+        reshape = read_body(req, RESHAPE)
+        claims = [record.claim(uuid, self._incomplete) for uuid, record in reshape.consumers.items()]
         self._limits.require_allocations(claims)
+        # Before the write, so that the metrics count refused claims, too.
         req.note(claims=len(claims))
-        self._service.reshape(wanted.inventories, claims)
+        self._service.reshape(reshape.inventories, claims)
         answer_nothing(resp)

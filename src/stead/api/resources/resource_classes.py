@@ -95,6 +95,7 @@ class OneResourceClass:
         if fault is not None:
             raise MalformedBody(f"JSON does not validate: {fault}")
         exists = name in self._service.snapshot().class_names.by_name
+        # A name in the snapshot existed after the request arrived, so 204 is true without a write.
         made = not exists and self._service.write(resource_classes.ensure, name)
         answer_nothing(resp, 201 if made else 204)
         locate(req, resp, f"/resource_classes/{name}")

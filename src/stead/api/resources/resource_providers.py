@@ -123,8 +123,8 @@ class Providers:
     @allowed("placement:resource_providers:create")
     def on_post(self, req: Request, resp: Response) -> None:
         """Create a resource provider."""
-        wanted = read_body(req, CREATE)
-        made = self._service.write(providers.create, wanted.uuid, wanted.name, wanted.parent)
+        new = read_body(req, CREATE)
+        made = self._service.write(providers.create, new.uuid, new.name, new.parent)
         if req.version >= V.CREATED_PROVIDER:
             answer(req, resp, ProviderForm.of(req).text(made).encode())
         else:
@@ -150,10 +150,11 @@ class OneProvider:
     @allowed("placement:resource_providers:update")
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
         """Update the name and the parent of a resource provider."""
+        # Before the body is read, so that an unknown provider is 404 whatever the body is.
         find_provider(self._service.snapshot(), uuid)
-        wanted = read_body(req, UPDATE)
+        change = read_body(req, UPDATE)
         provider = self._service.write(
-            providers.update, uuid, wanted.name, wanted.parent, may_move=MAY_MOVE.at(req.version)
+            providers.update, uuid, change.name, change.parent, may_move=MAY_MOVE.at(req.version)
         )
         answer(req, resp, ProviderForm.of(req).text(provider).encode(), modified=provider.modified)
 

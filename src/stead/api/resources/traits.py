@@ -87,17 +87,17 @@ def association_filter(value: str | None, snapshot: Snapshot) -> Callable[[str],
         return lambda _name: True
     if value.lower() not in ("true", "false"):
         raise InvalidQuery('The query parameter "associated" only accepts "true" or "false"')
-    wanted, in_use = value.lower() == "true", snapshot.traits_in_use()
-    return lambda name: (name in in_use) is wanted
+    is_associated, in_use = value.lower() == "true", snapshot.traits_in_use()
+    return lambda name: (name in in_use) is is_associated
 
 
 def answer_provider_traits(
-    req: Request, resp: Response, names: Iterable[str], known: Mapping[str, NameRow], generation: int
+    req: Request, resp: Response, names: Iterable[str], by_name: Mapping[str, NameRow], generation: int
 ) -> None:
-    """Answer with the traits of a provider and its generation; *known* are all existing traits by name."""
+    """Answer with the traits of a provider and its generation; *by_name* are all existing traits by name."""
     shown = list(names)
     body = {"traits": shown, "resource_provider_generation": generation}
-    answer(req, resp, body, modified=newest(known[name].modified for name in shown if name in known))
+    answer(req, resp, body, modified=newest(by_name[name].modified for name in shown if name in by_name))
 
 
 class Traits:
@@ -142,6 +142,7 @@ class OneTrait:
         """Create a custom trait unless it exists."""
         require_custom_trait(name)
         row = self._service.snapshot().trait_names.by_name.get(name)
+        # A name in the snapshot existed after the request arrived, so 204 is true without a write.
         made = row is None and self._service.write(traits.create, name)
         answer_nothing(resp, 201 if made else 204)
         locate(req, resp, f"/traits/{name}")
@@ -187,10 +188,10 @@ class ProviderTraits:
     )
     def on_put(self, req: Request, resp: Response, uuid: str) -> None:
         """Replace the traits of a resource provider."""
-        wanted = read_body(req, REPLACE)
-        generation = self._service.write(traits.replace, uuid, wanted.names, wanted.expected)
-        known = self._service.snapshot().trait_names.by_name
-        answer_provider_traits(req, resp, wanted.names, known, generation)
+        replacement = read_body(req, REPLACE)
+        generation = self._service.write(traits.replace, uuid, replacement.names, replacement.expected)
+        by_name = self._service.snapshot().trait_names.by_name
+        answer_provider_traits(req, resp, replacement.names, by_name, generation)
 
     @since(V.TRAITS)
     @allowed("placement:resource_providers:traits:delete")

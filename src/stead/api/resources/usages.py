@@ -44,8 +44,10 @@ KEYS: dict[str, tuple[Microversion, dict[str, Any]]] = {
 @cache
 def validator(version: Microversion) -> Validator:
     """Validates the keys of *version*, and refuses others."""
-    known = {key: schema for key, (since, schema) in KEYS.items() if since <= version}
-    return Validator({"type": "object", "required": ["project_id"], "additionalProperties": False, "properties": known})
+    properties = {key: schema for key, (since, schema) in KEYS.items() if since <= version}
+    return Validator(
+        {"type": "object", "required": ["project_id"], "additionalProperties": False, "properties": properties}
+    )
 
 
 def project_of(pairs: Pairs) -> str | None:
@@ -78,7 +80,7 @@ class ProviderUsages:
         """List the usages of a resource provider."""
         snapshot = self._service.snapshot()
         slot = find_provider(snapshot, uuid)
-        used = {name: held.used for name, held in snapshot.inventories(slot).items()}
+        used = {name: stored.used for name, stored in snapshot.inventories(slot).items()}
         generation = snapshot.provider(slot).generation
         answer(req, resp, {"resource_provider_generation": generation, "usages": used})
 
@@ -96,15 +98,18 @@ class Usages:
         """List the usages of a project."""
         pairs = Pairs.of(req)
         pairs.require(validator(req.version))
-        wanted = pairs.last("consumer_type")
-        found = self._service.read(
-            usages.of_project, project_of(pairs) or "", pairs.last("user_id"), None if wanted == ALL else wanted
+        consumer_type = pairs.last("consumer_type")
+        by_type = self._service.read(
+            usages.of_project,
+            project_of(pairs) or "",
+            pairs.last("user_id"),
+            None if consumer_type == ALL else consumer_type,
         )
         shown: dict[str, Any]
         if req.version < V.CONSUMER_TYPES:
-            shown = usages.total(found).resources
-        elif wanted == ALL and found:
-            shown = {ALL: show_type(usages.total(found))}
+            shown = usages.total(by_type).resources
+        elif consumer_type == ALL and by_type:
+            shown = {ALL: show_type(usages.total(by_type))}
         else:
-            shown = {name: show_type(usage) for name, usage in found.items()}
+            shown = {name: show_type(usage) for name, usage in by_type.items()}
         answer(req, resp, {"usages": shown})

@@ -140,25 +140,26 @@ class WhatIfs:
     @answering({**UNKNOWN_CLASSES, **TOO_MUCH})
     def on_post(self, req: Request, resp: Response) -> None:
         """Show what planned changes would lead to."""
-        wanted = read_body(req, BODY)
-        if len(wanted.changes) > MOST_CHANGES:
-            raise Refused(413, f"The request has {len(wanted.changes)} changes; at most {MOST_CHANGES} are accepted.")
-        changes = [_planned(number, record) for number, record in enumerate(wanted.changes)]
+        asked = read_body(req, BODY)
+        if len(asked.changes) > MOST_CHANGES:
+            raise Refused(413, f"The request has {len(asked.changes)} changes; at most {MOST_CHANGES} are accepted.")
+        changes = [_planned(number, record) for number, record in enumerate(asked.changes)]
         find = finder(self._service)
-        requests = {name: self._request(req, find, name, wanted.ask[name]) for name in _QUERIES if name in wanted.ask}
+        # Parsed before the changes are applied, so that a fault in a query costs no work.
+        requests = {name: self._request(req, find, name, asked.ask[name]) for name in _QUERIES if name in asked.ask}
         bounds = Bounds(self._limits.tree_providers, self._limits.claims)
-        found, token = self._service.what_if(changes, bounds)
-        shown, is_cut = self._answers(req, found.snapshot, requests, token)
-        if wanted.ask.get("totals"):
-            shown["totals"] = _totals(found.snapshot)
-        explained = [explanations.shown(found.snapshot, why) for why in found.explanations]
-        stuck = [_stuck(found, one) for one in found.stuck]
-        for one, why in zip(stuck, explained, strict=False):
-            one["explanation"] = why
-        moves = [show_move(found.snapshot, found.held, move) for move in found.moves]
+        outcome, token = self._service.what_if(changes, bounds)
+        shown, is_cut = self._answers(req, outcome.snapshot, requests, token)
+        if asked.ask.get("totals"):
+            shown["totals"] = _totals(outcome.snapshot)
+        explained = [explanations.shown(outcome.snapshot, why) for why in outcome.explanations]
+        stuck = [_stuck(outcome, consumer) for consumer in outcome.stuck]
+        for consumer, why in zip(stuck, explained, strict=False):
+            consumer["explanation"] = why
+        moves = [show_move(outcome.snapshot, outcome.allocations, move) for move in outcome.moves]
         body = {"moves": moves, "without_place": stuck, **shown, "generation": token}
         answer(req, resp, body, modified=None)
-        if is_cut or not found.is_complete:
+        if is_cut or not outcome.is_complete:
             resp.set_header(*CUT)
 
     def _request(self, req: Request, flavors: Flavors, name: str, query: str) -> CandidateRequest:
@@ -182,9 +183,10 @@ class WhatIfs:
             most = min(request.limit or MOST_CANDIDATES, MOST_CANDIDATES)
             if name == "candidates":
                 limited = replace(request, limit=most)
-                found = self._service.candidates_in(snapshot, limited, form_of(req.version))
-                shown["candidates"] = orjson.loads(b"".join(found.body))
-                is_cut |= found.is_cut
+                candidates = self._service.candidates_in(snapshot, limited, form_of(req.version))
+                # The engine writes text, and here it becomes a part of another document.
+                shown["candidates"] = orjson.loads(b"".join(candidates.body))
+                is_cut |= candidates.is_cut
             else:
                 headroom, why = self._service.headroom_in(snapshot, replace(request, limit=None))
                 page = page_of(snapshot, headroom.roots, request, Page(most, None))
@@ -217,13 +219,13 @@ def _planned(number: int, record: Json) -> Planned:
 
 def _normalised(record: Json) -> Json:
     """The uuids of a record in the form in which they are stored."""
-    found = Json()
+    normalised = Json()
     provider = record.get("provider")
     if provider is not None and not provider.startswith(BY_NAME) and uuids.is_like(provider):
-        found["provider"] = uuids.normalised(provider)
+        normalised["provider"] = uuids.normalised(provider)
     if "aggregate" in record:
-        found["aggregate"] = uuids.normalised(record["aggregate"])
-    return found
+        normalised["aggregate"] = uuids.normalised(record["aggregate"])
+    return normalised
 
 
 def _fields(record: Json) -> dict[str, int | float]:
@@ -233,22 +235,24 @@ def _fields(record: Json) -> dict[str, int | float]:
 
 
 _BUILDERS: dict[str, Callable[[Json], Planned]] = {
-    "drain": lambda of: Drain(of["provider"], of.get("same_traits", False), of.get("same_aggregates", False)),
-    "disable": lambda of: Disable(of["provider"]),
-    "copy": lambda of: Copies(of["provider"], int(of["count"])),
-    "set_inventory": lambda of: SetInventory(of["provider"], of["resource_class"], _fields(of)),
-    "remove_inventory": lambda of: SetInventory(of["provider"], of["resource_class"], None),
-    "add_trait": lambda of: SetTrait(of["provider"], of["trait"], has=True),
-    "remove_trait": lambda of: SetTrait(of["provider"], of["trait"], has=False),
-    "delete_aggregate": lambda of: DeleteAggregate(of["aggregate"]),
+    "drain": lambda record: Drain(
+        record["provider"], record.get("same_traits", False), record.get("same_aggregates", False)
+    ),
+    "disable": lambda record: Disable(record["provider"]),
+    "copy": lambda record: Copies(record["provider"], int(record["count"])),
+    "set_inventory": lambda record: SetInventory(record["provider"], record["resource_class"], _fields(record)),
+    "remove_inventory": lambda record: SetInventory(record["provider"], record["resource_class"], None),
+    "add_trait": lambda record: SetTrait(record["provider"], record["trait"], has=True),
+    "remove_trait": lambda record: SetTrait(record["provider"], record["trait"], has=False),
+    "delete_aggregate": lambda record: DeleteAggregate(record["aggregate"]),
 }
 
 
-def _stuck(found: WhatIf, stuck: Stuck) -> Json:
+def _stuck(outcome: WhatIf, stuck: Stuck) -> Json:
     consumer = stuck.tenant.consumer
     return {
         "consumer_uuid": consumer,
-        "from": show_amounts(found.held[consumer].amounts()),
+        "from": show_amounts(outcome.allocations[consumer].amounts()),
         "gave_up": stuck.gave_up,
     }
 
@@ -256,11 +260,11 @@ def _stuck(found: WhatIf, stuck: Stuck) -> Json:
 def _totals(snapshot: Snapshot) -> Json:
     """The sums over all providers, by class."""
     return {
-        of.name: {
-            "total": sum(of.total),
-            "reserved": sum(of.reserved),
-            "capacity": sum(of.capacity),
-            "used": sum(of.used),
+        totals.name: {
+            "total": sum(totals.total),
+            "reserved": sum(totals.reserved),
+            "capacity": sum(totals.capacity),
+            "used": sum(totals.used),
         }
-        for of in site_totals(snapshot)
+        for totals in site_totals(snapshot)
     }

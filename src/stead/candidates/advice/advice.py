@@ -63,7 +63,7 @@ def advise(
     number: int,
     before: Headroom,
     leavers: Sequence[Leaver],
-    known: Collection[int],
+    countable: Collection[int],
     gaining: Collection[int],
     enumeration: Enumeration,
     works: tuple[Work, Work],
@@ -72,11 +72,11 @@ def advise(
 
     Args:
         before: the headroom of *snapshot*, less than *number*.
-        leavers: the consumers that can move from the trees of *known*, the largest first.
+        leavers: the consumers that can move from the trees of *countable*, the largest first.
         gaining: the trees into which *request* fits more often without their consumers.
         works: the budgets of the bound and of the search.
     """
-    at_least = fewest_moves(snapshot, request, number, before, leavers, known, works[0])
+    at_least = fewest_moves(snapshot, request, number, before, leavers, countable, works[0])
     if at_least is None:
         return Advice(None, None, is_complete=True)
     search = _Search(Relocating(snapshot, request, number, enumeration, works[1]), snapshot, leavers, works[1])
@@ -119,15 +119,17 @@ class _Search:
                     return None
                 _, _, members, origin = heapq.heappop(self._waiting)
                 if members not in failed:
-                    found = self._relocating.moves([self._leavers[number] for number in sorted(members)])
-                    if not isinstance(found, NoPlace):
-                        return found
-                    failed[members] = found
-                    for helper in self._helpers(found, members):
+                    moves = self._relocating.moves([self._leavers[number] for number in sorted(members)])
+                    if not isinstance(moves, NoPlace):
+                        return moves
+                    failed[members] = moves
+                    # The heap returns the smallest sets first, so this larger set waits until those have failed.
+                    for helper in self._helpers(moves, members):
                         self._propose(members | {helper}, None)
                 if origin is not None:
                     for option in origin.options:
                         self._choose(trees, origin.needed, origin.banned | {option})
+                    # Places exist but would cost room of the request, so a set that gains one more may afford them.
                     if failed[members].is_crowded:
                         self._choose(trees, origin.needed + 1, origin.banned)
         except WorkSpent:
@@ -145,10 +147,10 @@ class _Search:
         among[list(numbers)] = True
 
         def gains(released: Amounts) -> dict[int, int]:
-            found = self._relocating.fits(self._snapshot.with_taken(negated(released)), among)
+            headroom = self._relocating.fits(self._snapshot.with_taken(negated(released)), among)
             if self._work.is_cut:
                 raise WorkSpent
-            counts = zip(found.roots.tolist(), found.roots_at_least.tolist(), strict=True)
+            counts = zip(headroom.roots.tolist(), headroom.roots_at_least.tolist(), strict=True)
             return {root: number - fits.get(root, 0) for root, number in counts}
 
         options: dict[int, dict[Option, None]] = defaultdict(dict)

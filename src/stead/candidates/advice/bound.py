@@ -59,9 +59,9 @@ class Sources(NamedTuple):
 def sources(snapshot: Snapshot, request: CandidateRequest, before: Headroom, work: Work) -> Sources:
     """The trees from which moves may help *request*, whose headroom is *before*."""
     amounts = requested(snapshot, request)
-    found = headroom(snapshot.with_all_released(amounts, snapshot.sharing.mask), request, work)
+    released = headroom(snapshot.with_all_released(amounts, snapshot.sharing.mask), request, work)
     now = _most(before)
-    gaining = {root for root, most in _most(found).items() if most > now.get(root, 0)}
+    gaining = {root for root, most in _most(released).items() if most > now.get(root, 0)}
     used = np.zeros(snapshot.size)
     for class_id, columns in snapshot.inventory.items():
         slots = np.flatnonzero((columns.kind.whole > 0) & ~snapshot.sharing.mask)
@@ -76,20 +76,20 @@ def fewest_moves(
     number: int,
     before: Headroom,
     leavers: Sequence[Leaver],
-    known: Collection[int],
+    countable: Collection[int],
     work: Work,
 ) -> int | None:
     """A number of moves that every plan needs after which *request* fits *number* times; None if no plan exists.
 
     Args:
         before: the headroom of *snapshot*.
-        leavers: the consumers that can move from the trees of *known*. All consumers of other trees can move.
+        leavers: the consumers that can move from the trees of *countable*. All consumers of other trees can move.
     """
     least = 1 if before.at_most < number else 0
     classes = requested(snapshot, request)
-    kept = snapshot.sharing.mask | np.isin(snapshot.forest.root.whole, list(known))
+    unreleased = snapshot.sharing.mask | np.isin(snapshot.forest.root.whole, list(countable))
     everyone = negated(summed(leaver.leaving for leaver in leavers))
-    most = headroom(snapshot.with_all_released(classes, kept).with_taken(everyone), request, work)
+    most = headroom(snapshot.with_all_released(classes, unreleased).with_taken(everyone), request, work)
     if not (most.is_complete and before.is_complete):
         return least
     if most.at_most < number:
@@ -98,8 +98,9 @@ def fewest_moves(
     if needed <= 0:
         return least
     try:
-        trees = _options(snapshot, request, _most(before), _most(most), leavers, known, work)
+        trees = _options(snapshot, request, _most(before), _most(most), leavers, countable, work)
         alike = Counter(tuple(options) for options in trees)
+        # Each tree adds at least one, so more than the needed number of equal trees cannot be used.
         several = [options for options, times in alike.items() for _ in range(min(times, needed))]
         options = fewest(several, needed, work)
     except WorkSpent:
@@ -107,8 +108,8 @@ def fewest_moves(
     return None if options is None else max(least, sum(option.moves for option in options))
 
 
-def _most(found: Headroom) -> dict[int, int]:
-    return dict(zip(found.roots.tolist(), found.roots_at_most.tolist(), strict=True))
+def _most(headroom: Headroom) -> dict[int, int]:
+    return dict(zip(headroom.roots.tolist(), headroom.roots_at_most.tolist(), strict=True))
 
 
 def _options(
@@ -117,12 +118,12 @@ def _options(
     now: Mapping[int, int],
     empty: Mapping[int, int],
     leavers: Sequence[Leaver],
-    known: Collection[int],
+    countable: Collection[int],
     work: Work,
 ) -> list[list[Option]]:
     """For each tree the most that its leavers gain: no number of them gains more than the option with as many moves."""
     options = {root: [Option(1, most - now.get(root, 0))] for root, most in empty.items() if most > now.get(root, 0)}
-    counted = {root for root in options if root in known}
+    counted = {root for root in options if root in countable}
     for root in counted:
         options[root] = []
     of_tree = Counter(leaver.root for leaver in leavers)
@@ -131,10 +132,10 @@ def _options(
     for number in range(1, min(max(of_tree.values(), default=0), MOST_COUNTED) + 1):
         among[:] = False
         among[list(counted)] = True
-        found = headroom(snapshot.with_taken(negated(released.by(number))), request, work, among=among)
-        if not found.is_complete:
+        with_room = headroom(snapshot.with_taken(negated(released.by(number))), request, work, among=among)
+        if not with_room.is_complete:
             raise WorkSpent
-        most = _most(found)
+        most = _most(with_room)
         for root in list(counted):
             gain = most.get(root, 0) - now.get(root, 0)
             if gain > max((option.gain for option in options[root]), default=0):
@@ -144,5 +145,6 @@ def _options(
         if not counted:
             break
     for root in counted:
+        # More leavers gain at most what the empty tree gains, so the bound still holds.
         options[root].append(Option(MOST_COUNTED + 1, empty[root] - now.get(root, 0)))
     return list(options.values())

@@ -37,22 +37,23 @@ def fewest(trees: Sequence[Sequence[Option]], needed: int, work: Work) -> list[O
     reached = np.arange(needed + 1)
     moves = np.full(needed + 1, _NEVER, np.int64)
     moves[0] = 0
-    chosen = []
+    numbers = []
     for options in trees:
         after, of_tree = moves, np.full(needed + 1, -1, np.int16)
         for number, option in enumerate(options):
             work.spend(masked(needed))
+            # A gain beyond the number counts as reaching it.
             moved = moves[np.maximum(reached - option.gain, 0)] + option.moves
             better = moved < after
             after = np.where(better, moved, after)
             of_tree[better] = number
         moves = after
-        chosen.append(of_tree)
+        numbers.append(of_tree)
     if moves[needed] >= _NEVER:
         return None
-    found, remaining = list[Option](), needed
-    for options, of_tree in zip(reversed(trees), reversed(chosen), strict=True):
+    chosen, remaining = list[Option](), needed
+    for options, of_tree in zip(reversed(trees), reversed(numbers), strict=True):
         if of_tree[remaining] >= 0:
-            found.append(options[of_tree[remaining]])
-            remaining = max(remaining - found[-1].gain, 0)
-    return found
+            chosen.append(options[of_tree[remaining]])
+            remaining = max(remaining - chosen[-1].gain, 0)
+    return chosen

@@ -33,14 +33,16 @@ class Leaver:
     @property
     def kind(self) -> object:
         """Equal for consumers with equal allocations."""
-        return frozenset((slot, class_id, n) for slot, of in self.tenant.amounts.items() for class_id, n in of.items())
+        return frozenset(
+            (slot, class_id, n) for slot, amounts in self.tenant.amounts.items() for class_id, n in amounts.items()
+        )
 
 
 def leavers_of(snapshot: Snapshot, tenants: Sequence[Tenant]) -> list[Leaver]:
     """Those of *tenants* that can move, the largest first."""
     leavers = []
     for tenant in largest_first(snapshot, tenants):
-        leaving = {slot: of for slot, of in tenant.amounts.items() if not snapshot.sharing.mask[slot]}
+        leaving = {slot: amounts for slot, amounts in tenant.amounts.items() if not snapshot.sharing.mask[slot]}
         roots = {snapshot.forest.root[slot] for slot in leaving}
         if len(roots) == 1:
             leavers.append(Leaver(tenant, roots.pop(), leaving))
@@ -53,11 +55,11 @@ class MostReleased:
     def __init__(self, leavers: Iterable[Leaver], classes: Collection[int]) -> None:
         self._amounts: dict[tuple[Slot, int], list[int]] = defaultdict(list)
         for leaver in leavers:
-            for slot, of in leaver.leaving.items():
-                for class_id in of.keys() & set(classes):
-                    self._amounts[slot, class_id].append(of[class_id])
-        for amounts in self._amounts.values():
-            amounts.sort(reverse=True)
+            for slot, amounts in leaver.leaving.items():
+                for class_id in amounts.keys() & set(classes):
+                    self._amounts[slot, class_id].append(amounts[class_id])
+        for amounts_there in self._amounts.values():
+            amounts_there.sort(reverse=True)
 
     def by(self, number: int) -> Amounts:
         """The sum of the *number* largest amounts at each place, which may be of different consumers."""

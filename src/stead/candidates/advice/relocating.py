@@ -76,16 +76,16 @@ class Relocating:
     def moves(self, leavers: Sequence[Leaver]) -> list[Move] | NoPlace:
         """The moves of *leavers*, in an order in which each is valid when its turn comes."""
         free = self._snapshot.with_taken(negated(summed(leaver.leaving for leaver in leavers)))
-        found = self.fits(free)
-        if found.at_least < self._number:
+        room = self.fits(free)
+        if room.at_least < self._number:
             return NoPlace(free)
         self._dead_ends = DEAD_ENDS
         self._failed, self._depth = NoPlace(free), -1
-        fits = dict(zip(found.roots.tolist(), found.roots_at_least.tolist(), strict=True))
-        places = self._places(free, leavers, 0, fits, found.at_least - self._number)
+        fits = dict(zip(room.roots.tolist(), room.roots_at_least.tolist(), strict=True))
+        places = self._places(free, leavers, 0, fits, room.at_least - self._number)
         if places is None:
             return self._failed
-        moves = self._in_turn([Move(one.tenant, of) for one, of in zip(leavers, places, strict=True)])
+        moves = self._in_turn([Move(leaver.tenant, amounts) for leaver, amounts in zip(leavers, places, strict=True)])
         return NoPlace(free) if moves is None else moves
 
     def fits(self, snapshot: Snapshot, among: NDArray[np.bool_] | None = None) -> Headroom:
@@ -123,6 +123,7 @@ class Relocating:
             if self._dead_ends <= 0:
                 return None
         self._dead_ends -= 1
+        # A helper may make room for the consumer that failed deepest, so its failure is kept.
         if depth > self._depth:
             self._failed, self._depth = NoPlace(snapshot, leaver, is_crowded), depth
         return None
@@ -139,6 +140,7 @@ class Relocating:
         for root, taken in self._of_different_trees(snapshot, leaver, others & useful, HARMFUL):
             here = np.zeros(snapshot.size, np.bool_)
             here[root] = True
+            # Counted in this tree alone, because a full count per place would cost a pass over the site.
             after = self.fits(snapshot.with_taken(summed([negated(_shared(leaver)), taken])), here)
             harmful.append(_Place(root, taken, int(after.roots_at_least.sum())))
         yield from sorted(harmful, key=lambda place: fits[place.root] - place.fits)
@@ -159,6 +161,7 @@ class Relocating:
         snapshot, waiting, ordered = self._snapshot, list(moves), list[Move]()
         while waiting:
             for move in waiting:
+                # The consumer's own allocations do not count against its move: it is one write that replaces them.
                 without = snapshot.with_taken(negated(move.tenant.amounts))
                 if _have_room(without, move.amounts):
                     break
@@ -172,12 +175,12 @@ class Relocating:
 
 def _shared(leaver: Leaver) -> Amounts:
     """The allocations from sharing providers, which the request for a new place has again."""
-    return {slot: of for slot, of in leaver.tenant.amounts.items() if slot not in leaver.leaving}
+    return {slot: amounts for slot, amounts in leaver.tenant.amounts.items() if slot not in leaver.leaving}
 
 
 def _have_room(snapshot: Snapshot, amounts: Amounts) -> bool:
     return all(
         snapshot.inventory[class_id].room[slot] >= amount
-        for slot, of in amounts.items()
-        for class_id, amount in of.items()
+        for slot, by_class in amounts.items()
+        for class_id, amount in by_class.items()
     )

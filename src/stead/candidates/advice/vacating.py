@@ -50,9 +50,9 @@ def vacating(
     for _ in range(MOST_ROUNDS):
         if not leaving:
             return
-        found = gains(summed(leavers[number].leaving for numbers in leaving.values() for number in numbers))
+        gain_of = gains(summed(leavers[number].leaving for numbers in leaving.values() for number in numbers))
         for root, numbers in list(leaving.items()):
-            gain = found.get(root, 0)
+            gain = gain_of.get(root, 0)
             if gain > 0:
                 yield root, Option(len(numbers), gain, numbers)
             try:
@@ -69,6 +69,7 @@ def _of_tree(leavers: Sequence[Leaver], numbers: Sequence[int], needed: int) -> 
     best = 0
     for same in alike.values():
         best = max(best, (yield frozenset(same[:1])))
+    # Pairs are tried only if no consumer gains alone, because their number grows with the square of the kinds.
     if not best and len(alike) <= MOST_KINDS:
         firsts = [same[0] for same in alike.values()]
         for pair in [*combinations(firsts, 2), *(same[:2] for same in alike.values() if len(same) > 1)]:
@@ -82,11 +83,13 @@ def _orders(leavers: Sequence[Leaver], numbers: Sequence[int]) -> Iterable[Seque
     """*numbers* in their order, and by the amounts of each class, the largest first."""
     yield numbers
     of_class = [
-        {number: sum(of.get(class_id, 0) for of in leavers[number].leaving.values()) for number in numbers}
-        for class_id in sorted({c for number in numbers for of in leavers[number].leaving.values() for c in of})
+        {number: sum(amounts.get(class_id, 0) for amounts in leavers[number].leaving.values()) for number in numbers}
+        for class_id in sorted(
+            {c for number in numbers for amounts in leavers[number].leaving.values() for c in amounts}
+        )
     ]
-    for amounts in of_class:
-        yield sorted((number for number in numbers if amounts[number]), key=lambda number: -amounts[number])
+    for amount_of in of_class:
+        yield sorted((number for number in numbers if amount_of[number]), key=lambda number: -amount_of[number])
 
 
 def _growing(ordered: Sequence[int], needed: int) -> Generator[Numbers, int, None]:
@@ -96,9 +99,9 @@ def _growing(ordered: Sequence[int], needed: int) -> Generator[Numbers, int, Non
         gain = yield frozenset(ordered[:size])
         if gain <= best:
             continue
-        best, kept = gain, frozenset(ordered[:size])
+        best, chosen = gain, frozenset(ordered[:size])
         for number in reversed(ordered[: size - 1]):
-            if (yield kept - {number}) >= gain:
-                kept -= {number}
+            if (yield chosen - {number}) >= gain:
+                chosen -= {number}
         if best >= needed:
             return

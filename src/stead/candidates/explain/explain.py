@@ -91,6 +91,7 @@ def explain(
             groups.append(match(snapshot, in_ids(snapshot, group)))
             judging.spend(sum(len(choice.steps) for choice in of_group) * masked(snapshot.size))
     except WorkSpent:
+        # Without units, the other parts still have budgets of their own; without time, no part has any.
         if time.monotonic() > until:
             raise
     traits = resolve_traits(snapshot, request.root_traits)

@@ -147,6 +147,7 @@ def _misses(snapshot: Snapshot, tests: Sequence[Tested]) -> Iterator[Miss]:
     which = np.full(snapshot.size, -1, np.int32)
     for number, test in enumerate(others):
         failures += ~test.own
+        # One number per provider is enough, because only providers with a single failure are kept below.
         which[~test.own] = number
     which[~possible | (failures != 1)] = -1
     missing = Counter(which[which >= 0].tolist())

@@ -41,6 +41,7 @@ def relaxations(request: CandidateRequest, choices: Sequence[Choice]) -> Iterato
     for number, group in enumerate(request.groups):
         for changed, without, instead in _of_group(group, lacking.get(group.suffix, {})):
             groups = (*request.groups[:number], changed, *request.groups[number + 1 :])
+            # A group without resources and parameters cannot be written in a query.
             if changed.resources or _is_named(changed):
                 yield Relaxation(replace(request, groups=groups), without, instead)
     if request.isolate or request.isolated:
@@ -54,6 +55,7 @@ def relaxations(request: CandidateRequest, choices: Sequence[Choice]) -> Iterato
             if number < plain
             else request.apart[: number - plain] + request.apart[number - plain + 1 :],
         )
+        # The API rejects a group without resources that no `same_subtree` names.
         if _names_all_without_resources(closer):
             yield Relaxation(closer, Constraint("same_subtree", value))
 

@@ -84,11 +84,14 @@ def count(trees: Trees, demand: Demand, shares: Sequence[Shares | None], work: W
         of_groups.append((group, of_group))
         unisolated.append(counting.of_group(group, whole, isolated=False)[0] if len(group) > 1 else of_group)
         exact &= is_flow
-    of_needs = [counting.of_group([need], whole)[0] for need in range(len(times))]
-    from_own = [counts[:, :own_size].sum(axis=1) for counts in times]
+    alone = {group[0]: of_group for group, of_group in of_groups if len(group) == 1}
+    of_needs = [alone[need] if need in alone else counting.of_group([need], whole)[0] for need in range(len(times))]
+    is_own = own_size == trees.slots.shape[1]
+    from_own = list(of_needs) if is_own else [counts[:, :own_size].sum(axis=1) for counts in times]
     for need, parts in enumerate(shares):
         if parts is not None:
             from_own[need], is_plain = _of_parts(trees, demand, need, parts)
+            # Sharing providers of other trees give whole amounts only.
             of_needs[need] = from_own[need] + times[need][:, own_size:].sum(axis=1)
             place = next(place for place, group in enumerate(groups) if need in group)
             exact &= is_plain & (len(groups[place]) == 1)
@@ -117,6 +120,7 @@ def _of_parts(trees: Trees, demand: Demand, need: int, parts: Shares) -> tuple[N
     step, least = parts.step[own], parts.least[own]
     given = np.where(able, trees.rooms[class_id][:, : trees.shape.size] // step * step, 0)
     is_plain = (step == 1) & (least <= 1) & (trees.max_units[class_id][:, : trees.shape.size] >= amount)
+    # An amount is unbounded, and NumPy divides only by integers of 64 bits; no room reaches this one.
     return given.sum(axis=1) // min(amount, MOST_ROOM + 1), (is_plain | ~able).all(axis=1)
 
 
@@ -143,24 +147,29 @@ def _meet_clauses(trees: Trees, demand: Demand) -> Mask:
 class _Counting:
     """Counts for the groups of competing needs, in all positions or in some."""
 
-    def __init__(self, trees: Trees, demand: Demand, times: Sequence[Numbers], work: Work) -> None:
+    def __init__(
+        self, trees: Trees, demand: Demand, times: Sequence[Numbers], work: Work, top: int | None = None
+    ) -> None:
+        """*top* is a need that only some of the providers that could serve it may serve."""
         self._trees = trees
         self._demand = demand
         self._times = times
         self._work = work
+        self._top = top
 
     def of_group(self, needs: Sequence[int], where: slice, *, isolated: bool = True) -> tuple[Numbers, Mask]:
         """How often the positions *where* serve *needs*, and in which trees that is exact."""
         number = len(self._trees.anchors)
         self._work.spend(masked(self._trees.slots.size))
         if len(needs) == 1:
-            return self._times[needs[0]][:, where].sum(axis=1).clip(0, MOST), np.ones(number, np.bool_)
+            return np.minimum(self._times[needs[0]][:, where].sum(axis=1), MOST), np.ones(number, np.bool_)
         every = self._demand.isolated.issuperset(needs)
         alone = self._demand.isolated.intersection(needs)
         is_some_isolated = any(
             are_isolated(self._demand, need, other) for need in alone for other in needs if other != need
         )
         is_isolating = isolated and every
+        # One more than the limit shows that sets are missing, so the count is only a bound.
         sets = list(islice(_subsets(self._types(needs)), MOST_SETS + 1))
         most = np.full(number, MOST, np.int64)
         is_flow = len(sets) <= MOST_SETS and (every or not is_some_isolated)
@@ -176,11 +185,15 @@ class _Counting:
     def _types(self, needs: Sequence[int]) -> list[list[int]]:
         """*needs* by type: those of one type request the same of the same providers."""
         types: list[list[int]] = []
-        times, amounts = self._times, self._demand.amounts
+        able, amounts = self._trees.able, self._demand.amounts
         for need in needs:
             for same in types:
                 self._work.spend(masked(self._trees.slots.size))
-                if amounts[same[0]] == amounts[need] and (times[same[0]] == times[need]).all():
+                # The top's choices are cut to one position in the counts, but not in `able`, so it is a type of its
+                # own.
+                if self._top not in (need, same[0]) and (
+                    amounts[same[0]] == amounts[need] and (able[same[0]] == able[need]).all()
+                ):
                     same.append(need)
                     break
             else:
@@ -205,6 +218,7 @@ class _Counting:
         yield dict.fromkeys(needs, 1), limit, contested == equal
         for class_id in contested - equal:
             weights = {need: self._demand.amounts[need].get(class_id, 0) for need in needs}
+            # In multiples of the common divisor, room that no need can use does not loosen the bound.
             step = gcd(*weights.values())
             yield {n: w // step for n, w in weights.items()}, self._trees.rooms[class_id] // step, False
 
@@ -232,6 +246,7 @@ class _Counting:
             most = np.minimum(most, bounds[-1][2].sum(axis=1) // total)
         while isolated:
             # The greatest number that is at most its own bound: start above it and go down.
+            # Each bound depends on `most` itself, because a claim takes up to one unit of an isolated provider.
             lower = most
             for total, weight, given in bounds:
                 given_once = np.minimum(given, weight * most[:, None])
@@ -280,7 +295,8 @@ class _Counting:
             for top in np.flatnonzero(self._trees.able[need][chosen, :size].any(axis=0)).tolist():
                 below, is_exact = self._below(top, need, within)
                 total += below
-                is_flow &= is_exact
+                # Where it cannot serve the need, it adds nothing, and that is exact.
+                is_flow &= is_exact | ~self._trees.able[need][:, top]
             most = np.where(chosen, total, most)
             exact |= chosen & is_flow
         return most, exact
@@ -302,7 +318,7 @@ class _Counting:
         times = list(self._times)
         times[need] = np.zeros_like(times[need])
         times[need][:, top] = self._times[need][:, top]
-        counting = _Counting(self._trees, self._demand, times, self._work)
+        counting = _Counting(self._trees, self._demand, times, self._work, need)
         counts = [counting.of_group(group, region) for group in groups]
         return np.minimum.reduce([most for most, _ in counts]), np.logical_and.reduce([exact for _, exact in counts])
 

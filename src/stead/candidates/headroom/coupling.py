@@ -75,6 +75,7 @@ def together(
     bounds: dict[int | None, int] = {None: sum(most.values())}
     for need in shared:
         bounds[need] = sum(_served(coupled, need, supply[need], most).values())
+    # Of equal bounds, that of the trees wins, so a sharing provider is a limit only if it is tighter.
     bounding = min(bounds, key=lambda need: (bounds[need], need is not None))
     is_complete = True
     if is_exact[places].all() and _is_separate(counted, shared) and not any(pools[n].shares for n in shared):
@@ -138,6 +139,7 @@ def _served(coupled: Sequence[_Tree], need: int, supply: Mapping[int, int], most
         requested[tree.reached[need]] += most[tree.anchor] - served[tree.anchor]
     given = most_served({reached: number for reached, number in requested.items() if number}, supply)
     for tree in coupled:
+        # Trees with the same sharing providers are one node of the flow, so its amount is dealt out among them here.
         taken = min(most[tree.anchor] - served[tree.anchor], given[tree.reached[need]])
         given[tree.reached[need]] -= taken
         served[tree.anchor] += taken

@@ -89,6 +89,7 @@ class Filling:
         """
         self._work.spend(TRIED + len(rooms))
         total = self._tree_kinds.requested
+        # Room beyond the bound changes nothing, and without it more trees have the same key.
         clipped = tuple((place, min(room, most * total[place[1]])) for place, room in rooms.items())
         order = self._order_of_uuids(kind, members)
         key = kind, most, clipped, order, own_first
@@ -109,6 +110,7 @@ class Filling:
     def _fill(self, kind: Kind, size: int, rooms: Rooms, most: int, order: Sequence[int], *, own_first: bool) -> Packed:
         all_ways = self._all_ways(kind, size)
         if all_ways is None:
+            # Neither direction is always better, so the better of the two results counts.
             claiming = _Claiming(kind, size, rooms, order, self._work, partial(self._passes, kind, size))
             return max((claiming.claimed(most, sign) for sign in (-1, 1)), key=lambda packed: packed.at_least)
         if not (own_first and kind.reaching):
@@ -122,6 +124,7 @@ class Filling:
         """What each way takes; None if there are too many, or if they depend on what was taken before."""
         if kind not in self._ways:
             ways: list[Rooms] | None = None
+            # Splits depend on what earlier claims left, so no list of ways holds for all claims.
             arrangements = [] if kind.ground.shares else list(islice(kind.arrangements(), MOST_WAYS + 1))
             if not kind.ground.shares and len(arrangements) <= MOST_WAYS:
                 taken = dict.fromkeys(frozenset(_taken(each).items()) for each in arrangements)

@@ -20,8 +20,8 @@ from stead.candidates.engine import match_all
 from stead.candidates.headroom.counting import count
 from stead.candidates.headroom.coupling import together
 from stead.candidates.headroom.filling import Filling
-from stead.candidates.headroom.limits import limits, shared_limit
-from stead.candidates.headroom.reading import MOST, read_trees
+from stead.candidates.headroom.limits import limits, ranked, shared_limit
+from stead.candidates.headroom.reading import MOST, alike, read_trees
 from stead.candidates.kinds import TreeKinds
 from stead.candidates.match import admitted
 from stead.candidates.resolve import in_ids
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.headroom.counting import Counts
-    from stead.candidates.headroom.limits import Limit
+    from stead.candidates.headroom.limits import By, Limit
     from stead.candidates.headroom.reading import Trees
-    from stead.candidates.match import MatchedGroup
+    from stead.candidates.match import MatchedGroup, Pool
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 
+    Mask = NDArray[np.bool_]
     Numbers = NDArray[np.int64]
 
 
@@ -104,13 +105,39 @@ def _none(at_most: int, *, is_complete: bool) -> Headroom:
     return Headroom(0, at_most, nowhere, nowhere, nowhere, (), {}, is_complete)
 
 
-def _headroom(
-    snapshot: Snapshot,
-    request: CandidateRequest,
-    groups: Sequence[MatchedGroup],
-    eligible: NDArray[np.bool_],
-    work: Work,
-) -> Headroom:
+@dataclass(frozen=True, slots=True)
+class EachTree:
+    """What was found in each tree alone.
+
+    Attributes:
+        anchors: the roots, ascending, shape ``(trees,)``.
+        at_least, at_most: by tree, how many claims fit if nothing is claimed from other trees.
+        is_exact: by tree, whether counting alone decided.
+        limiting: what limits the trees, see `limits`.
+        pools, counted, filling: with what this was found.
+    """
+
+    anchors: Numbers
+    at_least: Numbers
+    at_most: Numbers
+    is_exact: NDArray[np.bool_]
+    limiting: Sequence[tuple[By, Numbers]]
+    pools: Sequence[Pool]
+    counted: Sequence[tuple[Trees, Counts]]
+    filling: Filling
+
+
+def each_tree(
+    snapshot: Snapshot, request: CandidateRequest, matched: tuple[Sequence[MatchedGroup], Mask], work: Work
+) -> EachTree:
+    """What fits into each tree alone; *matched* is from `match_all`.
+
+    What is found in a tree does not depend on the trees beside it, as long as *work* is not used up.
+
+    Raises:
+        WorkSpent: before a bound of each tree is known.
+    """
+    groups, eligible = matched
     tree_kinds = TreeKinds(snapshot, groups, work, request)
     pools, demand = tree_kinds.pools, tree_kinds.demand
     anchors = trees.anchors(snapshot, eligible, pools, work.give_way)
@@ -121,12 +148,14 @@ def _headroom(
     at_least, at_most = np.zeros(len(anchors), np.int64), np.zeros(len(anchors), np.int64)
     is_exact = np.zeros(len(anchors), np.bool_)
     counted: list[tuple[Trees, Counts]] = []
-    for alike in read_trees(snapshot, pools, clauses, anchors, work):
-        counts = count(alike, demand, [pool.shares for pool in pools], work, one_provider=one_provider)
-        places = place_of[alike.anchors]
-        at_most[places], is_exact[places] = counts.most, counts.is_exact
-        at_least[places] = np.where(counts.is_exact, counts.most, 0)
-        counted.append((alike, counts))
+    for of_shape in read_trees(snapshot, pools, clauses, anchors, work):
+        for similar in alike(of_shape, demand, work):
+            counts = count(similar, demand, [pool.shares for pool in pools], work, one_provider=one_provider)
+            places = place_of[similar.anchors]
+            at_most[places], is_exact[places] = counts.most, counts.is_exact
+            # Only an exact count is achieved; the others are upper bounds until a filling exists.
+            at_least[places] = np.where(counts.is_exact, counts.most, 0)
+            counted.append((similar, counts))
     # From here on, bounds are known, and the work that remains only brings them closer.
     filling = Filling(snapshot, tree_kinds, work, one_provider=one_provider)
     with suppress(WorkSpent):
@@ -135,10 +164,26 @@ def _headroom(
         for _, members, packed in filling.each(inexact, most_of):
             place = place_of[members[0]]
             at_least[place], at_most[place] = packed.at_least, packed.at_most
-    total = together(snapshot, pools, counted, filling, (anchors, at_least, at_most, is_exact))
-    limiting = limits(snapshot, request, pools, demand, counted, at_least, place_of)
+    limiting = limits(snapshot, request, pools, demand, counted, (at_least, at_most), place_of)
+    return EachTree(anchors, at_least, at_most, is_exact, limiting, pools, counted, filling)
+
+
+def _headroom(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    groups: Sequence[MatchedGroup],
+    eligible: NDArray[np.bool_],
+    work: Work,
+) -> Headroom:
+    each = each_tree(snapshot, request, (groups, eligible), work)
+    anchors, at_least, at_most = each.anchors, each.at_least, each.at_most
+    total = together(snapshot, each.pools, each.counted, each.filling, (anchors, at_least, at_most, each.is_exact))
+    trees_by: Counter[By] = Counter()
+    for by, roots in each.limiting:
+        trees_by[by] += roots.size
+    limiting = ranked(request, trees_by)
     if total.need is not None:
-        limiting = [shared_limit(snapshot, pools[total.need], total.coupled), *limiting]
+        limiting = [shared_limit(snapshot, each.pools[total.need], total.coupled), *limiting]
     stranded = {}
     with suppress(WorkSpent):
         stranded = _stranded(snapshot, request, eligible, total.at_least, work)
@@ -158,23 +203,43 @@ def _stranded(
     snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_], claims: int, work: Work
 ) -> dict[int, int]:
     """What is free of each class at the providers that a group requesting it admits, less what *claims* take."""
-    usable = eligible[snapshot.forest.root.whole] | snapshot.sharing.mask
-    requested: Counter[int] = Counter()
+    amounts, of_class = usable(snapshot, request, eligible, work)
+    return {
+        class_id: room_of(snapshot, class_id, of_class[class_id]) - claims * amount
+        for class_id, amount in amounts.items()
+        if class_id in snapshot.inventory
+    }
+
+
+def usable(
+    snapshot: Snapshot, request: CandidateRequest, eligible: NDArray[np.bool_], work: Work
+) -> tuple[Mapping[int, int], Mapping[int, NDArray[np.bool_]]]:
+    """What *request* takes in all, and the mask of the providers that can give it; both by class id.
+
+    Args:
+        eligible: mask of the roots of its trees, from `match_all`.
+
+    Raises:
+        WorkSpent
+    """
+    # A sharing provider serves other trees, whatever its own root is.
+    in_trees = eligible[snapshot.forest.root.whole] | snapshot.sharing.mask
+    amounts: Counter[int] = Counter()
     of_class: dict[int, NDArray[np.bool_]] = {}
     for group in request.groups:
         work.spend(masked(snapshot.size))
         resolved = in_ids(snapshot, group)
-        providers = usable & admitted(snapshot, resolved)
-        requested.update(resolved.amounts)
+        providers = in_trees & admitted(snapshot, resolved)
+        amounts.update(resolved.amounts)
         for class_id in resolved.amounts:
             of_class[class_id] = of_class[class_id] | providers if class_id in of_class else providers
-    stranded = {}
-    for class_id, amount in requested.items():
-        columns = snapshot.inventory.get(class_id)
-        if columns is not None:
-            rooms = columns.room.whole[of_class[class_id] & (columns.kind.whole > 0)]
-            stranded[class_id] = _sum(rooms.clip(0)) - claims * amount
-    return stranded
+    return amounts, of_class
+
+
+def room_of(snapshot: Snapshot, class_id: int, providers: NDArray[np.bool_]) -> int:
+    """What is free of a class at *providers*, a mask; exact for any amounts."""
+    columns = snapshot.inventory[class_id]
+    return _sum(columns.room.whole[providers & (columns.kind.whole > 0)].clip(0))
 
 
 def _sum(amounts: Numbers) -> int:

@@ -15,7 +15,7 @@ from stead.candidates.explain.verdicts import isolation, subtree_values
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,17 +46,42 @@ def limits(
     pools: Sequence[Pool],
     demand: Demand,
     counted: Sequence[tuple[Trees, Counts]],
-    at_least: Numbers,
+    bounds: tuple[Numbers, Numbers],
     place_of: Numbers,
-) -> list[Limit]:
-    """What limits the trees after ``at_least`` claims in each, the limits of the most trees first."""
-    trees_by: Counter[By] = Counter()
+) -> list[tuple[By, Numbers]]:
+    """What limits the trees after their claims: each limit with the roots of its trees, at least one.
+
+    A limit may be there several times, with different roots each time.
+
+    Args:
+        bounds: the least and the greatest number of claims of each tree, by the places of *place_of*.
+    """
+    limiting = []
+    at_least, at_most = bounds
     for trees, counts in counted:
         claims = at_least[place_of[trees.anchors]]
-        remaining = counts.most > 0
+        # Trees into which the request cannot fit at all are no part of the answer. Only a filling may have shown that.
+        remaining = at_most[place_of[trees.anchors]] > 0
         for by, mask in _of_trees(snapshot, request, pools, demand, trees, counts, claims):
-            trees_by[by] += int(np.count_nonzero(mask & remaining))
-    return [Limit(by, number) for by, number in trees_by.most_common() if number]
+            roots = trees.anchors[mask & remaining]
+            if roots.size:
+                limiting.append((by, roots))
+    return limiting
+
+
+def ranked(request: CandidateRequest, trees_by: Mapping[By, int]) -> list[Limit]:
+    """The limits of the most trees first; of equally many, classes in the order of the request, then constraints."""
+    classes_of = {group.suffix: [*group.resources] for group in request.groups}
+    suffixes = list(classes_of)
+
+    def rank(limit: Limit) -> tuple[int, int, int, str]:
+        if isinstance(limit.by, Constraint):
+            return -limit.trees, len(suffixes), 0, str(limit.by)
+        suffix, name = limit.by
+        classes = classes_of[suffix]
+        return -limit.trees, suffixes.index(suffix), len(classes) if name is None else classes.index(name), ""
+
+    return sorted((Limit(by, number) for by, number in trees_by.items() if number), key=rank)
 
 
 def shared_limit(snapshot: Snapshot, pool: Pool, trees: int) -> Limit:

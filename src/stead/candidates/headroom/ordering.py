@@ -46,8 +46,10 @@ def page_of(
         requested: Counter[int] = Counter()
         for group in request.groups if len(roots) else ():
             requested.update(resolve_classes(snapshot, group.resources))
-        following = list(trees_in_order(snapshot, roots, resolve_order(snapshot, request.order, requested)))
+        measure = resolve_order(snapshot, request.order, requested)  # refuses unknown classes also where nothing fits
+        following = list(trees_in_order(snapshot, roots, measure)) if len(roots) else []
         if page.marker is not None:
+            # The marker is a uuid and the order is by measures, so its present place decides where the page begins.
             place = next((at for at, place in enumerate(following) if uuids[place] == page.marker), None)
             if place is None:
                 return None

@@ -59,11 +59,13 @@ def pack(ways: Sequence[Rooms], rooms: Rooms, most: int, work: Work) -> Packed:
     whole = [rooms[place] for place in places]
     work.spend(len(places) * len(ways) + TRIED)
     values, prices = _relaxed(np.array(matrix, np.float64), np.array(whole, np.float64))
+    # Integer prices keep the bound proved: rounding makes it weaker, but never wrong.
     worth = [max(round(price * _SCALE * max(whole)), 0) for price in prices.tolist()]
     costs = [sum(price * amount for price, amount in zip(worth, row, strict=True)) for row in matrix]
     cheapest, budget = min(costs), sum(price * room for price, room in zip(worth, whole, strict=True))
     at_most = min(most, budget // cheapest) if cheapest > 0 else most
     search = _Search(matrix, whole, costs, worth, at_most, work)
+    # The simplex method may end a little below a whole number; a value too large is cut to what fits.
     search.begin_with([int(value + 1e-9) for value in values.tolist()])
     search.branch()
     taken = {
@@ -136,6 +138,7 @@ class _Search:
             return False
         way = self._order[level]
         row = self._matrix[way]
+        # The greatest numbers first, so that a good filling is found early and its number cuts more branches.
         for times in range(min(remaining[place] // amount for place, amount in row), -1, -1):
             after = list(remaining)
             for place, amount in row:

@@ -5,7 +5,7 @@ Source: "GET /headroom", docs/api.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,18 @@ class Trees:
                 times = np.minimum(times, self.rooms[class_id] // min(amount, MOST_ROOM + 1))
         return np.where(self.able[need], times, 0)
 
+    def among(self, places: Numbers) -> Trees:
+        """The trees at *places* only."""
+        return replace(
+            self,
+            anchors=self.anchors[places],
+            slots=self.slots[places],
+            able=[able[places] for able in self.able],
+            rooms={class_id: rooms[places] for class_id, rooms in self.rooms.items()},
+            max_units={class_id: units[places] for class_id, units in self.max_units.items()},
+            meeting=[meeting[places] for meeting in self.meeting],
+        )
+
 
 def read_trees(
     snapshot: Snapshot, pools: Sequence[Pool], clauses: Sequence[Mask], anchors: Numbers, work: Work
@@ -91,7 +103,8 @@ def read_trees(
         for class_id in {class_id for pool in pools for class_id in pool.amounts}:
             columns = snapshot.inventory.get(class_id)
             if columns is not None:
-                rooms[class_id] = columns.room.at(slots).clip(0, MOST_ROOM)
+                # A provider that is over-allocated offers nothing; a negative room would lower the sum of its tree.
+                rooms[class_id] = np.minimum(np.maximum(columns.room.at(slots), 0), MOST_ROOM)
                 max_units[class_id] = columns.kinds.table()[3].astype(np.int64)[columns.kind.at(slots)]
         yield Trees(
             shape,
@@ -106,6 +119,39 @@ def read_trees(
             max_units,
             [clause[slots] for clause in clauses],
         )
+
+
+def alike(trees: Trees, demand: Demand, work: Work) -> Iterator[Trees]:
+    """*trees* in groups in which the same needs compete, and the same needs find the same rooms.
+
+    So what is counted for a tree does not depend on the trees beside it.
+
+    Raises:
+        WorkSpent: while iterating.
+    """
+    pairs = []
+    for need, other in combinations(range(len(demand.amounts)), 2):
+        work.spend(TRIED)
+        if may_compete(demand, need, other):
+            work.spend(2 * masked(trees.slots.size))
+            pairs.append((trees.able[need] & trees.able[other]).any(axis=1))
+            if demand.amounts[need] == demand.amounts[other]:
+                pairs.append((trees.able[need] == trees.able[other]).all(axis=1))
+    mixed = [pair for pair in pairs if pair.any() and not pair.all()]
+    if not mixed:
+        yield trees
+        return
+    bits = np.ascontiguousarray(np.packbits(np.stack(mixed, axis=1), axis=1))
+    # One void value per row, because NumPy is slow to find the unique rows of a matrix.
+    _, group_of = np.unique(bits.view(f"V{bits.shape[1]}").ravel(), return_inverse=True)
+    for group in range(int(group_of.max()) + 1):
+        yield trees.among(np.flatnonzero(group_of == group))
+
+
+def may_compete(demand: Demand, need: int, other: int) -> bool:
+    """Whether two needs compete for a provider that can serve both."""
+    shares_class = not demand.amounts[need].keys().isdisjoint(demand.amounts[other])
+    return shares_class or are_isolated(demand, need, other)
 
 
 def _mask(size: int, slots: Numbers) -> Mask:
@@ -125,8 +171,7 @@ def competing(demand: Demand, trees: Trees, work: Work) -> list[list[int]]:
         if group_of[need] == group_of[other]:
             continue
         work.spend(TRIED)
-        shares_class = not demand.amounts[need].keys().isdisjoint(demand.amounts[other])
-        if not (shares_class or are_isolated(demand, need, other)):
+        if not may_compete(demand, need, other):
             continue
         work.spend(masked(trees.slots.size))
         if (trees.able[need] & trees.able[other]).any():

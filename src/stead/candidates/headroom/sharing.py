@@ -67,6 +67,7 @@ def _path(
                     path.insert(0, before)
                 return path
             for user in users.get(provider, ()):
+                # A tree that takes from this provider can free it by taking from another provider.
                 if user not in came and given[user][provider] > 0:
                     came[user] = (here, provider)
                     waiting.append(user)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from stead.cli.errors import CommandError
 
+GREATEST = 2**63
+"""Numbers are below this: JSON is written with integers of 64 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class InventoryText:
@@ -36,6 +39,8 @@ def inventory(option: str, field: str, text: str) -> InventoryText:
         value = float(number) if field == "allocation_ratio" else int(number)
     except ValueError:
         raise CommandError(f"{option} {text}: {number!r} is not a number") from None
+    if not abs(value) < GREATEST:  # also not for NaN
+        raise CommandError(f"{option} {text}: {number!r} is out of range")
     return InventoryText(providers or None, resource_class, field, value)
 
 

@@ -34,20 +34,20 @@ def candidates(
     requested = with_flavor(query, flavor)
     question = query_string(requested, limit)
     with connect() as api:
-        found = ask(api, question)
-        if not found:
+        shown = ask(api, question)
+        if not shown:
             require_named(api, question)
-        names = names_of(api, found)
+        names = names_of(api, shown)
     if options().json:
         from stead.cli.drawing.candidates import candidate_as_json
 
-        print_json({"candidates": [candidate_as_json(candidate, names) for candidate in found]})
-    if not found:
+        print_json({"candidates": [candidate_as_json(candidate, names) for candidate in shown]})
+    if not shown:
         raise Negative("nothing fits; `stead explain` with the same query says why")
     if options().json:
         return
     from stead.cli.drawing.candidates import draw_candidates
 
-    show_lines(draw_candidates(found, names, line_width()))
-    if len(found) == limit and question != query_string(requested):
+    show_lines(draw_candidates(shown, names, line_width()))
+    if len(shown) == limit and question != query_string(requested):
         print(f"The first {limit} are shown; --limit shows more.")

@@ -67,7 +67,7 @@ def completion(
         str | None, typer.Option(help="Print what may follow this line, instead of the script. The script uses it.")
     ] = None,
 ) -> None:
-    """Print a script that lets the shell complete commands, options, and names of providers, traits and classes.
+    """Print a script with which the shell completes commands, options, and names of providers, traits and classes.
 
     For bash: `eval "$(stead completion bash)"`.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import typer
 
@@ -28,22 +28,42 @@ _MOST_TREES = 10_000
 def headroom(
     query: Query = None,
     flavor: Flavor = None,
-    top: Annotated[int, typer.Option(min=0, help="Maximum number of trees to show. 0 shows all.")] = 10,
+    mix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FLAVOR:WEIGHT,…",
+            help="Count how many times several flavors fit together, such as m1.small:3,m1.large:1. "
+            "QUERY can restrict all of them.",
+        ),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(min=0, metavar="COUNT", help="Maximum number of trees to show. 0 shows all.")
+    ] = 10,
 ) -> None:
     """Show how many times a request can be claimed until nothing fits, where, and what runs out first."""
-    requested = with_flavor(query, flavor)
+    if mix is not None and flavor is not None:
+        raise CommandError("use --flavor or --mix, not both")
+    requested = with_flavor(query, flavor) if mix is None else _with_mix(query, mix)
     with connect() as api:
         try:
-            answer = api.request("GET", f"{_ROUTE}?{query_string(requested, _MOST_TREES)}", stead=TREES)
+            question = query_string(requested, _MOST_TREES) if mix is None else requested
+            answer = api.request("GET", f"{_ROUTE}?{question}", stead=TREES)
         except Unsupported as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise CommandError(f"{api.url} has no headroom: it is no Stead, or an older one") from error
             raise
-    found: dict[str, Any] = answer["headroom"]
+    bounds: dict[str, Any] = answer["headroom"]
     if options().json:
-        print_json(found)
+        print_json(bounds)
         return
-    from stead.cli.drawing.headroom import draw_headroom
+    from stead.cli.drawing.headroom import draw_headroom, draw_mix
 
+    if mix is not None:
+        show_lines(draw_mix(bounds, line_width()))
+        return
     is_ordered = any(key == "order_by" for key, _ in parse_qsl(requested))
-    show_lines(draw_headroom(found, line_width(), top or None, is_ordered=is_ordered))
+    show_lines(draw_headroom(bounds, line_width(), top or None, is_ordered=is_ordered))
+
+
+def _with_mix(query: str | None, mix: str) -> str:
+    return "&".join([*([query_string(query)] if query else []), urlencode({"mix": mix}, safe=":,")])

@@ -1,4 +1,4 @@
-"""``stead plan``: plans to drain hosts, and carries the plan out."""
+"""``stead plan``: plans to drain hosts or to make room for a request, and carries the plan out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.commands.whatif import SameAggregates, SameTraits  # noqa: TC001  # Typer reads them
 from stead.cli.errors import NO, Negative
+from stead.cli.fetching.advice import ask_advice
 from stead.cli.fetching.consumers import fetch_places
+from stead.cli.fetching.flavors import with_flavor
 from stead.cli.fetching.providers import fetch_provider, set_disabled
 from stead.cli.fetching.what_if import ask_what_if
 from stead.cli.options import options
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from stead import Site
     from stead.cli.forest import Provider
+    from stead.client.advice import Advice
     from stead.client.what_if import Move, WhatIf
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -31,7 +35,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 @app.callback()
 def plan() -> None:
-    """Plan to drain hosts, and do it."""
+    """Plan to drain hosts or to make room, and carry it out."""
 
 
 @app.command()
@@ -46,7 +50,7 @@ def drain(
         bool, typer.Option("--partial", help="With --execute: also if some consumers have no place. They stay.")
     ] = False,
     reason: Annotated[
-        str, typer.Option(help="With --execute: why the hosts are disabled, for the next operator.")
+        str, typer.Option(help="With --execute: reason why the hosts are disabled, for the next operator.")
     ] = "drained",
     same_traits: SameTraits = False,
     same_aggregates: SameAggregates = False,
@@ -69,12 +73,43 @@ def drain(
                 raise typer.Exit(NO)
             return
         disabled = [root for root in roots if root.disabled is None]
+        # Before the moves, so that no other client claims room on a host that is being emptied.
         for root in disabled:
             set_disabled(api, root, {"reason": reason, "until": None})
         planned = ask_what_if(api, drains, {})  # without what was claimed before the hosts were disabled
         made = _make(api, planned.moves)
         remaining = ask_what_if(api, drains, {})
         _report_made(api, planned, made, remaining, disabled)
+
+
+@app.command()
+def room(
+    query: Query = None,
+    flavor: Flavor = None,
+    times: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="COUNT", help="How many times the request must fit.")
+    ] = 1,
+    execute: Annotated[bool, typer.Option("--execute", help="Move the allocations in the order of the plan.")] = False,
+    same_traits: SameTraits = False,
+    same_aggregates: SameAggregates = False,
+) -> None:
+    """List which consumers to move, and where to, so that a request fits.
+
+    The plan has as few moves as the search found. Only allocations move. The scheduler that owns the consumers must
+    move the workloads themselves. With `--execute`, the command stops at the first move that is not valid any more; run
+    it again for a new plan. The exit code is 1 if there is no plan, or if the plan was not carried out.
+    """
+    requested = with_flavor(query, flavor)
+    with connect() as api:
+        advice = ask_advice(api, requested, times, same_traits=same_traits, same_aggregates=same_aggregates)
+        if not (execute and advice.is_found):
+            _report_advice(api, advice)
+            if not advice.is_found:
+                raise typer.Exit(NO)
+            return
+        made = _make(api, advice.moves)
+        _report_advice(api, advice, made=made.number, stopped=_stopped(made))
+        _require_all(advice.moves, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +152,47 @@ def _report(api: Site, planned: WhatIf, **more: Any) -> None:
     providers = [{*move.before, *move.allocations} for move in planned.moves]
     providers += [set(stuck.allocations) for stuck in planned.without_place]
     places = fetch_places(api, set[str]().union(*providers))
-    page_lines(draw_plan(planned, places, line_width()))
+    page_lines(draw_plan(planned.moves, planned.without_place, places, line_width()))
+
+
+def _report_advice(api: Site, advice: Advice, **more: Any) -> None:
+    """Print the advice; *more* are further members of its JSON."""
+    if options().json:
+        print_json({**advice.document, **more})
+        return
+    from stead.cli.drawing.advice import draw_advice
+
+    places = fetch_places(api, {provider for move in advice.moves for provider in {*move.before, *move.allocations}})
+    page_lines(draw_advice(advice, places, line_width()))
 
 
 def _report_made(api: Site, planned: WhatIf, made: _Made, remaining: WhatIf, disabled: Sequence[Provider]) -> None:
-    stopped = None
-    if made.stopped_at is not None:
-        stopped = {"move": made.number + 1, "consumer": made.stopped_at.consumer, "reason": made.reason}
-    _report(api, planned, made=made.number, stopped=stopped, disabled=[root.uuid for root in disabled])
+    _report(api, planned, made=made.number, stopped=_stopped(made), disabled=[root.uuid for root in disabled])
+    if not options().json and disabled:
+        say(f"disabled {', '.join(printable(root.name) for root in disabled)}")
+    _require_all(planned.moves, made)
+    number = len(remaining.moves) + len(remaining.without_place)
+    if number:
+        raise Negative(f"{number:,} consumer{' remains' if number == 1 else 's remain'}")
+
+
+def _stopped(made: _Made) -> dict[str, Any] | None:
+    if made.stopped_at is None:
+        return None
+    return {"move": made.number + 1, "consumer": made.stopped_at.consumer, "reason": made.reason}
+
+
+def _require_all(moves: Sequence[Move], made: _Made) -> None:
+    """Say how many moves were made.
+
+    Raises:
+        Negative: not all.
+    """
     if not options().json:
-        if disabled:
-            say(f"disabled {', '.join(printable(root.name) for root in disabled)}")
-        say(f"made {made.number:,} of {len(planned.moves):,} moves")
-    left = len(remaining.moves) + len(remaining.without_place)
-    if stopped is not None:
-        raise Negative(one_line(f"stopped at move {stopped['move']}, of consumer {stopped['consumer']}: {made.reason}"))
-    if left:
-        raise Negative(f"{left:,} consumer{' remains' if left == 1 else 's remain'}")
+        say(f"made {made.number:,} of {len(moves):,} moves")
+    if made.stopped_at is not None:
+        consumer = made.stopped_at.consumer
+        raise Negative(one_line(f"stopped at move {made.number + 1}, of consumer {consumer}: {made.reason}"))
 
 
 def _stuck(planned: WhatIf) -> str:

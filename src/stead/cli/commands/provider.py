@@ -80,6 +80,7 @@ def set_(
     with connect() as api:
         located = fetch_provider(api, name)
         provider = located.provider
+        # With the generation that was read: if another client changed the provider, the server refuses these lists.
         record: dict[str, Any] = {"uuid": provider.uuid, "generation": provider.generation}
         if rename is not None:
             record["name"] = rename
@@ -126,7 +127,7 @@ def move(
     root: Annotated[bool, typer.Option("--root", help="Make the provider a root.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Move a provider, with all that is below it, below another one, or to the top."""
+    """Move a provider, with all that is below it, below another provider, or make it a root."""
     if (below is None) != root:
         raise CommandError("give either --below PARENT or --root")
     with connect() as api:
@@ -174,13 +175,16 @@ def delete(
 @app.command()
 def disable(
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why, for the next operator.")],
+    reason: Annotated[str, typer.Option(help="Reason, for the next operator.")],
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When the server enables it, such as 2031-01-01T00:00:00Z.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Time at which the server enables it, such as 2031-01-01T00:00:00Z. Default: never."
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Take a provider, and all below it, out of service: it gives no new allocations, and keeps those that exist."""
+    """Take a provider, and all below it, out of service: it accepts no new allocations. Existing ones stay."""
     _set_state(name, {"reason": reason, "until": until}, "disabled", dry_run=dry_run)
 
 

@@ -22,7 +22,7 @@ from stead.cli.fetching.providers import fetch_provider
 from stead.cli.options import options
 from stead.cli.server.connecting import connect, summary
 from stead.cli.terminal.output import console, line_width, print_json, progress, say, show_lines
-from stead.client.consumers import uuid_of
+from stead.client.consumers import type_of, uuid_of
 from stead.client.errors import Refused, Unreachable
 from stead.domain.printable import one_line, printable
 
@@ -150,7 +150,7 @@ def _release_at_generation(api: Site, consumer: Consumer) -> None:
         "allocations": {},
         "project_id": consumer.project,
         "user_id": consumer.user,
-        "consumer_type": consumer.type,
+        "consumer_type": type_of({"consumer_type": consumer.type}),
         "consumer_generation": consumer.generation,
     }
     api.request("PUT", f"/allocations/{consumer.uuid}", body)

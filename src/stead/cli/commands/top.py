@@ -33,9 +33,11 @@ _READ_CHANGES = 20  # changes of one response that are read with names and amoun
 @app.command()
 def top(
     interval: Annotated[
-        float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Seconds between two readings of the server.")
+        float, typer.Option(min=0.2, max=3600, metavar="SECONDS", help="Seconds between two requests to the server.")
     ] = 2.0,
-    pattern: Annotated[str, typer.Option("--filter", metavar="PATTERN", help="Only hosts of such names.")] = "",
+    pattern: Annotated[
+        str, typer.Option("--filter", metavar="PATTERN", help="Only hosts whose names match, such as 'compute-1*'.")
+    ] = "",
     resource_class: Annotated[
         str, typer.Option("--class", metavar="CLASS", help="Sort by this class. Default: by the fullest of each host.")
     ] = "",
@@ -87,6 +89,7 @@ class Reader:
     def _read(self, now: datetime) -> None:
         moment = time.monotonic()
         is_first = self._read_at is None
+        # The changes before the hosts: a change in between is read twice instead of never.
         told = self._changes()
         if is_first or told is None or told["providers"] or told["consumers"]:
             roots = fetch_roots(self._api, TreeFilter())

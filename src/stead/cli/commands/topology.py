@@ -79,7 +79,10 @@ def apply_files(
         typer.Option("--allow-overcommit", help="Also make inventories smaller than what is allocated from them."),
     ] = False,
 ) -> None:
-    """Make the server's providers what the files say; what is in use is neither removed nor made too small."""
+    """Change the server's providers to match the files.
+
+    Inventories in use are neither removed nor reduced below their use.
+    """
     with _refusing(), paused_collector(), _watched() as watcher:
         described = _load(files, watcher)
         manner = Manner(exact, prune, prune_all, allow_overcommit, dry_run)
@@ -132,7 +135,9 @@ def _write_snapshot(snapshot: SiteSnapshot, *, as_csv: bool) -> None:
     elif holders is None:
         write_inventories(snapshot.site, sys.stdout)
     else:
-        identities = (((one.uuid, one.project, one.user, one.consumer_type), one.allocations) for one in holders)
+        identities = (
+            ((holder.uuid, holder.project, holder.user, holder.consumer_type), holder.allocations) for holder in holders
+        )
         write_allocations(identities, sys.stdout)
 
 
@@ -155,7 +160,7 @@ def hwloc(
     name: Annotated[
         str | None,
         typer.Option(
-            help="The host's name; the one in the file, if not given. {n} stands for 1, 2, 3, …; {n:02} for 01, 02, …."
+            help="Name of the host. {n} becomes 1, 2, 3, …; {n:02} becomes 01, 02, …. Default: the name in the file."
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of hosts like each file.")] = 1,
@@ -163,9 +168,7 @@ def hwloc(
         str, typer.Option(help="Hardware threads of a NUMA node that guests share, as VCPU; or all. The rest is PCPU.")
     ] = "0",
     vcpu_ratio: Annotated[float, typer.Option(min=0.0, max=1000.0, help="Allocation ratio of VCPU.")] = 1.0,
-    aggregate: Annotated[
-        list[str] | None, typer.Option(help="UUID of an aggregate the hosts belong to; may be repeated.")
-    ] = None,
+    aggregate: Annotated[list[str] | None, typer.Option(help="UUID of an aggregate of the hosts; repeatable.")] = None,
     reserve_memory: Annotated[
         str,
         typer.Option(
@@ -179,12 +182,12 @@ def hwloc(
         ),
     ] = "0",
 ) -> None:
-    """Write real machines as a site file: hosts, NUMA nodes, memory without CPUs, GPUs, NICs, NVMe disks."""
+    """Convert output of lstopo to a site file: hosts, NUMA nodes, memory without CPUs, GPUs, NICs, NVMe disks."""
     has_one_name = count > 1 if name is None else len(machines) * count > 1 and not _NUMBER.search(name)
     if has_one_name:
         raise CommandError("several hosts need different names: give a --name with {n} in it")
     with _refusing():
-        chosen = Options(_shared(shared), vcpu_ratio, frozenset(_uuid(one) for one in aggregate or ()))
+        chosen = Options(_shared(shared), vcpu_ratio, frozenset(_uuid(uuid) for uuid in aggregate or ()))
         memory, cpus = _reserve("--reserve-memory", reserve_memory), _reserve("--reserve-cpus", reserve_cpus)
         following = numbers(1)
         descriptions: list[Description] = []
@@ -226,7 +229,7 @@ def _load(files: list[Path], watcher: Watcher) -> Site:
 
 
 def _numbered(template: str, number: int) -> str:
-    return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}}", template)
+    return _NUMBER.sub(lambda match: f"{number:0{match[1] or 1}}", template)
 
 
 def _shared(text: str) -> int | None:
@@ -287,11 +290,16 @@ def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
                 "described": described,
                 "steps": [_as_json(step) for step in outcome.steps],
                 "overcommitted": [
-                    {"provider": one.provider, **_change_as_json(one.change)} for one in outcome.overcommitted
+                    {"provider": overcommitted.provider, **_change_as_json(overcommitted.change)}
+                    for overcommitted in outcome.overcommitted
                 ],
                 "kept": [
-                    {"provider": kept.provider, "resource_class": kept.resource_class, "reason": kept.reason}
-                    for kept in outcome.kept
+                    {
+                        "provider": remaining.provider,
+                        "resource_class": remaining.resource_class,
+                        "reason": remaining.reason,
+                    }
+                    for remaining in outcome.kept
                 ],
             }
         )
@@ -300,8 +308,8 @@ def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
         for step in outcome.steps:
             _show_step(step)
     show(_summary(outcome, described, dry_run=dry_run))
-    for kept in outcome.kept:
-        say(one_line(str(kept)))
+    for remaining in outcome.kept:
+        say(one_line(str(remaining)))
     for overcommitted in outcome.overcommitted:
         say(one_line(f"over-committed: {overcommitted}"))
 

@@ -51,7 +51,7 @@ def tree(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--filter", metavar="PATTERN", help="Only trees with a provider of such a name.")
+        str | None, typer.Option("--filter", metavar="PATTERN", help="Only trees with a provider whose name matches.")
     ] = None,
     trait: Annotated[
         list[str] | None, typer.Option(help="Only trees with a provider that has the trait; repeatable.")

@@ -46,10 +46,13 @@ class Question(StrEnum):
 
 
 SameTraits = Annotated[
-    bool, typer.Option("--same-traits", help="Drained consumers move only to providers with the traits of their own.")
+    bool, typer.Option("--same-traits", help="Consumers move only to providers with the traits of their present ones.")
 ]
 SameAggregates = Annotated[
-    bool, typer.Option("--same-aggregates", help="Drained consumers move only to hosts of an aggregate of their own.")
+    bool,
+    typer.Option(
+        "--same-aggregates", help="Consumers move only to hosts that share an aggregate with their present ones."
+    ),
 ]
 Several = list[str] | None
 
@@ -88,7 +91,7 @@ def whatif(
         Several, typer.Option(metavar="PROVIDER:CLASS", help="Remove an inventory that is not in use; repeatable.")
     ] = None,
     add_trait: Annotated[
-        Several, typer.Option(metavar="PROVIDER:TRAIT", help="Give a provider a trait that exists; repeatable.")
+        Several, typer.Option(metavar="PROVIDER:TRAIT", help="Add an existing trait to a provider; repeatable.")
     ] = None,
     remove_trait: Annotated[
         Several, typer.Option(metavar="PROVIDER:TRAIT", help="Remove a trait from a provider; repeatable.")

@@ -66,8 +66,10 @@ def _draw(candidates: list[Candidate], names: dict[str, str], width: int, *, lea
         first = Text(str(place).rjust(lead - GAP) + " " * GAP, style="bold") if lead else Text()
         for provider, rows in _by_tree(candidate):
             indent = Text(" " * (layout.lead + (_BELOW if rows and provider != rows[0].root else 0)))
-            left = first + indent[len(first.plain) :]
-            yield from beside(left + _name(provider, names, layout, left), _details(rows, layout), layout.columns)
+            tree_lines = first + indent[len(first.plain) :]
+            yield from beside(
+                tree_lines + _name(provider, names, layout, tree_lines), _details(rows, layout), layout.columns
+            )
             first = Text()
 
 
@@ -76,8 +78,8 @@ def _by_tree(candidate: Candidate) -> Iterator[tuple[str, list[Row]]]:
     for root in candidate.roots:
         rows = [row for row in candidate.rows if row.root == root]
         given = [(provider, list(those)) for provider, those in groupby(rows, key=lambda row: row.provider)]
-        yield from [one for one in given if one[0] == root] or [(root, [])]
-        yield from (one for one in given if one[0] != root)
+        yield from [tree for tree in given if tree[0] == root] or [(root, [])]
+        yield from (tree for tree in given if tree[0] != root)
 
 
 def _header(layout: Layout) -> Iterator[Text]:
@@ -127,9 +129,9 @@ def _free(row: Row) -> Text:
     return free
 
 
-def _name(uuid: str, names: dict[str, str], layout: Layout, left: Text) -> Text:
+def _name(uuid: str, names: dict[str, str], layout: Layout, tree_lines: Text) -> Text:
     """The name, shortened only if it does not fit on a line of its own."""
-    return Text(shorten(printable(names.get(uuid, uuid)), max(layout.columns.width - left.cell_len, 1)))
+    return Text(shorten(printable(names.get(uuid, uuid)), max(layout.columns.width - tree_lines.cell_len, 1)))
 
 
 def _lay_out(candidates: list[Candidate], names: dict[str, str], width: int, lead: int) -> Layout:

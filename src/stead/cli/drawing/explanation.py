@@ -68,7 +68,7 @@ def _funnel(title: str, in_play: int, steps: Sequence[Json], width: int) -> Iter
     yield Text()
     yield Text(title, style="bold")
     rows = [("in play", in_play, 0), *((_words(step), step["left"], step["removed"]) for step in steps)]
-    count = widest(f"{left:,}" for _, left, _ in rows)
+    count = widest(f"{remaining:,}" for _, remaining, _ in rows)
     gone = widest(f"−{removed:,}" for *_, removed in rows if removed)
     columns = lay_out(
         (_INDENT + Text(words).cell_len for words, *_ in rows),
@@ -76,18 +76,18 @@ def _funnel(title: str, in_play: int, steps: Sequence[Json], width: int) -> Iter
         width,
         most_bar=_MOST_BAR,
     )
-    for words, left, removed in rows:
-        detail = Text(f"{left:,}".rjust(count))
+    for words, remaining, removed in rows:
+        detail = Text(f"{remaining:,}".rjust(count))
         if columns.bar:
-            detail += Text(" " * GAP) + _bar(left, in_play, columns.bar)
+            detail += Text(" " * GAP) + _bar(remaining, in_play, columns.bar)
         if removed:
             detail.append(" " * GAP + f"−{removed:,}".rjust(gone), style="red")
         yield from _beside(words, [detail], columns)
 
 
-def _bar(left: int, in_play: int, width: int) -> Text:
-    cells = -(-left * width // in_play) if in_play else 0
-    return Text.assemble((FULL * cells, "green" if left else "red"), (EMPTY * (width - cells), "bright_black"))
+def _bar(remaining: int, in_play: int, width: int) -> Text:
+    cells = -(-remaining * width // in_play) if in_play else 0
+    return Text.assemble((FULL * cells, "green" if remaining else "red"), (EMPTY * (width - cells), "bright_black"))
 
 
 def _beside(title: str, details: list[Text], columns: Columns) -> Iterator[Text]:
@@ -114,14 +114,14 @@ def _near(misses: Sequence[Json]) -> Iterator[str]:
         names = ", ".join(printable(example["name"]) for example in miss["examples"])
         if miss["lacking"]:
             name = printable(miss["value"].partition(":")[0])
-            lacking = ", ".join(f"{_who(one, 'lack')} {one['amount']:,} {name}" for one in miss["lacking"])
+            lacking = ", ".join(f"{_who(lack, 'lack')} {lack['amount']:,} {name}" for lack in miss["lacking"])
             yield f"near: {lacking} ({names})"
         else:
             yield f"near: {_who(miss, 'fail')} only {_constraint(miss)} ({names})"
 
 
-def _who(some: Mapping[str, Any], verb: str) -> str:
-    number = some["providers"]
+def _who(counted: Mapping[str, Any], verb: str) -> str:
+    number = counted["providers"]
     return f"{number:,} {verb}{'s' if number == 1 else ''}"
 
 

@@ -20,55 +20,92 @@ _INDENT = 2
 _MOST_BAR = 12
 
 
-def draw_headroom(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
+def draw_headroom(headroom: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
     """The lines for a body of ``GET /headroom``, none longer than *width* cells.
 
     Args:
         top: maximum number of trees; None shows all.
         is_ordered: the trees keep their order; otherwise those with most headroom come first.
     """
-    for line in _lines(found, width, top, is_ordered=is_ordered):
+    for line in _lines(headroom, width, top, is_ordered=is_ordered):
         yield from wrapped(line, width, indent=2 * _INDENT) if line else [line]
 
 
-def _lines(found: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
-    if not found["at_most"]:
+def _lines(headroom: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
+    if not headroom["at_most"]:
         yield Text("Nothing fits. `stead explain` with the same query says why.")
         return
-    yield Text(sentence(found))
-    trees = found["trees"] if is_ordered else sorted(found["trees"], key=lambda tree: (-tree["at_least"], tree["name"]))
+    yield Text(sentence(headroom))
+    trees = (
+        headroom["trees"]
+        if is_ordered
+        else sorted(headroom["trees"], key=lambda tree: (-tree["at_least"], tree["name"]))
+    )
     shown = trees[:top]
     yield Text("")
     yield from _bars([(printable(tree["name"]), bounds_of(tree), tree["at_least"]) for tree in shown], width)
-    if len(shown) < found["tree_count"]:
-        yield Text(f"  and {_counted(found['tree_count'] - len(shown), 'more tree')}", style="dim")
-    if found["limited_by"]:
+    if len(shown) < headroom["tree_count"]:
+        yield Text(f"  and {_counted(headroom['tree_count'] - len(shown), 'more tree')}", style="dim")
+    if headroom["limited_by"]:
         yield Text("")
         yield Text("Runs out first", style="bold")
-        for limit in found["limited_by"]:
+        for limit in headroom["limited_by"]:
             yield Text(f"  {_counted(limit['trees'], 'tree')}: {reason_of(limit)}")
-    stranded = {name: amount for name, amount in found["stranded"].items() if amount}
+    yield from _stranded(headroom)
+
+
+def draw_mix(headroom: Json, width: int) -> Iterator[Text]:
+    """The lines for a body of ``GET /headroom`` with a mix, none longer than *width* cells."""
+    for line in _lines_of_mix(headroom, width):
+        yield from wrapped(line, width, indent=2 * _INDENT) if line else [line]
+
+
+def _lines_of_mix(headroom: Json, width: int) -> Iterator[Text]:
+    mix = " and ".join(f"{part['weight']} {printable(part['flavor'])}" for part in headroom["mix"])
+    if not headroom["at_most"]:
+        yield Text(f"Not even {mix} fit together.")
+    elif headroom["exact"]:
+        yield Text(f"{mix} fit {_counted(headroom['at_least'], 'time')} together.")
+    else:
+        yield Text(f"{mix} fit between {headroom['at_least']:,} and {headroom['at_most']:,} times together.")
+    yield Text("")
+    yield Text("Each flavor alone", style="bold")
+    yield from _bars(
+        [(printable(part["flavor"]), bounds_of(part), part["at_least"]) for part in headroom["mix"]], width
+    )
+    if headroom["limited_by"]:
+        yield Text("")
+        yield Text("Runs out first", style="bold")
+        for limit in headroom["limited_by"]:
+            yield Text(
+                "  " + printable(f"room for {limit['flavor']}" if "flavor" in limit else limit["resource_class"])
+            )
+    yield from _stranded(headroom)
+
+
+def _stranded(headroom: Json) -> Iterator[Text]:
+    stranded = {name: amount for name, amount in headroom["stranded"].items() if amount}
     if stranded:
         yield Text("")
         yield Text("Left over when full", style="bold")
         yield Text("  " + ", ".join(f"{amount:,} {name}" for name, amount in stranded.items()))
 
 
-def sentence(found: Json) -> str:
+def sentence(headroom: Json) -> str:
     """How many times a request fits, in a sentence."""
-    if not found["at_most"]:
+    if not headroom["at_most"]:
         return "Nothing fits."
-    trees = _counted(found["tree_count"], "tree")
-    if found["exact"]:
-        return f"Fits {_counted(found['at_least'], 'time')} in {trees}."
-    return f"Fits between {found['at_least']:,} and {found['at_most']:,} times in {trees}."
+    trees = _counted(headroom["tree_count"], "tree")
+    if headroom["exact"]:
+        return f"Fits {_counted(headroom['at_least'], 'time')} in {trees}."
+    return f"Fits between {headroom['at_least']:,} and {headroom['at_most']:,} times in {trees}."
 
 
-def bounds_of(found: Json) -> str:
+def bounds_of(headroom: Json) -> str:
     """``41``, or ``38 to 45`` if it is not known exactly."""
-    if found["at_least"] == found["at_most"]:
-        return f"{found['at_least']:,}"
-    return f"{found['at_least']:,} to {found['at_most']:,}"
+    if headroom["at_least"] == headroom["at_most"]:
+        return f"{headroom['at_least']:,}"
+    return f"{headroom['at_least']:,} to {headroom['at_most']:,}"
 
 
 def _counted(number: int, noun: str) -> str:

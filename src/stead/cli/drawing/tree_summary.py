@@ -59,6 +59,7 @@ def group_trees(roots: Sequence[Provider], order: str | None = None) -> list[Tre
         add(group.sums, amounts)
     for group in groups.values():
         group.names.sort(key=natural)
+    # By name first: the second sort is stable, so equal groups stay in the order of names.
     ordered = sorted(groups.values(), key=lambda group: natural(group.names[0]))
     if order is None:
         ordered.sort(key=lambda group: len(group.names), reverse=True)
@@ -75,8 +76,8 @@ def draw_groups(groups: Sequence[TreeGroup], width: int, *, of_hosts: bool = Fal
     If there is room, a cell has the amounts; otherwise the used share. If the table is still too wide, it leaves out
     classes: it keeps those that most trees have, and of these the ones with the shortest names.
     """
-    left = _left_columns(groups, of_hosts=of_hosts)
-    taken = sum(widest([heading, *cells]) + GAP for heading, cells in left)
+    left_columns = _left_columns(groups, of_hosts=of_hosts)
+    taken = sum(widest([heading, *cells]) + GAP for heading, cells in left_columns)
     names = widest(folded(group.names, 10**6) for group in groups)
     least = min(max(names, len(_NAMES)), _LEAST_NAMES)
     classes, columns = _class_columns(groups, width - taken - least - GAP)
@@ -85,10 +86,10 @@ def draw_groups(groups: Sequence[TreeGroup], width: int, *, of_hosts: bool = Fal
     shown = [folded(group.names, names) for group in groups]
     for row in range(-1, len(groups)):
         line = Text("", style="bold" if row < 0 else "")
-        for heading, cells in left[: 0 if of_hosts else 1]:
+        for heading, cells in left_columns[: 0 if of_hosts else 1]:
             line.append((heading if row < 0 else cells[row]).rjust(widest([heading, *cells])) + " " * GAP)
         line += padded(Text(shorten(_NAMES, names) if row < 0 else shown[row]), min(widest([_NAMES, *shown]), names))
-        for heading, cells in left[0 if of_hosts else 1 :]:
+        for heading, cells in left_columns[0 if of_hosts else 1 :]:
             line.append(" " * GAP + (heading if row < 0 else cells[row]).rjust(widest([heading, *cells])))
         for name, (heading, cells) in zip(classes, columns, strict=True):
             style = _colour(groups[row].sums.get(name)) if row >= 0 else ""

@@ -15,18 +15,20 @@ from stead.cli.terminal.listing import draw_list
 from stead.domain.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stead.cli.fetching.consumers import Place
-    from stead.client.answers import Amounts
-    from stead.client.what_if import Total, Unplaced, WhatIf
+    from stead.client.amounts import Amounts
+    from stead.client.what_if import Move, Total, Unplaced, WhatIf
 
 _LEAST_DETAILS = 28  # cells, if the terminal is wide enough
 _MOST_HELP = 3
 
 
-def draw_plan(plan: WhatIf, places: Mapping[str, Place], width: int) -> Iterator[Text]:
-    """The lines of the moves of *plan* in their order, and of the consumers without a place and what would help them.
+def draw_plan(
+    moves: Sequence[Move], without_place: Sequence[Unplaced], places: Mapping[str, Place], width: int
+) -> Iterator[Text]:
+    """The lines of *moves* in their order, and of the consumers without a place and what would help them.
 
     Args:
         places: names of providers, by UUID.
@@ -38,11 +40,11 @@ def draw_plan(plan: WhatIf, places: Mapping[str, Place], width: int) -> Iterator
             f"{_hosts(move.before, move.allocations, places)} → {_hosts(move.allocations, move.before, places)}: "
             f"{_amounts(move.allocations)}",
         )
-        for place, move in enumerate(plan.moves, 1)
+        for place, move in enumerate(moves, 1)
     ]
     rows += [
         ("–", each.consumer, f"{_hosts(each.allocations, {}, places)}, no place: {_amounts(each.allocations)}")
-        for each in plan.without_place
+        for each in without_place
     ]
     if not rows:
         yield Text("no consumers", style="dim")
@@ -55,7 +57,7 @@ def draw_plan(plan: WhatIf, places: Mapping[str, Place], width: int) -> Iterator
         yield heading
     for title, (_, _, details) in zip(titles, rows, strict=True):
         yield from beside(Text(title), [Text(printable(details))], columns, indent=numbers + GAP)
-    for each in plan.without_place:
+    for each in without_place:
         for reason in _reasons(each):
             yield from wrapped(Text(f"{each.consumer} {printable(reason)}"), width, GAP)
 

@@ -93,29 +93,29 @@ def amounts_by_group(query: str) -> dict[str, dict[str, int]]:
     for key, value in parse_qsl(query):
         suffix = key.removeprefix("resources")
         if suffix and suffix != key:
-            wanted = (element.partition(":") for element in value.split(","))
-            groups[suffix] = {name: int(amount) for name, _, amount in wanted}
+            amounts = (element.partition(":") for element in value.split(","))
+            groups[suffix] = {name: int(amount) for name, _, amount in amounts}
     return groups
 
 
-def ask(api: Site, query: str, held: Mapping[str, Any] = MappingProxyType({})) -> list[Candidate]:
+def ask(api: Site, query: str, allocations: Mapping[str, Any] = MappingProxyType({})) -> list[Candidate]:
     """The candidates for *query*, in the order of the answer; empty if nothing fits.
 
-    The consumer's allocations in *held* (``allocations`` of ``GET /allocations/{consumer}``) count as free in the rows,
-    since a claim releases them. The service does not know the consumer, so it counted them as used in its search.
+    The consumer's *allocations* (those of ``GET /allocations/{consumer}``) count as free in the rows, since a claim
+    releases them. The service does not know the consumer, so it counted them as used in its search.
     """
     answer = api.request("GET", f"{_ROUTE}?{query}", stead=version_for(query))
-    return candidates_of(answer, expanded(api, query), held)
+    return candidates_of(answer, expanded(api, query), allocations)
 
 
 def candidates_of(
-    answer: Mapping[str, Any], query: str, held: Mapping[str, Any] = MappingProxyType({})
+    answer: Mapping[str, Any], query: str, allocations: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Candidate]:
-    """The candidates of an *answer* to *query*, in which no flavor stands any more; *held* as of :func:`ask`."""
+    """The candidates of an *answer* to *query*, in which no flavor stands any more; *allocations* as of :func:`ask`."""
     groups = amounts_by_group(query)
     summaries = answer["provider_summaries"]
     return [
-        Candidate(request, tuple(rows_of(request, summaries, groups, held)))
+        Candidate(request, tuple(rows_of(request, summaries, groups, allocations)))
         for request in answer["allocation_requests"]
     ]
 
@@ -124,7 +124,7 @@ def rows_of(
     request: Mapping[str, Any],
     summaries: Mapping[str, Any],
     groups: Mapping[str, dict[str, int]],
-    held: Mapping[str, Any] = MappingProxyType({}),
+    allocations: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Row]:
     """The rows of one allocation request, provider by provider; groups are in the order of the mappings.
 
@@ -144,7 +144,7 @@ def rows_of(
                 yield Row(uuid, root, group)
             for name, amount in sorted(taken.items()):
                 have = summaries[uuid]["resources"].get(name, _UNREAD)
-                used = have["used"] - amount_in(held, uuid, name)
+                used = have["used"] - amount_in(allocations, uuid, name)
                 yield Row(
                     uuid,
                     root,
@@ -155,7 +155,7 @@ def rows_of(
                     used,
                     amount_in(request["allocations"], uuid, name),
                 )
-            rest = {name: left for name in rest if (left := rest[name] - taken.get(name, 0)) > 0}
+            rest = {name: remaining for name in rest if (remaining := rest[name] - taken.get(name, 0)) > 0}
 
 
 def amount_in(allocations: Mapping[str, Any], provider: str, resource_class: str) -> int:

@@ -13,6 +13,7 @@ from stead.cli.forest import Amount, capacity
 from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
 from stead.client.errors import Refused, StartOver, Unavailable
+from stead.client.retrying import random_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,23 +68,24 @@ def fetch_changes(
         Negative: the changes since the token are not available any more.
     """
     token = since
-    is_first, pause = True, 0.0
+    is_first, failed = True, 0
     while True:
         try:
             told = api.request("GET", "/changes", stead=OWN, since=token, timeout=wait)
         except StartOver as error:
             raise Negative(f"{error.detail} (without --since it begins now)") from error
         except Unavailable as error:
+            # Before the first response, a wrong URL is more likely than a restart.
             if is_first:
                 raise
-            if not pause:
+            if not failed:
                 lost(summary(error))
-            pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
-            time.sleep(pause)
+            time.sleep(_FIRST_PAUSE + random_pause(failed, _FIRST_PAUSE, _LONGEST_PAUSE))
+            failed += 1
             continue
         if is_first or told["providers"] or told["consumers"]:
             yield told
-        token, is_first, pause = told["token"], False, 0.0
+        token, is_first, failed = told["token"], False, 0
 
 
 def fetch_details(api: Site, told: Json, names: dict[str, str]) -> list[ProviderChange | ConsumerChange]:
@@ -95,17 +97,21 @@ def fetch_details(api: Site, told: Json, names: dict[str, str]) -> list[Provider
     providers, consumers = told["providers"], told["consumers"]
     with ThreadPoolExecutor(_ASKERS) as askers:
         amounts = list(askers.map(lambda each: _provider_amounts(api, each), providers[:_MOST_DETAILS]))
-        held = list(askers.map(lambda each: _consumer(api, each), consumers[:_MOST_DETAILS]))
+        consumer_changes = list(askers.map(lambda each: _consumer(api, each), consumers[:_MOST_DETAILS]))
         unnamed = {each["uuid"] for each in providers if "name" not in each and each["uuid"] not in names}
-        unnamed |= {uuid for each in held if each is not None for uuid in each.allocations if uuid not in names}
+        unnamed |= {
+            uuid for each in consumer_changes if each is not None for uuid in each.allocations if uuid not in names
+        }
         names |= {uuid: name for uuid, name in askers.map(lambda uuid: _name(api, uuid), sorted(unnamed)) if name}
     names |= {each["uuid"]: each["name"] for each in providers if each.get("name")}
     changes: list[ProviderChange | ConsumerChange] = []
     for place, each in enumerate(providers):
-        known = amounts[place] if place < len(amounts) else {}
-        changes.append(ProviderChange(each["uuid"], names.get(each["uuid"], each["uuid"]), each["generation"], known))
+        known_amounts = amounts[place] if place < len(amounts) else {}
+        changes.append(
+            ProviderChange(each["uuid"], names.get(each["uuid"], each["uuid"]), each["generation"], known_amounts)
+        )
     for place, each in enumerate(consumers):
-        consumer = held[place] if place < len(held) else None
+        consumer = consumer_changes[place] if place < len(consumer_changes) else None
         places = tuple(sorted(names.get(uuid, uuid) for uuid in consumer.allocations)) if consumer else ()
         changes.append(ConsumerChange(each["uuid"], each["generation"], consumer, places))
     return changes

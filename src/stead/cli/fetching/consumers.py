@@ -131,12 +131,12 @@ def _consumers_by_provider(api: Site, top: Provider) -> list[Consumer]:
         return []
     with ThreadPoolExecutor(_ASKERS) as askers:
         paths = [f"/resource_providers/{each.uuid}/allocations" for each in providers]
-        held: dict[str, dict[str, Amounts]] = {}
+        allocations_of: dict[str, dict[str, Amounts]] = {}
         for provider, answer in zip(providers, askers.map(lambda path: api.request("GET", path), paths), strict=True):
             for uuid, allocation in answer["allocations"].items():
-                held.setdefault(uuid, {})[provider.uuid] = allocation["resources"]
-        owners = dict(zip(held, askers.map(lambda uuid: _owner(api, uuid), held), strict=True))
-    return [_consumer(uuid, owners[uuid], held[uuid]) for uuid in sorted(held)]
+                allocations_of.setdefault(uuid, {})[provider.uuid] = allocation["resources"]
+        owners = dict(zip(allocations_of, askers.map(lambda uuid: _owner(api, uuid), allocations_of), strict=True))
+    return [_consumer(uuid, owners[uuid], allocations_of[uuid]) for uuid in sorted(allocations_of)]
 
 
 def fetch_consumer(api: Site, uuid: str) -> Consumer | None:

@@ -132,6 +132,7 @@ def fetch_trees(
                 done += len(record["providers"])
             advance(done, page["provider_count"])
     except Refused as error:
+        # After the first page, the route exists, so the error has another reason.
         if error.status not in _NO_SUCH_ROUTE or tops:
             raise
         return _one_by_one(api, chosen, advance)
@@ -195,6 +196,7 @@ def _one_by_one(api: Site, chosen: TreeFilter, advance: Callable[[int, int], obj
             for done, _ in enumerate(askers.map(lambda provider: _furnish(api, provider), providers), start=1):
                 advance(done, len(providers))
         except BaseException:
+            # Otherwise the end of the block would wait for the requests of all remaining providers.
             askers.shutdown(wait=False, cancel_futures=True)
             raise
     return [top for top in tops if chosen.admits(top)]

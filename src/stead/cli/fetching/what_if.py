@@ -60,7 +60,7 @@ def inventory_changes(api: Site, texts: Sequence[InventoryText]) -> list[SetInve
             fields.setdefault((provider, text.resource_class), {})[text.field] = text.value
     if len(fields) > _MOST_CHANGES:
         raise CommandError(f"{len(fields):,} inventories would change; a request can change {_MOST_CHANGES:,}")
-    return [SetInventory(provider, name, **values) for (provider, name), values in fields.items()]  # type: ignore[arg-type]
+    return [SetInventory(provider, name, **values) for (provider, name), values in fields.items()]  # type: ignore[arg-type]  # the keys are fields of it
 
 
 def _providers(api: Site, text: InventoryText) -> list[str]:

@@ -96,6 +96,7 @@ def _translated(name: str, record: Json) -> Translated:
     ignored = []
     if specs.get(_DEDICATED[0]) == _DEDICATED[1] and "VCPU" in amounts[""]:
         amounts[""] = {"PCPU" if key == "VCPU" else key: amount for key, amount in amounts[""].items()}
+        # It has had its effect, so it is not among the ignored ones.
         del specs[_DEDICATED[0]]
     policy = specs.pop("group_policy", "none")
     if policy not in ("none", "isolate"):
@@ -112,19 +113,22 @@ def _translated(name: str, record: Json) -> Translated:
             traits[value].setdefault(group, []).append(term)
         else:
             raise _Untranslatable(f"{key} is required or forbidden, not {value!r}")
-    requested = {group: nonzero for group, of in amounts.items() if (nonzero := _without_zeros(of))}
+    requested = {
+        group: nonzero for group, group_amounts in amounts.items() if (nonzero := _without_zeros(group_amounts))
+    }
     required, forbidden = traits["required"], traits["forbidden"]
     for group in sorted({*required, *forbidden} - requested.keys()):
         raise _Untranslatable(f"it has traits for group {group!r}, but no resources")
     groups = [
-        Group(group, of, required=required.get(group, ()), forbidden=forbidden.get(group, ()))
-        for group, of in requested.items()
+        Group(group, group_amounts, required=required.get(group, ()), forbidden=forbidden.get(group, ()))
+        for group, group_amounts in requested.items()
     ]
     return Translated(name, str(Request(*groups, isolate=policy == "isolate")), tuple(sorted(ignored)))
 
 
 def _amounts(record: Json) -> dict[str, int]:
     """The amounts of a flavor before its extra specs, as nova requests them."""
+    # Nova rounds swap up to whole gigabytes.
     swap = -(-_number("Swap", record["Swap"] or 0) // _MB_PER_GB)
     disk = _number("Disk", record["Disk"]) + _number("Ephemeral", record["Ephemeral"] or 0) + swap
     amounts = {"VCPU": _number("VCPUs", record["VCPUs"]), "MEMORY_MB": _number("RAM", record["RAM"]), "DISK_GB": disk}

@@ -66,12 +66,12 @@ def _add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     db = parsers.add_parser("db", help="The database.")
     db.set_defaults(run=partial(_help, db))
     commands = db.add_subparsers(title="commands", metavar="{sync,version,stamp,online_data_migrations}")
-    _add(commands, "sync", _sync, "Bring the tables up to date.")
-    _add(commands, "version", _version, "Show at which revision the deployment's tables are.")
-    stamp = _add(commands, "stamp", _stamp, "Say at which revision the deployment's tables are, and change nothing.")
+    _add(commands, "sync", _sync, "Upgrade the tables, or create them in an empty database.")
+    _add(commands, "version", _version, "Show the revision of the deployment's tables.")
+    stamp = _add(commands, "stamp", _stamp, "Record a revision of the deployment's tables. The tables stay unchanged.")
     stamp.add_argument("revision")
-    migrate = _add(commands, "online_data_migrations", _migrate, "Bring the data up to date, while services run.")
-    migrate.add_argument("--max-count", metavar="N", help="Do one batch of at most N rows, instead of everything.")
+    migrate = _add(commands, "online_data_migrations", _migrate, "Migrate the data while services run.")
+    migrate.add_argument("--max-count", metavar="N", help="Migrate one batch of at most N rows. Default: all rows.")
 
 
 def _add(
@@ -102,7 +102,9 @@ def _version(conf: cfg.ConfigOpts) -> int:
     from stead.store.schema import positions
 
     with open_database(load_deployment(conf)) as store:
-        print(next(found.revision for found in positions.standings(store.writer) if found.history == "placement"))
+        print(
+            next(standing.revision for standing in positions.standings(store.writer) if standing.history == "placement")
+        )
     return DONE
 
 
@@ -205,7 +207,7 @@ def run_batch(migrations: Iterable[Progress], most: int) -> Batch:
 def table(migrations: Iterable[tuple[str, int, int]]) -> str:
     """The rows that each migration found and completed, in the format that operators know."""
     rows = [("Migration", "Total Found", "Completed")]
-    rows += [(name, str(found), str(completed)) for name, found, completed in migrations]
+    rows += [(name, str(number), str(completed)) for name, number, completed in migrations]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
     lines = [

@@ -63,6 +63,7 @@ class Address:
             NotServed: the port is in use, or may not be used; the message names the process that uses it.
         """
         sock = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
+        # Closed connections of the previous server occupy the port for a minute, and would prevent a restart.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((self.host, self.port))
@@ -152,6 +153,7 @@ class UnixAddress:
         with socket.socket(socket.AF_UNIX) as probe:
             try:
                 probe.connect(str(self.path))
+            # No process listens, so a server that was killed left the file behind.
             except ConnectionRefusedError:
                 self.path.unlink()
                 return

@@ -63,8 +63,8 @@ def _complaint(error: Refused, site: Site, where: Endpoint) -> CommandError:
     if isinstance(error, NotSent):
         words += " (`stead serve` starts a server, --url names another)"
     elif error.status == 401:
-        wanted = "wants a token" if where.token is None else "does not accept the token"
-        words = f"{site.url} {wanted}; give one with --token or STEAD_TOKEN (401)"
+        reason = "wants a token" if where.token is None else "does not accept the token"
+        words = f"{site.url} {reason}; give one with --token or STEAD_TOKEN (401)"
     elif error.status and not error.facts and not isinstance(error, Unsupported):
         words = f"{site.url}: {words}"  # no error of the API: something else answers
     complaint = CommandError(words + _hint(error, site))

@@ -35,10 +35,10 @@ def port_holder(host: str, port: int) -> str | None:
     sockets = list(_sockets_at(ip_address(host.partition("%")[0]), port))
     if not sockets:
         return None
-    held = max(sockets, key=lambda each: each.listens)
-    pids = set(_processes_with(held.inode))
+    socket = max(sockets, key=lambda each: each.listens)
+    pids = set(_processes_with(socket.inode))
     if not pids:
-        return f"a process of {_user(held.user)}"
+        return f"a process of {_user(socket.user)}"
     pid = min(pid for pid in pids if _parent(pid) not in pids)  # not a worker that inherited the socket
     return f"process {pid} ({_name(pid)})"
 
@@ -63,8 +63,8 @@ def _address(text: str) -> IPv4Address | IPv6Address:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _collide(one: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
-    return one == other or _covers(one, other) or _covers(other, one)
+def _collide(address: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
+    return address == other or _covers(address, other) or _covers(other, address)
 
 
 def _covers(every: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
@@ -73,10 +73,10 @@ def _covers(every: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) 
 
 
 def _processes_with(inode: int) -> Iterator[int]:
-    wanted = f"socket:[{inode}]"
+    link = f"socket:[{inode}]"
     for process in _PROC.glob("[0-9]*"):
         try:
-            if any(_target(each) == wanted for each in (process / "fd").iterdir()):
+            if any(_target(each) == link for each in (process / "fd").iterdir()):
                 yield int(process.name)
         except OSError:  # the process belongs to another user, or has ended
             continue

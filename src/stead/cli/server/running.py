@@ -67,6 +67,7 @@ class Occupation:
         note = {"url": url, "pid": os.getpid(), "network": _network()}
         if certificate is not None:
             note["certificate"] = str(certificate)
+        # The note before the lock: a command that sees the second byte locked must find the note.
         replace_privately(self._note, json.dumps(note) + "\n")
         fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LISTENS)
 

@@ -164,12 +164,12 @@ class _Applying:
         names = self._site.providers
         roots = self._other_roots()
         # Described providers whose parents are on the server only keep their ancestors.
-        below = [as_name(one) for one in names.values() if _top(one, self._site) not in names]
+        below = [as_name(uuid) for uuid in names.values() if _top(uuid, self._site) not in names]
         self._watcher.begin("pruning", len(roots))
         for start in range(0, len(roots), size):
-            some = roots[start : start + size]
-            self._note_removals(self._put(_document(below, prune=True, emptied=some)))
-            for _ in some:
+            portion = roots[start : start + size]
+            self._note_removals(self._put(_document(below, prune=True, emptied=portion)))
+            for _ in portion:
                 self._watcher.advance()
 
     def _put(self, document: dict[str, Any]) -> Any:
@@ -179,7 +179,7 @@ class _Applying:
         """*error* with the parts that are written, if there are any."""
         if isinstance(error, CapacityBelowUse):
             done = f"{self._told_written()}, the rest is not" if self._written else None
-            return Overcommits([_Lowered(one) for one in error.overcommitted], done=done)
+            return Overcommits([_Lowered(record) for record in error.overcommitted], done=done)
         if not self._written:
             return error
         return error.worded(f"{error.detail} (in the part {part}); {self._told_written()}, the rest is not")
@@ -204,19 +204,23 @@ class _Applying:
         self._note_removals(answer)
         changes = {record["name"]: record["differences"].get("inventories", {}) for record in answer["providers"]}
         self._outcome.overcommitted += tuple(
-            Overcommitted(one["name"], _change(one["resource_class"], changes[one["name"]][one["resource_class"]]))
-            for one in answer["overcommitted"]
+            Overcommitted(
+                record["name"], _change(record["resource_class"], changes[record["name"]][record["resource_class"]])
+            )
+            for record in answer["overcommitted"]
         )
 
     def _note_removals(self, answer: Any) -> None:
         # In a dry run, a provider that moves to the tree of another part still is where it was.
         names = self._site.providers
         steps = self._outcome.steps
-        deleted = {one["name"]: None for one in answer["deleted"] if one["name"] not in names}
+        deleted = {record["name"]: None for record in answer["deleted"] if record["name"] not in names}
         steps += [DeleteProvider(name) for name in deleted if name not in self._deleted]
         self._deleted.update(deleted)
         self._outcome.kept += tuple(
-            _kept(one) for one in answer["remaining"] if one["resource_class"] is not None or one["name"] not in names
+            _kept(record)
+            for record in answer["remaining"]
+            if record["resource_class"] is not None or record["name"] not in names
         )
 
 
@@ -227,10 +231,10 @@ class _Lowered:
     record: Any
 
     def __str__(self) -> str:
-        one = self.record
+        record = self.record
         return (
-            f"{one['resource_class']} of provider {one['name']}: {one['used']:,} used, "
-            f"capacity {one['capacity_before']:,} -> {one['capacity_after']:,}"
+            f"{record['resource_class']} of provider {record['name']}: {record['used']:,} used, "
+            f"capacity {record['capacity_before']:,} -> {record['capacity_after']:,}"
         )
 
 
@@ -287,7 +291,7 @@ def _steps(record: Any, described: Description) -> Iterator[Step]:
                 yield MoveProvider(name, described.parent)
             case "inventories":
                 inventories = differences["inventories"]
-                changes = tuple(_change(one, inventories[one]) for one in inventories)
+                changes = tuple(_change(name, inventories[name]) for name in inventories)
                 yield SetInventories(name, described.inventories, changes)
             case "traits":
                 yield SetTraits(name, described.traits, _words(differences["traits"]))
@@ -305,9 +309,9 @@ def _words(difference: Any) -> str:
     return ", ".join(signs)
 
 
-def _kept(one: Any) -> Kept:
-    if one["resource_class"] is not None:
-        return Kept(one["name"], one["resource_class"], f"{one['used']} in use")
-    if one["needed_by"] is not None:
-        return Kept(one["name"], None, f"it is the parent of {one['needed_by']}, which stays")
-    return Kept(one["name"], None, "it has allocations")
+def _kept(record: Any) -> Kept:
+    if record["resource_class"] is not None:
+        return Kept(record["name"], record["resource_class"], f"{record['used']} in use")
+    if record["needed_by"] is not None:
+        return Kept(record["name"], None, f"it is the parent of {record['needed_by']}, which stays")
+    return Kept(record["name"], None, "it has allocations")

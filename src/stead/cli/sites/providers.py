@@ -5,7 +5,6 @@ For servers without Stead's own features; on Stead, ``documents`` does the same 
 
 from __future__ import annotations
 
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.cli.errors import CommandError, Negative
 from stead.client.errors import Refused
+from stead.client.retrying import random_pause
 from stead.domain.inventory import Inventory
 from stead.topology.plan import Kept, Overcommitted, Plan, Present, PresentSite, plan
 from stead.topology.site import Description, Site, site_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 6
 """Maximum number of attempts to read and plan a site while other clients change the same providers."""
 
-_FIRST_PAUSE = 0.02  # seconds; doubled from attempt to attempt
+_FIRST_PAUSE = 0.02  # seconds
 _READERS = 8
 _NAMED = 5  # over-committed inventories in a message
 
@@ -131,10 +131,11 @@ def apply(
         try:
             _carry_out(api, proposed, present, done.steps, watcher)
         except Refused as error:
+            # 404, too: another client can delete a provider after it was read.
             if error.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
                 raise
             reason = error
-            time.sleep(_FIRST_PAUSE * 2**attempt * random.random())  # random, so that colliding clients spread out
+            time.sleep(random_pause(attempt, _FIRST_PAUSE))
         else:
             return done
     raise Negative(f"gave up after {ATTEMPTS} attempts, {len(done.steps)} steps are done: {reason}")
@@ -158,10 +159,10 @@ def _carry_out(api: Any, proposed: Plan, present: PresentSite, done: list[Step],
 def _read_present(api: Any, described: Site, watcher: Watcher, *, usages: bool) -> PresentSite:
     """The input of a plan: the described providers in full; the others only as far as needed to know their usage."""
     listed = api.request("GET", "/resource_providers")["resource_providers"]
-    found = _read_providers(api, listed, described, watcher, usages=usages)
+    present = _read_providers(api, listed, described, watcher, usages=usages)
     return PresentSite(
-        providers={there.description.name: there for there in found},
-        classes=frozenset(one["name"] for one in api.request("GET", "/resource_classes")["resource_classes"]),
+        providers={there.description.name: there for there in present},
+        classes=frozenset(record["name"] for record in api.request("GET", "/resource_classes")["resource_classes"]),
         traits=frozenset(api.request("GET", "/traits")["traits"]),
     )
 
@@ -169,13 +170,13 @@ def _read_present(api: Any, described: Site, watcher: Watcher, *, usages: bool) 
 def _read_providers(
     api: Any, listed: list[Any], described: Site | None, watcher: Watcher, *, usages: bool
 ) -> list[Present]:
-    names = {one["uuid"]: one["name"] for one in listed}
+    names = {record["uuid"]: record["name"] for record in listed}
     watcher.begin("reading", len(listed))
 
-    def read(one: Any) -> Present | None:
-        found = _read_provider(api, one, names, described, usages=usages)
+    def read(record: Any) -> Present | None:
+        provider = _read_provider(api, record, names, described, usages=usages)
         watcher.advance()
-        return found
+        return provider
 
     with ThreadPoolExecutor(_READERS) as readers:
         return [there for there in readers.map(read, listed) if there is not None]
@@ -187,13 +188,13 @@ def _read_provider(
     """One provider; None if it was deleted meanwhile. The usage is read only if inventories may change."""
     get = partial(_get_part, api, f"/resource_providers/{listed['uuid']}")
     in_full = described is None or listed["name"] in described.providers
-    wanted = described.providers[listed["name"]].inventories if described is not None and in_full else {}
+    described_inventories = described.providers[listed["name"]].inventories if described is not None and in_full else {}
     try:
         inventories = get("inventories") if in_full else {}
         had = {name: Inventory.of(record) for name, record in inventories.get("inventories", {}).items()}
         traits = get("traits") if in_full else {}
         aggregates = get("aggregates") if in_full else {}
-        changes = any(had.get(name) != inventory for name, inventory in wanted.items())
+        changes = any(had.get(name) != inventory for name, inventory in described_inventories.items())
         used = get("usages") if usages or changes else {}
     except Refused as error:
         if error.status == HTTPStatus.NOT_FOUND:

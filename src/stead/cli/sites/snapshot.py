@@ -56,11 +56,12 @@ def read_snapshot(api: Any, watcher: Watcher, *, allocations: bool) -> SiteSnaps
         records, tags = _read_trees(api, watcher)
         consumers = _read_consumers(api) if allocations else None
         if allocations:
+            # After the consumers: only equal tags on both sides prove that they are of the same moment.
             tags.add(_tagged(api, "/provider_trees?limit=1&fields=name&depth=0")[1])
         now = records, consumers
         if len(tags) == 1 or now == before:
             names = {record["uuid"]: record["name"] for record in records}
-            holders = None if consumers is None else [_holder(one, names) for one in consumers]
+            holders = None if consumers is None else [_holder(consumer, names) for consumer in consumers]
             return SiteSnapshot(site_of(_description(record, names) for record in records), holders)
         before = now
     raise Negative(f"other clients changed the site during each of {ATTEMPTS} attempts to read it")
@@ -113,5 +114,7 @@ def _description(record: Any, names: dict[str, str]) -> Description:
 
 
 def _holder(consumer: Any, names: dict[str, str]) -> Holder:
-    allocations = {names.get(uuid, uuid): held["resources"] for uuid, held in consumer["allocations"].items()}
+    allocations = {
+        names.get(uuid, uuid): allocation["resources"] for uuid, allocation in consumer["allocations"].items()
+    }
     return Holder(consumer["uuid"], consumer["project_id"], consumer["user_id"], consumer["consumer_type"], allocations)

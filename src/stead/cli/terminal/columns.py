@@ -48,11 +48,11 @@ def lay_out(
 ) -> Columns:
     """Columns for titles of these widths, and for *details*, the width of the widest without its bar; all in cells."""
     most = min(most_left, width - details)
-    left = max([title + GAP for title in titles if title + GAP <= most], default=0)
-    left = min(max(left, LEAST_LEFT), max(width - details, _LEAST_INDENT))
+    left_width = max([title + GAP for title in titles if title + GAP <= most], default=0)
+    left_width = min(max(left_width, LEAST_LEFT), max(width - details, _LEAST_INDENT))
     most_bar = most_bar or min(max(width // 7, _USUAL_BAR), _MOST_BAR)
-    bar = width - left - details - GAP
-    return Columns(width, left, min(bar, most_bar) if bar >= _LEAST_BAR else 0)
+    bar = width - left_width - details - GAP
+    return Columns(width, left_width, min(bar, most_bar) if bar >= _LEAST_BAR else 0)
 
 
 def name_width(names: Iterable[str], room: int, width: int) -> int:
@@ -73,13 +73,13 @@ def beside(
     A title longer than a line continues after *indent* blanks.
     """
     trunk = (trunk or Text())[: max(columns.left - GAP, 0)]
-    left = title
+    start = title
     for detail in details:
         for line in wrapped(detail, columns.right):
-            if left.cell_len > columns.left - GAP:
-                yield from wrapped(left, columns.width, indent)
-                left = trunk
-            yield padded(left, columns.left) + line
-            left = trunk
-    if left is title:
+            if start.cell_len > columns.left - GAP:
+                yield from wrapped(start, columns.width, indent)
+                start = trunk
+            yield padded(start, columns.left) + line
+            start = trunk
+    if start is title:
         yield from wrapped(title, columns.width, indent)

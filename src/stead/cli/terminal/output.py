@@ -35,8 +35,8 @@ def json_text(data: Any, *, indent: int | None = None) -> str:
 _OTHER = re.compile("[^\n -~]")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
+def _escaped(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]
 
 
 def print_json(data: Any) -> None:
@@ -116,7 +116,7 @@ def page_lines(lines: Iterable[Text]) -> None:
             with terminal.capture() as written:
                 terminal.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
             pager.stdin.write(written.get())  # type: ignore[union-attr]  # it is a pipe
-        pager.stdin.close()  # type: ignore[union-attr]
+        pager.stdin.close()  # type: ignore[union-attr]  # it is a pipe
 
 
 def _pager(terminal: Console) -> str | None:

@@ -45,7 +45,9 @@ class Calling:
         for attempts in count(1):
             retry_after = None
             try:
+                # For each attempt, because a token can expire during the pauses.
                 headers = {**call.headers, **await self._tokens.headers()}
+                # A slow renewal can end after the deadline, and a timeout must be positive.
                 reply = await self.transport.send(call, headers, max(deadline - monotonic(), 0.001))
             except Refused as failure:
                 error: Refused | None = failure
@@ -56,6 +58,7 @@ class Calling:
                 retry_after = retrying.retry_after(reply.headers)
             assert error is not None
             if may_renew and isinstance(error, NotAllowed) and error.status == 401:
+                # Only once: the second rejection is of a fresh token, so another one would not help.
                 may_renew = False
                 await self._tokens.renew()
                 continue

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.client import calls
+from stead.client.advice import Advice
 from stead.client.aio.claim import Claim
 from stead.client.aio.connection import Connection
 from stead.client.errors import Stale
 from stead.client.flavor import Flavor
-from stead.client.headroom import Headroom
+from stead.client.headroom import Headroom, MixHeadroom
 from stead.client.what_if import WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from stead.client.request import Request
     from stead.client.what_if import Move, PlannedChange
@@ -26,6 +27,15 @@ class Capacity(Connection):
         """How many times *request* can be claimed until nothing fits, where, and what runs out first."""
         reply = await self._calling.send(calls.headroom(request))
         return Headroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
+
+    async def headroom_of_mix(self, mix: Mapping[str, int]) -> MixHeadroom:
+        """How many times several flavors fit together.
+
+        Args:
+            mix: by name of the flavor, how many times one mix contains it.
+        """
+        reply = await self._calling.send(calls.headroom_of_mix(mix))
+        return MixHeadroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
 
     async def flavors(self, *, headroom: bool = False) -> AsyncIterator[Flavor]:
         """All flavors, ordered by the bytes of their names, read in pages.
@@ -90,8 +100,22 @@ class Capacity(Connection):
         reply = await self._calling.send(call)
         return WhatIf(reply.json(), is_complete="stead-incomplete" not in reply.headers)
 
+    async def advice(
+        self, request: Request, make_room_for: int = 1, *, same_traits: bool = False, same_aggregates: bool = False
+    ) -> Advice:
+        """The fewest consumers to move, and their new places, so that *request* fits. Nothing is written.
+
+        Args:
+            make_room_for: how many times it must fit.
+            same_traits: a new provider has all traits of the one that it replaces.
+            same_aggregates: the new root shares an aggregate with the old one.
+        """
+        call = calls.advice(request, make_room_for, same_traits=same_traits, same_aggregates=same_aggregates)
+        reply = await self._calling.send(call)
+        return Advice(reply.json()["advice"], is_complete="stead-incomplete" not in reply.headers)
+
     async def move(self, move: Move) -> Claim:
-        """Make a move of :meth:`what_if`: the consumer has its old place or the new one.
+        """Make a move of :meth:`what_if` or :meth:`advice`: the consumer has its old place or the new one.
 
         Raises:
             Stale: the consumer was changed meanwhile.
@@ -102,6 +126,7 @@ class Capacity(Connection):
         except Stale:
             # An earlier attempt may have been done although its response was lost.
             claim = await self._claim_of(move)
+            # This move alone raises the generation by one. With another number, another client wrote, too.
             if claim.allocations == move.allocations and claim.generation == move.generation + 1:
                 return claim
             raise

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.client import calls
-from stead.client.answers import Holding
 from stead.client.consumers import type_of
 from stead.client.errors import Stale
+from stead.client.holding import Holding
 
 if TYPE_CHECKING:
     from stead.client.aio.calling import Calling

@@ -51,7 +51,7 @@ def connect(
     return Site(transport, token, project=project, user=user, timeout=timeout, retry=retry)
 
 
-async def open(  # noqa: A001
+async def open(  # noqa: A001  # it is called stead.aio.open
     database: str | Path,
     *,
     project: str | None = None,

@@ -36,6 +36,7 @@ class Names:
     async def of(self, providers: Iterable[str]) -> dict[str, str]:
         """The name of each provider that exists. Costs nothing for those that are known since less than a second."""
         requested = list(dict.fromkeys(providers))
+        # Before the reads: a name that changes after this token is discarded by the next call.
         await self._forget_changed()
         unknown = [uuid for uuid in requested if uuid not in self._names]
         if len(unknown) > FEW:
@@ -49,6 +50,7 @@ class Names:
     async def _forget_changed(self) -> None:
         if monotonic() < self._checked + FRESH_SECONDS:
             return
+        # Before the call: a change can happen after the server answers and before the answer arrives.
         checked = monotonic()
         try:
             body = (await self._calling.send(calls.changes(self._token, 0))).json()

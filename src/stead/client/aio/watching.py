@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stead.client import calls
 from stead.client.aio.running import sleep
-from stead.client.answers import CONSUMER, Change, changes_of
+from stead.client.change import CONSUMER, Change, changes_of
 from stead.client.errors import NotAllowed, StartOver, Unavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from stead.client.aio.calling import Calling
 
 LEAST_SECONDS = 0.05
-"""Between two responses: a server that has no room for another waiting request answers at once."""
-
+"""Between two requests: a server that has no room for another waiting request answers at once, as does a closed port.
+"""
 
 POLL_SECONDS = 0.5
 """Between two attempts of a client that may not see changes."""
@@ -41,14 +41,17 @@ async def watch(
         wait = max(0, min(calling.transport.longest_wait, int(quiet_since + heartbeat - monotonic())))
         asked = monotonic()
         try:
+            # The server may use the whole wait, and needs the usual time besides.
             body = (await calling.send(calls.changes(token, wait), wait + calling.timeout)).json()
         except StartOver:
+            # The token before the notice: what the caller then reads includes all changes up to it.
             token = await current_token(calling)
             yield Change("start over", token)
             continue
         except Unavailable:
             if outage is not None and monotonic() > answered + outage:
                 raise
+            await sleep(LEAST_SECONDS)  # a site without retries has not paused yet
             continue
         answered = monotonic()
         is_quiet = True

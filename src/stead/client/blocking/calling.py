@@ -46,7 +46,9 @@ class Calling:
         for attempts in count(1):
             retry_after = None
             try:
+                # For each attempt, because a token can expire during the pauses.
                 headers = {**call.headers, **self._tokens.headers()}
+                # A slow renewal can end after the deadline, and a timeout must be positive.
                 reply = self.transport.send(call, headers, max(deadline - monotonic(), 0.001))
             except Refused as failure:
                 error: Refused | None = failure
@@ -57,6 +59,7 @@ class Calling:
                 retry_after = retrying.retry_after(reply.headers)
             assert error is not None
             if may_renew and isinstance(error, NotAllowed) and error.status == 401:
+                # Only once: the second rejection is of a fresh token, so another one would not help.
                 may_renew = False
                 self._tokens.renew()
                 continue

@@ -6,15 +6,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.client import calls
+from stead.client.advice import Advice
 from stead.client.blocking.claim import Claim
 from stead.client.blocking.connection import Connection
 from stead.client.errors import Stale
 from stead.client.flavor import Flavor
-from stead.client.headroom import Headroom
+from stead.client.headroom import Headroom, MixHeadroom
 from stead.client.what_if import WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from stead.client.request import Request
     from stead.client.what_if import Move, PlannedChange
@@ -27,6 +28,15 @@ class Capacity(Connection):
         """How many times *request* can be claimed until nothing fits, where, and what runs out first."""
         reply = self._calling.send(calls.headroom(request))
         return Headroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
+
+    def headroom_of_mix(self, mix: Mapping[str, int]) -> MixHeadroom:
+        """How many times several flavors fit together.
+
+        Args:
+            mix: by name of the flavor, how many times one mix contains it.
+        """
+        reply = self._calling.send(calls.headroom_of_mix(mix))
+        return MixHeadroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
 
     def flavors(self, *, headroom: bool = False) -> Iterator[Flavor]:
         """All flavors, ordered by the bytes of their names, read in pages.
@@ -91,8 +101,22 @@ class Capacity(Connection):
         reply = self._calling.send(call)
         return WhatIf(reply.json(), is_complete="stead-incomplete" not in reply.headers)
 
+    def advice(
+        self, request: Request, make_room_for: int = 1, *, same_traits: bool = False, same_aggregates: bool = False
+    ) -> Advice:
+        """The fewest consumers to move, and their new places, so that *request* fits. Nothing is written.
+
+        Args:
+            make_room_for: how many times it must fit.
+            same_traits: a new provider has all traits of the one that it replaces.
+            same_aggregates: the new root shares an aggregate with the old one.
+        """
+        call = calls.advice(request, make_room_for, same_traits=same_traits, same_aggregates=same_aggregates)
+        reply = self._calling.send(call)
+        return Advice(reply.json()["advice"], is_complete="stead-incomplete" not in reply.headers)
+
     def move(self, move: Move) -> Claim:
-        """Make a move of :meth:`what_if`: the consumer has its old place or the new one.
+        """Make a move of :meth:`what_if` or :meth:`advice`: the consumer has its old place or the new one.
 
         Raises:
             Stale: the consumer was changed meanwhile.
@@ -103,6 +127,7 @@ class Capacity(Connection):
         except Stale:
             # An earlier attempt may have been done although its response was lost.
             claim = self._claim_of(move)
+            # This move alone raises the generation by one. With another number, another client wrote, too.
             if claim.allocations == move.allocations and claim.generation == move.generation + 1:
                 return claim
             raise

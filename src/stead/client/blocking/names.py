@@ -37,6 +37,7 @@ class Names:
     def of(self, providers: Iterable[str]) -> dict[str, str]:
         """The name of each provider that exists. Costs nothing for those that are known since less than a second."""
         requested = list(dict.fromkeys(providers))
+        # Before the reads: a name that changes after this token is discarded by the next call.
         self._forget_changed()
         unknown = [uuid for uuid in requested if uuid not in self._names]
         if len(unknown) > FEW:
@@ -50,6 +51,7 @@ class Names:
     def _forget_changed(self) -> None:
         if monotonic() < self._checked + FRESH_SECONDS:
             return
+        # Before the call: a change can happen after the server answers and before the answer arrives.
         checked = monotonic()
         try:
             body = (self._calling.send(calls.changes(self._token, 0))).json()

@@ -7,13 +7,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from stead.client import calls
-from stead.client.answers import Candidates, Provider, Tree, Usage, disabled_of
+from stead.client.amounts import Usage
 from stead.client.blocking import watching
 from stead.client.blocking.calling import Calling
 from stead.client.blocking.capacity import Capacity
 from stead.client.blocking.claim import Claim
 from stead.client.blocking.names import Names
 from stead.client.blocking.tokens import Tokens
+from stead.client.candidate import Candidates
 from stead.client.consumers import DEFAULT_TYPE, names_of_gang, uuid_of
 from stead.client.description import Applied, document
 from stead.client.errors import (
@@ -25,6 +26,7 @@ from stead.client.errors import (
     Unsupported,
 )
 from stead.client.explanation import Explanation
+from stead.client.provider import Provider, Tree, disabled_of
 from stead.client.terms import BY_NAME
 from stead.client.terms import provider as reference_to
 
@@ -33,11 +35,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from stead.client.answers import Candidate, Change, Disabled, Holding
     from stead.client.blocking.tokens import TokenSource
     from stead.client.blocking.transport import Transport
     from stead.client.calls import Json
+    from stead.client.candidate import Candidate
+    from stead.client.change import Change
     from stead.client.description import Node
+    from stead.client.holding import Holding
+    from stead.client.provider import Disabled
     from stead.client.request import Request
 
 _GENERATION = "consumer generation conflict"
@@ -87,7 +92,7 @@ class Site(Capacity):
         *,
         project: str | None = None,
         user: str | None = None,
-        type: str = DEFAULT_TYPE,  # noqa: A002
+        type: str = DEFAULT_TYPE,  # noqa: A002  # the name of the API's consumer_type
         wait: float = 0.0,
     ) -> Claim:
         """Find the best place for *request* and claim it, in one step.
@@ -114,7 +119,7 @@ class Site(Capacity):
         distinct_hosts: bool = False,
         project: str | None = None,
         user: str | None = None,
-        type: str = DEFAULT_TYPE,  # noqa: A002
+        type: str = DEFAULT_TYPE,  # noqa: A002  # the name of the API's consumer_type
         wait: float = 0.0,
     ) -> list[Claim]:
         """Claim a place for each of *requests*, or for none.
@@ -147,6 +152,7 @@ class Site(Capacity):
         token: str | None = None
         while True:
             is_last = monotonic() >= until
+            # Only the last attempt asks for an explanation, because that costs the server more than the search.
             call = calls.claim(records, requests, distinct_roots=distinct_hosts, explain=is_last)
             try:
                 granted: list[Json] = (self._calling.send(call)).json()["claims"]
@@ -177,7 +183,7 @@ class Site(Capacity):
         *,
         project: str | None = None,
         user: str | None = None,
-        type: str | None = None,  # noqa: A002
+        type: str | None = None,  # noqa: A002  # the name of the API's consumer_type
         provider: str | UUID | None = None,
         in_tree: str | UUID | None = None,
     ) -> Iterator[Claim]:
@@ -198,7 +204,7 @@ class Site(Capacity):
         *,
         project: str | None = None,
         user: str | None = None,
-        type: str | None = None,  # noqa: A002
+        type: str | None = None,  # noqa: A002  # the name of the API's consumer_type
     ) -> int:
         """Release the claims of all consumers with this project, user and type; the number of consumers.
 
@@ -216,6 +222,13 @@ class Site(Capacity):
                     released += 1
                 except Stale:
                     current = self.find(claim.consumer)
+                    # Another client may have given the consumer to an owner that was not asked for.
+                    if current is not None and (
+                        project not in (None, current.project)
+                        or user not in (None, current.user)
+                        or (type is not None and current.type != claim.type)
+                    ):
+                        break
         return released
 
     # Providers
@@ -244,9 +257,10 @@ class Site(Capacity):
                 for record in body["resource_providers"]:
                     yield Provider.listed(record)
         except (Invalid, Unsupported):
+            # Another call would begin with the first page and return providers twice.
             if is_begun:
                 raise
-            # The filters are wrong, or the server has no pages; the second response tells.
+            # The filters are wrong, or the server has no pages: the second response shows which.
             for record in (self._calling.send(calls.all_providers(filters))).json()["resource_providers"]:
                 yield Provider.listed(record)
 
@@ -308,7 +322,7 @@ class Site(Capacity):
         return Applied((self._calling.send(calls.apply(document(described), options))).json())
 
     def disable(self, provider: str | UUID, reason: str, *, until: datetime | str | None = None) -> Disabled:
-        """Let a provider, and all below it, give no new allocations. Existing ones stay.
+        """Disable a provider and all below it: they accept no new allocations. Existing ones stay.
 
         Args:
             provider: its name or uuid.
@@ -326,12 +340,13 @@ class Site(Capacity):
 
     def _set_disabled(self, provider: str | UUID, state: Json | None) -> Disabled | None:
         reference = str(reference_to(provider))
+        # A path cannot have a name that contains a slash, so the uuid is read first.
         uuid = (self.provider(provider)).uuid if reference.startswith(BY_NAME) else reference
         return disabled_of((self._calling.send(calls.disable(uuid, state))).json())
 
     def names(self, providers: Holding | Candidate | Iterable[str]) -> dict[str, str]:
         """Names by uuid of the providers of a claim or candidate, or of some uuids. Cached for a second."""
-        uuids: Iterable[str] = getattr(providers, "allocations", providers)  # type: ignore[arg-type]
+        uuids: Iterable[str] = getattr(providers, "allocations", providers)  # type: ignore[arg-type]  # an object with allocations, or uuids
         return self._names.of(uuids)
 
     def usages(
@@ -339,7 +354,7 @@ class Site(Capacity):
         project: str | None = None,
         *,
         user: str | None = None,
-        type: str | None = None,  # noqa: A002
+        type: str | None = None,  # noqa: A002  # the name of the API's consumer_type
     ) -> dict[str, Usage]:
         """What a project uses, by consumer type; the site's project if it is missing."""
         project = project or self._project

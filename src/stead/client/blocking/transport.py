@@ -62,6 +62,7 @@ class Http:
         Raises:
             InvalidRequest: the certificate or a proxy of the environment cannot be used.
         """
+        # Not at the top, because a site in this process needs no HTTP.
         import httpx2
 
         self.shown = address.shown
@@ -115,7 +116,7 @@ class InProcess:
         self._application = application
         self._on_close = on_close
 
-    def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:  # noqa: ARG002
+    def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:  # noqa: ARG002  # the signature of a transport
         """The response. The service itself bounds its time."""
         return in_thread(in_process.answer, self._application, call, headers)
 

@@ -7,8 +7,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from stead.client import calls
-from stead.client.answers import CONSUMER, Change, changes_of
 from stead.client.blocking.running import sleep
+from stead.client.change import CONSUMER, Change, changes_of
 from stead.client.errors import NotAllowed, StartOver, Unavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from stead.client.blocking.calling import Calling
 
 LEAST_SECONDS = 0.05
-"""Between two responses: a server that has no room for another waiting request answers at once."""
-
+"""Between two requests: a server that has no room for another waiting request answers at once, as does a closed port.
+"""
 
 POLL_SECONDS = 0.5
 """Between two attempts of a client that may not see changes."""
@@ -40,14 +40,17 @@ def watch(calling: Calling, since: str | None, heartbeat: float, outage: float |
         wait = max(0, min(calling.transport.longest_wait, int(quiet_since + heartbeat - monotonic())))
         asked = monotonic()
         try:
+            # The server may use the whole wait, and needs the usual time besides.
             body = (calling.send(calls.changes(token, wait), wait + calling.timeout)).json()
         except StartOver:
+            # The token before the notice: what the caller then reads includes all changes up to it.
             token = current_token(calling)
             yield Change("start over", token)
             continue
         except Unavailable:
             if outage is not None and monotonic() > answered + outage:
                 raise
+            sleep(LEAST_SECONDS)  # a site without retries has not paused yet
             continue
         answered = monotonic()
         is_quiet = True

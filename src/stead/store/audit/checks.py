@@ -91,12 +91,12 @@ def audit(connection: Connection, watch: Callable[[int, int], None]) -> list[Fin
     asked.append(misplaced)
     if stead_clock.name in present:
         asked.append(_slots)
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     for done, findings in enumerate(asked, start=1):
-        found += findings(connection)
+        all_findings += findings(connection)
         watch(done, len(asked))
     order = {fault: place for place, fault in enumerate(Fault)}
-    return sorted(found, key=lambda finding: order[finding.fault])
+    return sorted(all_findings, key=lambda finding: order[finding.fault])
 
 
 _sums = (
@@ -147,14 +147,14 @@ def _exceeds(row: sa.Row[Any]) -> bool:
     return row.used > 0 and not has_room(0, int(row.used), capacity(row.total, row.reserved, row.ratio))
 
 
-def _without(fault: Fault, of: sa.Column[Any], known: sa.Column[Any], subject: str, detail: str) -> Check:
-    """Groups rows whose column *of* refers to a missing row, by the missing value, each with the number of rows."""
+def _without(fault: Fault, reference: sa.Column[Any], referred: sa.Column[Any], subject: str, detail: str) -> Check:
+    """Groups rows whose column *reference* refers to a missing row, by that value, each with the number of rows."""
     query = (
-        sa.select(of.label("key"), _number)
-        .select_from(of.table.outerjoin(known.table, known == of))
-        .where(known.is_(None))
-        .group_by(of)
-        .order_by(of)
+        sa.select(reference.label("key"), _number)
+        .select_from(reference.table.outerjoin(referred.table, referred == reference))
+        .where(referred.is_(None))
+        .group_by(reference)
+        .order_by(reference)
     )
     return Check(fault, query, subject, detail)
 
@@ -184,22 +184,24 @@ def _consumers_without_allocations() -> Check:
     return Check(Fault.CONSUMER_WITHOUT_ALLOCATIONS, query.order_by(_c.id), "consumer {key}", "holds nothing")
 
 
-def _owner(fault: Fault, of: sa.Column[int], known: sa.Column[int], what: str) -> Check:
+def _owner(fault: Fault, reference: sa.Column[int], referred: sa.Column[int], what: str) -> Check:
     query = (
-        sa.select(_c.uuid.label("key"), of.label("id"))
-        .select_from(consumers.outerjoin(known.table, known == of))
-        .where(known.is_(None), of.is_not(None))
+        sa.select(_c.uuid.label("key"), reference.label("id"))
+        .select_from(consumers.outerjoin(referred.table, referred == reference))
+        .where(referred.is_(None), reference.is_not(None))
         .order_by(_c.id)
     )
-    return Check(fault, query, "consumer {key}", f"{what} {{id}}", needs=known.table)
+    return Check(fault, query, "consumer {key}", f"{what} {{id}}", needs=referred.table)
 
 
-def _dangling(fault: Fault, pairs: sa.Table, member: sa.Column[int], known: sa.Column[int], what: str) -> Check:
+def _dangling(fault: Fault, pairs: sa.Table, member: sa.Column[int], referred: sa.Column[int], what: str) -> Check:
     provider_id = pairs.c.resource_provider_id
     query = (
         sa.select(provider_id.label("key_provider"), member.label("key_member"))
-        .select_from(pairs.outerjoin(resource_providers, _p.id == provider_id).outerjoin(known.table, known == member))
-        .where(_p.id.is_(None) | known.is_(None))
+        .select_from(
+            pairs.outerjoin(resource_providers, _p.id == provider_id).outerjoin(referred.table, referred == member)
+        )
+        .where(_p.id.is_(None) | referred.is_(None))
         .order_by(provider_id, member)
     )
     return Check(fault, query, "provider id {key_provider}", f"{what} id {{key_member}}")
@@ -212,7 +214,8 @@ def _out_of_step(changes: sa.Table) -> Check:
             changes.c.provider_id.label("key"), changes.c.slot, tick.label("tick"), slot.tick.label("now"), slot.floor
         )
         .select_from(changes.outerjoin(stead_clock, slot.slot == changes.c.slot))
-        .where(slot.slot.is_(None) | (tick > slot.tick) | (tick <= slot.floor))
+        # Ticks begin at 1. A tick below the floor is no fault: pruning raises floors past rows of existing providers.
+        .where(slot.slot.is_(None) | (tick > slot.tick) | (tick < 1))
         .order_by(changes.c.provider_id)
     )
     detail = "tick {tick} in slot {slot}, which is at {now} with floor {floor}"
@@ -220,27 +223,27 @@ def _out_of_step(changes: sa.Table) -> Check:
 
 
 def _wrong_sums() -> Check:
-    kept = stead_usage.c
-    added = _taken(kept.provider_id, kept.class_id)
+    sums = stead_usage.c
+    added = _taken(sums.provider_id, sums.class_id)
     query = (
         sa.select(
-            kept.provider_id.label("key"),
+            sums.provider_id.label("key"),
             sa.func.coalesce(_p.uuid, "unknown").label("uuid"),
-            kept.class_id,
-            kept.used,
-            kept.generation,
+            sums.class_id,
+            sums.used,
+            sums.generation,
             added.label("added"),
             _p.generation.label("now"),
         )
         .select_from(stead_usage)
-        .outerjoin(resource_providers, _p.id == kept.provider_id)
+        .outerjoin(resource_providers, _p.id == sums.provider_id)
         # A sum ahead of its provider's generation, or of a reused id, would become valid later.
         .where(
             _p.id.is_(None)
-            | (kept.generation > _p.generation)
-            | ((kept.generation == _p.generation) & (kept.used != added))
+            | (sums.generation > _p.generation)
+            | ((sums.generation == _p.generation) & (sums.used != added))
         )
-        .order_by(kept.provider_id, kept.class_id)
+        .order_by(sums.provider_id, sums.class_id)
     )
     detail = "class id {class_id}: {used} kept at generation {generation}, {added} taken at generation {now}"
     return Check(Fault.KEPT_SUM, query, "provider {uuid}", detail, needs=stead_usage)
@@ -248,15 +251,19 @@ def _wrong_sums() -> Check:
 
 def _missing_sums() -> Check:
     """A class without a sum counts as unused if the provider has other valid sums."""
-    kept, beside = stead_usage.alias("kept"), stead_usage.alias("beside")
+    stored_sum, beside = stead_usage.alias("kept"), stead_usage.alias("beside")
     stands = sa.exists().where(beside.c.provider_id == _p.id, beside.c.generation == _p.generation)
-    mine = sa.and_(kept.c.provider_id == _p.id, kept.c.class_id == _sums.c.class_id, kept.c.generation == _p.generation)
+    mine = sa.and_(
+        stored_sum.c.provider_id == _p.id,
+        stored_sum.c.class_id == _sums.c.class_id,
+        stored_sum.c.generation == _p.generation,
+    )
     query = (
         sa.select(_p.id.label("key"), _p.uuid, _sums.c.class_id, _sums.c.used)
         .select_from(_sums)
         .join(resource_providers, _p.id == _sums.c.provider_id)
-        .outerjoin(kept, mine)
-        .where(kept.c.provider_id.is_(None), stands)
+        .outerjoin(stored_sum, mine)
+        .where(stored_sum.c.provider_id.is_(None), stands)
         .order_by(_p.id, _sums.c.class_id)
     )
     detail = "class id {class_id}: no sum kept beside those of other classes, {used} taken"

@@ -22,7 +22,7 @@ class About:
 
     meaning: str
     help: str
-    is_mended: bool = False
+    is_repaired: bool = False
     """A repair can fix it safely; otherwise *help* tells the operator what to do."""
 
 
@@ -56,7 +56,7 @@ class Fault(Enum):
         "Give the provider this inventory again, or move or release the consumers.",
     )
     CONSUMER_WITHOUT_ALLOCATIONS = About(
-        "a consumer without allocations", "A repair removes the consumer.", is_mended=True
+        "a consumer without allocations", "A repair removes the consumer.", is_repaired=True
     )
     UNKNOWN_PROJECT = About("a consumer of a project that does not exist", _OWNER)
     UNKNOWN_USER = About("a consumer of a user that does not exist", _OWNER)
@@ -69,11 +69,11 @@ class Fault(Enum):
         "providers that are their own ancestors",
         "Stop the writers, set parent_provider_id of the one that should be on top to NULL by SQL, then repair.",
     )
-    NO_ROOT = About("a provider without a root", "A repair sets the root that its parents lead to.", is_mended=True)
+    NO_ROOT = About("a provider without a root", "A repair sets the root that its parents lead to.", is_repaired=True)
     WRONG_ROOT = About(
         "a provider whose root is not where its parents lead",
         "A repair sets the root that its parents lead to.",
-        is_mended=True,
+        is_repaired=True,
     )
     INVENTORY_WITHOUT_PROVIDER = About(
         "inventory of a provider that does not exist",
@@ -83,18 +83,18 @@ class Fault(Enum):
         "inventory of a resource class that does not exist",
         "Insert the missing row of resource_classes with this id, or delete these rows of inventories by SQL.",
     )
-    DANGLING_TRAIT = About("a trait and a provider of which one does not exist", _DROPPED, is_mended=True)
-    DANGLING_AGGREGATE = About("an aggregate and a provider of which one does not exist", _DROPPED, is_mended=True)
-    CLOCK_SLOTS = About("a slot of the clock that is missing, too many, or below its floor", _CLOCK, is_mended=True)
+    DANGLING_TRAIT = About("a trait and a provider of which one does not exist", _DROPPED, is_repaired=True)
+    DANGLING_AGGREGATE = About("an aggregate and a provider of which one does not exist", _DROPPED, is_repaired=True)
+    CLOCK_SLOTS = About("a slot of the clock that is missing, too many, or below its floor", _CLOCK, is_repaired=True)
     CHANGE_OUT_OF_STEP = About(
         "a change row that its slot of the clock does not explain",
         "A repair records the change again with a new tick.",
-        is_mended=True,
+        is_repaired=True,
     )
     KEPT_SUM = About(
         "kept sums that are not those of the allocations",
         "A repair drops the provider's kept sums; they are added up again with its next claim.",
-        is_mended=True,
+        is_repaired=True,
     )
 
     @property

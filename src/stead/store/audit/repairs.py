@@ -55,19 +55,21 @@ def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, in
     """
     keys: dict[Fault, list[Finding]] = defaultdict(list)
     for finding in findings:
-        if finding.fault.value.is_mended:
+        if finding.fault.value.is_repaired:
             keys[finding.fault].append(finding)
     total, done = sum(map(len, keys.values())), 0
-    for fault, mend in _MENDS.items():  # the clock first: without it no other write can be committed
-        for some in in_portions(keys[fault]):
-            store.write(_mended_alone, mend, [finding.key for finding in some])
-            done += len(some)
+    for fault, repair_rows in _REPAIRS.items():  # the clock first: without it no other write can be committed
+        for portion in in_portions(keys[fault]):
+            store.write(_repaired_alone, repair_rows, [finding.key for finding in portion])
+            done += len(portion)
             watch(done, total)
 
 
-def _mended_alone(tx: Transaction, mend: Callable[[Transaction, Sequence[Any]], None], keys: Sequence[Any]) -> None:
+def _repaired_alone(
+    tx: Transaction, repair_rows: Callable[[Transaction, Sequence[Any]], None], keys: Sequence[Any]
+) -> None:
     tx.alone()
-    mend(tx, keys)
+    repair_rows(tx, keys)
 
 
 def _slots(tx: Transaction, _found: Sequence[int]) -> None:
@@ -121,6 +123,7 @@ def _roots(tx: Transaction, ids: Sequence[int]) -> None:
     ways = _ways_up(tx, ids)
     around = {row.root for row in providers.rows_by_id(tx.connection, ids).values()} - {None}
     locked = providers.lock(tx, {*ways, *around})
+    # From the locked rows: a way that changed before the locks leads out of them, and no root is set.
     roots = roots_of({id_: locked[id_].parent for id_ in ways if id_ in locked})
     wrong: dict[int, list[int]] = defaultdict(list)
     for id_ in ids:
@@ -149,11 +152,14 @@ def _ways_up(tx: Transaction, ids: Sequence[int]) -> set[int]:
 def _consumers(tx: Transaction, uuids: Sequence[str]) -> None:
     """Delete consumers without allocations. A concurrent claim waits for the lock, then creates its consumer again."""
     present = consumers.lock(tx, uuids)
-    held = sa.select(consumer_table.c.uuid).join(
+    with_allocations = sa.select(consumer_table.c.uuid).join(
         allocation_table, allocation_table.c.consumer_id == consumer_table.c.uuid
     )
-    holding = set(tx.connection.scalars(held.where(consumer_table.c.uuid.in_(uuids))))
-    consumers.remove(tx, [row for uuid, row in present.items() if uuid not in holding])
+    holding = set(tx.connection.scalars(with_allocations.where(consumer_table.c.uuid.in_(uuids))))
+    removed = {uuid: row for uuid, row in present.items() if uuid not in holding}
+    consumers.remove(tx, removed.values())
+    if sa.inspect(tx.connection).has_table(stead_change_log.name):
+        tx.log_consumers(removed)
 
 
 def _traits(tx: Transaction, pairs: Sequence[tuple[int, int]]) -> None:
@@ -164,12 +170,16 @@ def _aggregates(tx: Transaction, pairs: Sequence[tuple[int, int]]) -> None:
     _associations(tx, pairs, resource_provider_aggregates.c.aggregate_id, placement_aggregates)
 
 
-def _associations(tx: Transaction, pairs: Sequence[tuple[int, int]], member: sa.Column[int], known: sa.Table) -> None:
+def _associations(
+    tx: Transaction, pairs: Sequence[tuple[int, int]], member: sa.Column[int], member_table: sa.Table
+) -> None:
     """Delete pairs that refer to a missing row. Only the provider's lock prevents their concurrent creation."""
     provider = member.table.c.resource_provider_id
     provider_ids = {provider_id for provider_id, _ in pairs}
     there = providers.lock(tx, provider_ids)
-    members = set(tx.connection.scalars(sa.select(known.c.id).where(known.c.id.in_({id_ for _, id_ in pairs}))))
+    members = set(
+        tx.connection.scalars(sa.select(member_table.c.id).where(member_table.c.id.in_({id_ for _, id_ in pairs})))
+    )
     gone = [pair for pair in pairs if pair[0] not in there or pair[1] not in members]
     if gone:
         rows = [{"p_provider": provider_id, "p_member": id_} for provider_id, id_ in gone]
@@ -184,7 +194,7 @@ def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
         tx.touch(provider_ids)
 
 
-_MENDS: Mapping[Fault, Callable[..., None]] = {
+_REPAIRS: Mapping[Fault, Callable[..., None]] = {
     Fault.CLOCK_SLOTS: _slots,
     Fault.CHANGE_OUT_OF_STEP: _changes,
     Fault.NO_ROOT: _roots,

@@ -31,12 +31,12 @@ def misplaced(connection: Connection) -> Iterator[Finding]:
             yield Finding(Fault.UNKNOWN_PARENT, subject, f"parent id {parent}", id_)
         elif id_ in cyclic:
             yield Finding(Fault.CYCLE, subject, f"parent id {parent}", id_)
-        elif (found := roots[id_]) is None:
+        elif (right_root := roots[id_]) is None:
             continue
         elif root is None:
-            yield Finding(Fault.NO_ROOT, subject, f"no root instead of id {found}", id_)
-        elif root != found:
-            yield Finding(Fault.WRONG_ROOT, subject, f"root id {root} instead of {found}", id_)
+            yield Finding(Fault.NO_ROOT, subject, f"no root instead of id {right_root}", id_)
+        elif root != right_root:
+            yield Finding(Fault.WRONG_ROOT, subject, f"root id {root} instead of {right_root}", id_)
 
 
 def roots_of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
@@ -54,8 +54,8 @@ def roots_of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
                 roots[at] = None
             else:
                 at = above
-        found = roots.get(at)  # also None if the path is a cycle
-        roots.update(dict.fromkeys(path, found))
+        root = roots.get(at)  # also None if the path is a cycle
+        roots.update(dict.fromkeys(path, root))
     return roots
 
 

@@ -42,6 +42,11 @@ def page_of(connection: Connection, after: str | None, limit: int) -> list[Flavo
     return [Flavor(*row) for row in connection.execute(page)]
 
 
+def names(connection: Connection, limit: int) -> list[str]:
+    """Up to *limit* names, in their order. The queries, which may be long, are not read."""
+    return list(connection.execute(sa.select(_columns.name).order_by(_columns.name).limit(limit)).scalars())
+
+
 def put(tx: Transaction, flavor: Flavor) -> bool:
     """Store a flavor, or replace the one of its name; returns whether it is new."""
     values = {"query": flavor.query, "description": flavor.description}

@@ -43,14 +43,15 @@ def barriers(connection: Connection, roots: Mapping[int, int]) -> dict[int, Barr
     if not disabled:
         return {}
     parents = dict(_PARENTS.rows(connection, sorted(set(roots.values()))))
-    found = {}
+    barrier_of = {}
     for id_ in roots:
         above: int | None = id_
         while above is not None:
+            # The topmost one wins, so that a reshape may move amounts within the whole disabled subtree.
             if above in disabled:
-                found[id_] = disabled[above]
+                barrier_of[id_] = disabled[above]
             above = parents.get(above)
-    return found
+    return barrier_of
 
 
 _tree = resource_providers.c.root_provider_id.in_([LISTED])
@@ -91,8 +92,8 @@ def keep(tx: Transaction, provider_id: int, uuid: str, state: State) -> None:
 
 def forget(tx: Transaction, provider_ids: Collection[int]) -> None:
     """Delete the rows of some ids: their providers are enabled or deleted, or the ids are reused."""
-    for some in in_portions(sorted(provider_ids)):
-        tx.connection.execute(sa.delete(stead_disabled_provider).where(_columns.provider_id.in_(some)))
+    for portion in in_portions(sorted(provider_ids)):
+        tx.connection.execute(sa.delete(stead_disabled_provider).where(_columns.provider_id.in_(portion)))
 
 
 def now(connection: Connection, dialect: Dialect) -> int:

@@ -98,6 +98,7 @@ def _happened(connection: Connection, since: str | None, now: Clock) -> Happened
         then = Token.read(since)
     except NotAToken:
         raise InvalidQuery("Invalid query string parameters: 'since' is no token of this service.") from None
+    # A poll without changes, the usual one, ends here: it has read the clock only.
     if then.ticks == now.ticks and then.is_before(there):
         return Happened(there.text(), {}, {})
     if not then.is_before(there):
@@ -206,11 +207,12 @@ def _providers(
     details = dict.fromkeys(generations, Detail(None, (DELETED,)))
     column = resource_providers.c
     query = sa.select(column.uuid, column.generation, column.name, column.id)
-    for some in in_portions(sorted(ids)):
-        for uuid, generation, name, id_ in connection.execute(query.where(column.id.in_(some))):
+    for portion in in_portions(sorted(ids)):
+        for uuid, generation, name, id_ in connection.execute(query.where(column.id.in_(portion))):
             generations[uuid], details[uuid] = generation, Detail(name, _named(parts.get(id_, ())))
     for uuids in in_portions([uuid for uuid, generation in generations.items() if generation is None]):
         for uuid, generation, name, id_ in connection.execute(query.where(column.uuid.in_(uuids))):
+            # A case-insensitive database may return another spelling.
             if uuid in generations:
                 generations[uuid], details[uuid] = generation, Detail(name, _named(parts.get(id_, ())))
     return dict(sorted(generations.items())), details
@@ -222,9 +224,10 @@ def _named(parts: Collection[int]) -> tuple[str, ...]:
 
 
 def _consumers(connection: Connection, uuids: Sequence[str]) -> Generations:
-    found: Generations = dict.fromkeys(uuids)
+    generations: Generations = dict.fromkeys(uuids)
     column = consumers.c
-    for some in in_portions(uuids):
-        rows = connection.execute(sa.select(column.uuid, column.generation).where(column.uuid.in_(some)))
-        found.update((uuid, generation) for uuid, generation in rows if uuid in found)
-    return dict(sorted(found.items()))
+    for portion in in_portions(uuids):
+        rows = connection.execute(sa.select(column.uuid, column.generation).where(column.uuid.in_(portion)))
+        # A case-insensitive database may return another spelling.
+        generations.update((uuid, generation) for uuid, generation in rows if uuid in generations)
+    return dict(sorted(generations.items()))

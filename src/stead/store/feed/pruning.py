@@ -50,14 +50,14 @@ _log, _floor, _clock = stead_change_log.c, stead_change_floor.c, stead_clock.c
 class Pruning:
     """Prunes one database."""
 
-    def __init__(self, store: Store, kept: int) -> None:
+    def __init__(self, store: Store, most_writes: int) -> None:
         """Read nothing yet.
 
         Args:
-            kept: number of writes that the change log keeps, of all slots together.
+            most_writes: number of writes that the change log keeps, of all slots together.
         """
         self._store = store
-        self._kept = kept
+        self._most_writes = most_writes
         self._seen: deque[tuple[float, tuple[int, ...]]] = deque()
         self._looked = -SELDOM_SECONDS
 
@@ -70,6 +70,7 @@ class Pruning:
         ticks = self._store.read(lambda connection: read_clock(connection).ticks)
         self.prune_log(ticks)
         now = time.monotonic()
+        # The clock has no times, so only ticks that this process read ten minutes ago are known to be old.
         self._seen.append((now, ticks))
         while len(self._seen) > 1 and self._seen[1][0] <= now - KEPT_SECONDS:
             self._seen.popleft()
@@ -89,8 +90,8 @@ class Pruning:
             floors |= self._store.write(_restore_floors, lost)
         spans = {slot: tick - floors[slot] for slot, tick in enumerate(ticks)}
         total = sum(spans.values())
-        if total > self._kept:
-            raised = {slot: ticks[slot] - span * self._kept // total for slot, span in spans.items() if span > 0}
+        if total > self._most_writes:
+            raised = {slot: ticks[slot] - span * self._most_writes // total for slot, span in spans.items() if span > 0}
             self._store.write(_raise_floors, raised)
             floors |= raised
         for slot, oldest in self._store.read(_oldest_logged).items():
@@ -105,7 +106,8 @@ class Pruning:
             rows = self._store.read(_orphaned, table)
             while stale := [row for row in rows if row[2] <= old[row[1]]][:PORTION]:
                 self._store.write(_remove_orphaned, table, stale)
-                rows = [row for row in rows if row not in set(stale)]
+                deleted = set(stale)
+                rows = [row for row in rows if row not in deleted]
 
 
 def _floors(connection: Connection) -> dict[int, int]:
@@ -115,6 +117,7 @@ def _floors(connection: Connection) -> dict[int, int]:
 def _raise_floors(tx: Transaction, floors: Mapping[int, int]) -> None:
     present = _floors(tx.connection)
     for slot, floor in sorted(floors.items()):
+        # Another process may have raised it further, and a floor that falls would promise rows that are removed.
         if present[slot] < floor:
             raised = sa.update(stead_change_floor).where(_floor.slot == slot, _floor.floor == present[slot])
             tx.require_count(tx.connection.execute(raised.values(floor=floor)), 1)
@@ -162,5 +165,6 @@ def _remove_orphaned(tx: Transaction, table: sa.Table, rows: Sequence[tuple[int,
             tx.require_count(tx.connection.execute(raised.values(floor=tick)), 1)
     change = table.c
     for id_, slot, tick in sorted(set(rows)):  # a provider has a row for each part
+        # With slot and tick: a new provider may have the id by now, where the database reuses ids.
         same = sa.and_(change.provider_id == id_, change.slot == slot, change.tick == tick)
         tx.connection.execute(sa.delete(table).where(same))

@@ -58,14 +58,14 @@ class Known(Protocol):
 class Reconciling:
     """Repeated passes over all providers, portion by portion."""
 
-    def __init__(self, store: Store, known: Known, interval: float) -> None:
+    def __init__(self, store: Store, catalog: Known, interval: float) -> None:
         """Read nothing yet.
 
         Args:
             interval: seconds between two passes.
         """
         self._store = store
-        self._known = known
+        self._catalog = catalog
         self._interval = interval
         self._last = 0
 
@@ -78,26 +78,28 @@ class Reconciling:
         if self._last == 0:
             self._reconcile_names()
         ids = self._store.read(_next_ids, self._last)
+        # To the greatest id: the catalog may have deleted providers above the last one of the database.
         last = ids[-1] if len(ids) == PORTION else MAX_INT
-        self._reconcile({*ids, *self._known.ids_between(self._last, last)})
+        # Also those of the catalog, since the other service may have deleted them.
+        self._reconcile({*ids, *self._catalog.ids_between(self._last, last)})
         self._last = last if last < MAX_INT else 0
         return BREATH_SECONDS if self._last else self._interval
 
     def _reconcile_names(self) -> None:
         for _ in range(2):
-            found = self._known.differing(self._store.read(names_of, self._store.dialect))
-            if not found.traits and not found.resource_classes:
+            changed_names = self._catalog.differing(self._store.read(names_of, self._store.dialect))
+            if not changed_names.traits and not changed_names.resource_classes:
                 return
-        self._store.write(_touch_names, found)
-        _log.info("another service changed %d names", len(found.traits) + len(found.resource_classes))
+        self._store.write(_touch_names, changed_names)
+        _log.info("another service changed %d names", len(changed_names.traits) + len(changed_names.resource_classes))
 
     def _reconcile(self, ids: Collection[int]) -> None:
         for _ in range(2):
             if not ids:
                 return
-            ids = self._known.differing(self._store.read(state_of, self._store.dialect, ids)).providers
+            ids = self._catalog.differing(self._store.read(state_of, self._store.dialect, ids)).providers
         if ids:
-            self._store.write(_touch, ids, self._known.uuids(ids))
+            self._store.write(_touch, ids, self._catalog.uuids(ids))
             _log.info("another service changed %d providers", len(ids))
 
 
@@ -116,6 +118,6 @@ def _touch(tx: Transaction, provider_ids: Collection[int], uuids: Mapping[int, s
     tx.touch(provider_ids)
 
 
-def _touch_names(tx: Transaction, found: Differences) -> None:
-    tx.touch(map(trait_change, found.traits))
-    tx.touch(map(class_change, found.resource_classes))
+def _touch_names(tx: Transaction, changed_names: Differences) -> None:
+    tx.touch(map(trait_change, changed_names.traits))
+    tx.touch(map(class_change, changed_names.resource_classes))

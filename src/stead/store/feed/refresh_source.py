@@ -107,14 +107,17 @@ class ChangeSource:
         """
         earlier = since if isinstance(since, _Moment) else None
         try:
+            # Before the snapshot: a commit in between then makes the next call read the clock.
             commits = self._commits_seen()
             if earlier is not None and commits is not None and commits == earlier.commits:
                 return
+            # Before the snapshot: a connection that breaks in between then makes the next refresh load everything.
             broken = self._store.connections.broken
             with self._reader.snapshot() as connection:
                 server = self._store.connections.server_of(connection), broken
                 if server != self._server:
                     if self._server is not None:
+                        # This connection may still have the old file open, in which it would see no commits.
                         self._watch_anew()
                     earlier, self._server = None, server
                 reading = _Reading(connection, self._store.dialect, server[0])
@@ -146,7 +149,7 @@ class ChangeSource:
                 identity = self._store.connections.server_of(connection)
                 reading = _Reading(connection, self._store.dialect, identity)
                 changes = reading.since_stored(stored, commits)
-                found = Totals(*map(int, _totals(self._store.dialect).rows(connection)[0]))
+                totals = Totals(*map(int, _totals(self._store.dialect).rows(connection)[0]))
             self._server = identity, broken
         except sa.exc.DBAPIError as error:
             self._stop_watching()
@@ -154,7 +157,7 @@ class ChangeSource:
         except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database cannot answer now.") from error
-        return changes, found
+        return changes, totals
 
     def _commits_seen(self) -> tuple[int, Hashable] | None:
         if not self._store.dialect.counts_commits:
@@ -230,16 +233,18 @@ class _Reading:
         )
 
     def _difference(self, moment: Moment, changed: Changed, standings: Mapping[int, Standing]) -> Changes:
-        left = {(id_, class_id): used for id_, own in standings.items() for class_id, used in own.used.items() if used}
+        own_usage = {
+            (id_, class_id): used for id_, own in standings.items() for class_id, used in own.used.items() if used
+        }
         standing = {id_: StandingRow(id_, own.generation, own.modified) for id_, own in standings.items()}
         if not changed.whole and len(changed.usage) == len(standings):
-            return Changes(moment, claimed=list(standing.values()), used=left)
+            return Changes(moment, claimed=list(standing.values()), used=own_usage)
         ids = sorted(id_ for id_ in changed.whole if id_ > 0)
         whole, claimed = with_ids(ids), with_ids(changed.usage - standings.keys())
         state = _statements(self._dialect, whole.by)
         aggregates_of = self._grouped(state.aggregates, whole)
         taken = claimed.rows(self._connection, state.standings)
-        kept = [(id_, class_id, used) for id_, _, _, class_id, used in taken]
+        sums = [(id_, class_id, used) for id_, _, _, class_id, used in taken]
         standing |= {row[0]: StandingRow(*row[:3]) for row in taken}
         return Changes(
             moment,
@@ -247,11 +252,11 @@ class _Reading:
             providers=whole.rows(self._connection, state.providers),
             claimed=list(standing.values()),
             inventories=whole.rows(self._connection, state.inventories),
-            used=usages.current(self._connection, whole) | usages.completed(self._connection, kept) | left,
+            used=usages.current(self._connection, whole) | usages.completed(self._connection, sums) | own_usage,
             disabled=_disabled(whole.rows(self._connection, state.disabled)),
             traits_of=self._grouped(state.traits, whole),
             aggregates_of=aggregates_of,
-            aggregate_uuids=self._uuids({id_ for some in aggregates_of.values() for id_ in some}),
+            aggregate_uuids=self._uuids({id_ for aggregate_ids in aggregates_of.values() for id_ in aggregate_ids}),
             # The parity of the negative ids distinguishes traits from classes, see clock.
             traits=self._names(traits) if any(id_ < 0 and id_ % 2 == 0 for id_ in changed.whole) else None,
             resource_classes=self._names(resource_classes)
@@ -261,6 +266,7 @@ class _Reading:
 
     def _everything(self, moment: Moment) -> Iterator[Changes]:
         connection = self._connection
+        # The names come first, since the providers in the portions refer to them.
         yield Changes(
             moment,
             everything=True,
@@ -269,18 +275,18 @@ class _Reading:
             traits=self._names(traits),
             resource_classes=self._names(resource_classes),
         )
-        for some in trees_in_portions(connection, PORTION):
-            state = _statements(self._dialect, some.by)
-            providers = some.rows(connection, state.providers)
+        for portion in trees_in_portions(connection, PORTION):
+            state = _statements(self._dialect, portion.by)
+            providers = portion.rows(connection, state.providers)
             yield Changes(
                 moment,
                 provider_ids=[row.id for row in providers],
                 providers=providers,
-                inventories=some.rows(connection, state.inventories),
-                used=usages.current(connection, some),
-                disabled=_disabled(some.rows(connection, state.disabled)),
-                traits_of=self._grouped(state.traits, some),
-                aggregates_of=self._grouped(state.aggregates, some),
+                inventories=portion.rows(connection, state.inventories),
+                used=usages.current(connection, portion),
+                disabled=_disabled(portion.rows(connection, state.disabled)),
+                traits_of=self._grouped(state.traits, portion),
+                aggregates_of=self._grouped(state.aggregates, portion),
             )
 
     def _grouped(self, query: BulkQuery, among: Among) -> dict[int, tuple[int, ...]]:
@@ -296,8 +302,8 @@ class _Reading:
 
 def state_of(connection: Connection, dialect: Dialect, provider_ids: Collection[int]) -> Changes:
     """The complete present state of some providers, without a moment, with their allocations added up."""
-    found = _Reading(connection, dialect)._difference(None, Changed(frozenset(provider_ids), frozenset()), {})  # noqa: SLF001 - of this module
-    return replace(found, used=usages.added_up(connection, provider_ids))
+    difference = _Reading(connection, dialect)._difference(None, Changed(frozenset(provider_ids), frozenset()), {})  # noqa: SLF001 - of this module
+    return replace(difference, used=usages.added_up(connection, provider_ids))
 
 
 def names_of(connection: Connection, dialect: Dialect) -> Changes:
@@ -344,13 +350,20 @@ class _Statements:
 
 @cache
 def _statements(dialect: Dialect, by: By) -> _Statements:
-    provider, held = resource_providers.c, inventories.c
+    provider, inventory = resource_providers.c, inventories.c
     modified, condition = _modified(resource_providers, dialect), by.condition
     above = (provider.parent_provider_id, provider.root_provider_id)
     of_provider = sa.select(provider.id, provider.uuid, provider.name, provider.generation, *above, modified)
-    numbers = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
+    numbers = (
+        inventory.total,
+        inventory.reserved,
+        inventory.min_unit,
+        inventory.max_unit,
+        inventory.step_size,
+        inventory.allocation_ratio,
+    )
     of_inventory = sa.select(
-        held.resource_provider_id, held.resource_class_id, *numbers, _modified(inventories, dialect)
+        inventory.resource_provider_id, inventory.resource_class_id, *numbers, _modified(inventories, dialect)
     )
 
     state = stead_disabled_provider.c
@@ -366,7 +379,7 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
     return _Statements(
         BulkQuery(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),
         BulkQuery(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
-        BulkQuery(by.narrowed(of_inventory, held.resource_provider_id), InventoryRow._make),
+        BulkQuery(by.narrowed(of_inventory, inventory.resource_provider_id), InventoryRow._make),
         grouped(resource_provider_traits.c.trait_id),
         grouped(resource_provider_aggregates.c.aggregate_id),
         BulkQuery(of_state.select_from(service_states.PRESENT).where(condition)),

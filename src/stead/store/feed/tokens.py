@@ -56,6 +56,7 @@ class Token:
         """The text for clients: letters, digits, hyphens and underscores."""
         parts = [_FORM, self.epoch]
         for tick, stamp in zip(self.ticks, self.stamps, strict=True):
+            # The stamp of a slot that never ticked is 0 in every database, so the token omits it.
             parts += [_number(tick), stamp.to_bytes(_STAMP_BYTES) if tick else b""]
         return base64.urlsafe_b64encode(b"".join(parts)).rstrip(b"=").decode()
 
@@ -67,16 +68,17 @@ class Token:
             NotAToken
         """
         try:
-            found = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            decoded = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (ValueError, binascii.Error) as error:
             raise NotAToken(text) from error
-        if len(text) > _LONGEST or not found.startswith(_FORM):
+        if len(text) > _LONGEST or not decoded.startswith(_FORM):
             raise NotAToken(text)
-        epoch, rest = found[1 : 1 + _EPOCH_BYTES], iter(found[1 + _EPOCH_BYTES :])
+        epoch, rest = decoded[1 : 1 + _EPOCH_BYTES], iter(decoded[1 + _EPOCH_BYTES :])
         ticks, stamps = [], []
         try:
             for _ in range(SLOTS):
                 ticks.append(_read_number(rest))
+                # A list: from a generator, the StopIteration of a short token would be a RuntimeError.
                 stamps.append(int.from_bytes([next(rest) for _ in range(_STAMP_BYTES)]) if ticks[-1] else 0)
         except (StopIteration, OverflowError) as error:
             raise NotAToken(text) from error
@@ -87,12 +89,12 @@ class Token:
 
 def _number(value: int) -> bytes:
     """7 bits per byte, the low ones first; all bytes but the last have the high bit set."""
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _read_number(stream: Iterator[int]) -> int:
@@ -101,6 +103,7 @@ def _read_number(stream: Iterator[int]) -> int:
         byte = next(stream)
         value |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
+            # The column is a signed 64-bit integer, so the database would refuse a greater tick.
             if value >= 2**63:
                 break
             return value

@@ -166,6 +166,7 @@ class Watchers:
         while True:
             STOPPING.wait(POLL_SECONDS)
             with self._lock:
+                # Under the lock, so that a watcher that is added after this check starts a new poller.
                 if not self._waiting:
                     self._is_polling = False
                     return
@@ -174,26 +175,26 @@ class Watchers:
                 self._end_all(End())
                 continue
             try:
-                found = self._store.read(happened_since_each, {watcher.last.token for watcher in waiting})
+                news = self._store.read(happened_since_each, {watcher.last.token for watcher in waiting})
             except Unavailable as error:
                 self._end_all(End(error))
             except Exception as error:  # a bug or a broken table: end the watchers, but keep the poller alive
                 _log.exception("polling for changes failed")
                 self._end_all(End(error))
             else:
-                self._tell(waiting, found)
+                self._tell(waiting, news)
 
-    def _tell(self, waiting: list[Watcher], found: dict[str, Happened | StartOver]) -> None:
+    def _tell(self, waiting: list[Watcher], news: dict[str, Happened | StartOver]) -> None:
         now = time.monotonic()
         for watcher in waiting:
-            news = found[watcher.last.token]
-            if isinstance(news, StartOver):
-                self._end(watcher, End(news))
+            since = news[watcher.last.token]
+            if isinstance(since, StartOver):
+                self._end(watcher, End(since))
                 continue
-            watcher.last = news
-            if news or now - watcher.told >= watcher.heartbeat:
+            watcher.last = since
+            if since or now - watcher.told >= watcher.heartbeat:
                 watcher.told = now
-                self._hear(watcher, news)
+                self._hear(watcher, since)
             if now >= watcher.until:
                 self._end(watcher, End())
 
@@ -210,6 +211,7 @@ class Watchers:
                 return
             watcher.is_open = False
             self._waiting.discard(watcher)
+        # Without the lock: a watcher may hold a lock of its own while it calls `watch` or `leave`.
         self._hear(watcher, end)
 
     def _hear(self, watcher: Watcher, news: News) -> None:
@@ -274,6 +276,7 @@ class Follower:
             self._watchers.free_thread()
             if self._watcher is not None:
                 self._watchers.leave(self._watcher)
+                # Wakes a thread that waits for the next news.
                 self._news.put(End())
 
     def __del__(self) -> None:

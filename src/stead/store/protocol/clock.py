@@ -88,6 +88,7 @@ class OwnSlots:
     """Assigns slots to the threads of this process, so that threads seldom share one."""
 
     def __init__(self) -> None:
+        # Random, since processes that all begin with the same slot would wait for each other.
         self._next = itertools.count(secrets.randbelow(SLOTS))
         self._mine = threading.local()
 
@@ -130,10 +131,12 @@ def tick(
     if len(touched) + len(touched_usage) > TOO_MANY:
         touched, touched_usage, parts = (EVERYTHING,), (), ()
     stamp = secrets.randbits(62)  # random, so that a tick that repeats after a restore has another stamp
+    # First: it locks the slot until the COMMIT, so no other transaction writes rows with the same tick.
     now = _COUNT_UP.run(connection, slot=slot, stamp=stamp)
     if now is None:
         raise LostTick(slot)
     for note, changes in ((_NOTE, touched), (_NOTE_USAGE, touched_usage)):
+        # In id order, so that writers with different slots cannot deadlock in these rows.
         note.run(connection, [{"provider_id": id_, "slot": slot, "tick": now} for id_ in sorted(changes)])
     _NOTE_PARTS.run(
         connection,
@@ -177,9 +180,9 @@ _NOTE, _NOTE_USAGE = (
     for table in (stead_provider_change, stead_usage_change)
 )
 
-# After a restore of the clock but not of the log, a tick can repeat.
 _NOTE_PARTS = Insert(stead_part_change, "provider_id", "part", "slot", "tick", changing=("slot", "tick"))
 
+# After a restore of the clock but not of the log, a tick can repeat.
 _LOG = Insert(stead_change_log, "slot", "tick", "uuid", "kind", changing=("kind",))
 
 
@@ -273,6 +276,7 @@ _CLOCK = BulkQuery(
 def read_clock(connection: Connection) -> Clock:
     """Read the clock. As the first statement of a snapshot transaction, it dates everything read after it."""
     rows = _CLOCK.rows(connection)
+    # Without the row of a slot, no reader would notice the changes of its writers.
     if len(rows) != SLOTS:
         raise LostTick(len(rows))
     ticks, stamps, floors, epochs = zip(*rows, strict=True)

@@ -54,8 +54,8 @@ class Connections:
     @staticmethod
     def server_of(connection: Connection) -> Hashable:
         """An identifier of the server that a connection of the refresher reached."""
-        found: Hashable = connection.info[_IDENTITY]
-        return found
+        identity: Hashable = connection.info[_IDENTITY]
+        return identity
 
     def _identify(self, connection: Any, record: Any) -> None:
         record.info[_IDENTITY] = self._dialect.identity(connection)

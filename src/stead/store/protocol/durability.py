@@ -35,8 +35,8 @@ class NotDurable(SteadError):
     weaknesses: tuple[Weakness, ...]
 
     def __str__(self) -> str:
-        found = "; ".join(map(str, self.weaknesses))
-        return f"[stead] require_durable_commits is set, and the database does not keep it: {found}"
+        weaknesses = "; ".join(map(str, self.weaknesses))
+        return f"[stead] require_durable_commits is set, and the database does not keep it: {weaknesses}"
 
 
 def check(writer: Engine, *, required: bool) -> None:
@@ -53,10 +53,10 @@ def check(writer: Engine, *, required: bool) -> None:
     dialect = dialect_of(writer.url)
     with telling_why(writer.url), writer.connect() as connection:
         reason = dialect.refuses_writes(connection)
-        found = tuple(dialect.weaknesses(connection))
+        weaknesses = tuple(dialect.weaknesses(connection))
     if reason is not None:
         raise NotWritable(reason)
-    if found and required:
-        raise NotDurable(found)
-    for weakness in found:
+    if weaknesses and required:
+        raise NotDurable(weaknesses)
+    for weakness in weaknesses:
         _log.warning("the database's %s", weakness)

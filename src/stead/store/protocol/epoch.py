@@ -22,6 +22,7 @@ def renew(tx: Transaction) -> str:
     Every process reloads everything at its next poll. No tick is needed: the epoch is read together with the clock.
     """
     epoch = str(uuid4())
+    # Not an UPDATE, since a restore may have lost the row.
     tx.connection.execute(sa.delete(stead_epoch))
     tx.connection.execute(sa.insert(stead_epoch), {"id": 1, "epoch": epoch})
     tx.connection.execute(sa.delete(stead_usage))

@@ -133,6 +133,7 @@ class Grouping:
             if member not in self._waiting:
                 return False
             self._waiting.remove(member)
+            # Another thread may have called it to lead just after its time was over: then the next write must lead.
             if member.leads:
                 self._call_next()
             return True
@@ -145,12 +146,14 @@ class Grouping:
                 if first := self._join(group):
                     first.run(connection)
                 until = time.monotonic() + LONGEST_SECONDS
+                # Bounded, since all members wait for the COMMIT, and other processes for the end of the transaction.
                 while len(group) < MOST_MEMBERS and time.monotonic() < until and (member := self._join(group)):
                     member.run_apart(connection)
         except BaseException as error:
             if not group:  # the transaction did not begin: the waiting writes fail for the same reason
                 while self._join(group):
                     pass
+            # Also for members that were refused: the refusal may depend on a write that is undone now.
             for member in group:
                 member.error = error if isinstance(error, Exception) else Unavailable("The write was interrupted.")
             if not isinstance(error, Exception):

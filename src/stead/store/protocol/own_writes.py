@@ -71,8 +71,8 @@ class Own:
         """
         whole = self.changed.whole | others.whole
         usage = (self.changed.usage | others.usage) - whole
-        # A provider's change row names its last write. If that is an own one, its standing includes all earlier writes,
-        # except for a time that it did not change: an earlier write of another process may have changed that.
+        # A provider's change row names its last write. If that is an own one, its standing includes all earlier writes.
+        # The exception is a time that it did not change: an earlier write of another process may have changed that.
         standings = {
             id_: standing
             for id_, standing in self.standings.items()
@@ -93,6 +93,7 @@ class OwnWrites:
         """Add writes whose commit was acknowledged, in the order of their ticks."""
         with self._lock:
             for written in writes:
+                # A write that is left out leaves a gap in the ticks, so the refresh reads the change rows of the slot.
                 if len(written.whole) + len(written.usage) <= MOST_TOUCHED:
                     self._notes[written.ticked.slot].append(written)
 
@@ -116,8 +117,8 @@ class OwnWrites:
         """The own writes between two moments, of all slots in which nothing else was written; drops older notes."""
         with self._lock:
             taken = {slot: _taken(notes, now.ticks[slot]) for slot, notes in self._notes.items() if notes}
-        known = {slot: notes for slot, notes in taken.items() if is_complete(notes, slot, earlier, now)}
-        return _added_up(known) if known else Own()
+        complete = {slot: notes for slot, notes in taken.items() if is_complete(notes, slot, earlier, now)}
+        return _added_up(complete) if complete else Own()
 
 
 def _taken(notes: deque[Written], until: int) -> list[Written]:
@@ -132,7 +133,8 @@ def is_complete(notes: list[Written], slot: int, earlier: Clock, now: Clock) -> 
     """Whether *notes* are all writes of a slot between two moments; leaves out those before."""
     after = earlier.ticks[slot]
     notes[:] = [written for written in notes if written.ticked.tick > after]
-    # One note for each tick. The stamp tells apart two ticks with one number, as they occur after a restore.
+    # One note for each tick: a missing one may be another process's write, or a note that its thread has yet to add.
+    # The stamp tells apart two ticks with one number, as they occur after a restore.
     ticks = [written.ticked.tick for written in notes]
     return (
         bool(notes)
@@ -141,29 +143,30 @@ def is_complete(notes: list[Written], slot: int, earlier: Clock, now: Clock) -> 
     )
 
 
-def _added_up(known: Mapping[int, Sequence[Written]]) -> Own:
+def _added_up(notes_of: Mapping[int, Sequence[Written]]) -> Own:
     whole: set[int] = set()
     usage: set[int] = set()
     standings: dict[int, Standing | None] = {}
-    for notes in known.values():
+    for notes in notes_of.values():
         of_slot = _left_behind(notes)
-        # Writes of several slots have no known order.
+        # Writes of several slots have no known order, so the last standing of such a provider is unknown.
         standings |= {id_: None if id_ in standings else standing for id_, standing in of_slot.items()}
         whole.update(*(written.whole for written in notes))
         usage |= of_slot.keys()
     changed = Changed(frozenset(whole), frozenset(usage - whole))
     sure = {id_: standing for id_, standing in standings.items() if standing is not None}
-    return Own(frozenset(known), changed, sure)
+    return Own(frozenset(notes_of), changed, sure)
 
 
 def _left_behind(notes: Sequence[Written]) -> dict[int, Standing | None]:
     """The providers whose usage some writes touched, in this order, as the last one left them; None if unknown."""
-    found: dict[int, Standing | None] = {}
+    standings: dict[int, Standing | None] = {}
     for written in notes:
         for id_ in written.usage:
             standing = written.standings.get(id_)
-            if standing is not None and standing.modified is None and id_ in found:
-                before = found[id_]
+            if standing is not None and standing.modified is None and id_ in standings:
+                before = standings[id_]
+                # A release changes no time, so the time is still that of the write before it.
                 standing = None if before is None else standing._replace(modified=before.modified)
-            found[id_] = standing
-    return found
+            standings[id_] = standing
+    return standings

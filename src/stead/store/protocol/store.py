@@ -141,6 +141,7 @@ class Store:
             try:
                 return self._attempt(deadline, body, *args, **kwargs)
             except RaceLost as lost:
+                # A commit without an answer proves no other writer, so it ends in 503, not 409.
                 others_won = not isinstance(lost.__cause__, OutcomeUnknown)
                 reason, cause = f"lost a race for {lost}", "race" if others_won else "commit_unanswered"
             except sa.exc.DBAPIError as error:
@@ -150,7 +151,7 @@ class Store:
                 others_won = self.dialect.is_lost_race(error)
                 reason, cause = type(error.orig).__name__, _cause(error, others_won=others_won)
             except (sa.exc.TimeoutError, LostTick) as error:
-                raise Unavailable("The database is not able to take the write now.") from error
+                raise Unavailable("The database cannot take the write now.") from error
             # Checked before the pause: a client waits for no pause after which the write would not be tried again.
             if not pauses.end_before(deadline):
                 raise (ConcurrentUpdate if others_won else Unavailable)(
@@ -197,7 +198,9 @@ class Store:
                 finally:
                     # Also after an error: the pooled connection's next transaction must not find this tick.
                     written = self._written.pop(connection, [])
+                # The last tick stands for the whole group: its ticks have one slot, and commit or fail together.
                 commit(transaction, self.dialect, written[-1].ticked if written else None)
+            # Only after an acknowledged commit: the clock may never show the tick of any other.
             self.own_writes.note(written)
         except OutcomeUnknown as unknown:
             # Outside the block above: its connection is broken and has left the pool; the question needs another one.

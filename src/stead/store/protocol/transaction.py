@@ -96,6 +96,7 @@ class Transaction:
         """
         if self.dialect.certifies(self.connection):
             # In id order, like all locks, so that two writes cannot deadlock.
+            # Tick 0 is newer than no clock, and `tick` overwrites it before the COMMIT.
             rows = [{"provider_id": change, "slot": 0, "tick": 0} for change in sorted(changes)]
             if rows:
                 self.connection.execute(self.dialect.insert_missing(table, "provider_id"), rows)
@@ -135,6 +136,7 @@ class Transaction:
             RaceLost: one of them is no longer at that generation.
         """
         raised = {id_: generation + (by[id_] if by else 1) for id_, generation in generations.items()}
+        # Grouped, since one statement raises all of its rows by the same number.
         by_rise: dict[int, dict[int, int]] = defaultdict(dict)
         for id_, generation in generations.items():
             by_rise[raised[id_] - generation][id_] = generation
@@ -144,6 +146,7 @@ class Transaction:
                 # A sum is valid only at its provider's generation, so an unchanged sum must follow it.
                 _CARRY.run(self.connection, expected, rise=rise)
         self.raised |= raised.keys()
+        # These standings have the old generation: without them, the next refresh reads the providers.
         for id_ in raised.keys() & self.standings.keys():
             del self.standings[id_]
         return raised

@@ -68,6 +68,7 @@ class Writability:
             problem = self._problem
             if problem is not None and time.monotonic() - self._probed < PAUSE_SECONDS:
                 raise Unavailable(problem)
+            # Before the test: after a failed write, one request tests, and the others report the problem meanwhile.
             self._probed = time.monotonic()
         # Without the lock: a database that hangs must not make other requests wait for this one.
         probe()

@@ -44,6 +44,7 @@ def disable(tx: Transaction, provider: str, reason: str, until: int | None) -> P
         UntilPassed: nothing was changed.
     """
     row, subtree = providers.lock_subtree(tx, provider)
+    # After the locks: *until* may pass while this transaction waits for them.
     now = service_states.now(tx.connection, tx.dialect)
     if until is not None and until <= now:
         raise UntilPassed(in_utc(until), in_utc(now))
@@ -76,6 +77,7 @@ def enable_if_overdue(tx: Transaction, provider: str) -> None:
     """
     row, subtree = providers.lock_subtree(tx, provider)
     before = service_states.of_provider(tx.connection, row.id)
+    # Checked under the locks: a client may have enabled the provider, or changed its end, since the caller found it.
     if before is None or before.disabled.until is None:
         return
     if before.disabled.until <= service_states.now(tx.connection, tx.dialect):

@@ -70,6 +70,7 @@ def lock_trees(tx: Transaction, document: TreeDocument, aggregate_names: Mapping
     references = set(document.references())
     before = _members(tx.connection, references)
     tx.lock(resource_providers, before)
+    # Before the second reading, on which the plan depends: see `Transaction.touch`.
     tx.touch(before)
     rows = _members(tx.connection, references)
     if {id_: row.place for id_, row in rows.items()} != {id_: row.place for id_, row in before.items()}:
@@ -81,8 +82,9 @@ def _members(connection: Connection, references: Collection[str]) -> dict[int, R
     """The rows of all providers in the trees of some providers, by id."""
     names = [name.removeprefix(BY_NAME) for name in references if name.startswith(BY_NAME)]
     ids = set(providers.ids_by_uuid(connection, [name for name in references if not name.startswith(BY_NAME)]).values())
-    wanted = set(names)
-    ids.update(id_ for name, id_ in _ID_BY_NAME.rows(connection, sorted(wanted)) if name in wanted)
+    exact_names = set(names)
+    # Some databases compare names without case. Only the requested spelling counts (decision 7).
+    ids.update(id_ for name, id_ in _ID_BY_NAME.rows(connection, sorted(exact_names)) if name in exact_names)
     roots = {row.root for row in providers.rows_by_id(connection, ids).values()}
     return {row.id: row for row in _MEMBERS.rows(connection, sorted(roots))}
 
@@ -152,10 +154,10 @@ def _used(
 ) -> dict[int, dict[str, int]]:
     """The allocated amounts of described providers, and of those that may be deleted."""
     names = {id_: name for name, id_ in class_ids.items()}
-    kept = usages.of_locked(connection, {id_: rows[id_].generation for id_ in described}, described)
+    sums_of = usages.of_locked(connection, {id_: rows[id_].generation for id_ in described}, described)
     others = rows.keys() - set(described) if document.prune else ()
     used: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    for id_, sums in kept.items():
+    for id_, sums in sums_of.items():
         used[id_] = {names[class_id]: amount for class_id, amount in sums.items() if amount and class_id in names}
     # Add up the allocations of these: a provider with any allocation must not be deleted, whatever its sums say.
     for (id_, class_id), amount in usages.added_up(connection, others).items():

@@ -67,6 +67,7 @@ def write(tx: Transaction, document: TreeDocument, aggregate_ids: Mapping[str, i
     except (UnknownResourceClass, UnknownTraits) as error:
         raise RaceLost("names that were deleted after the plan") from error
     _change_aggregates(tx, plan, ids, trees, aggregate_ids)
+    # Only now: until `_place`, a deleted provider may be the parent of one that stays.
     _delete(tx, plan.deleted, ids)
     _tell(tx, plan, ids)
     rises = {ids[planned.uuid]: len(planned.replaced_parts) for planned in plan.providers if not planned.is_created}
@@ -141,6 +142,7 @@ def _free_names(tx: Transaction, plan: TreePlan, ids: Mapping[str, int]) -> None
     given_away = [planned.before for planned in plan.providers if planned.is_renamed and planned.before]
     names = {planned.name for planned in plan.providers if planned.is_created or planned.is_renamed}
     freed = [provider for provider in (*given_away, *plan.deleted) if provider.name in names]
+    # Names are unique at every statement, so two providers can swap names only by way of a third name.
     nonce = secrets.token_hex(8)
     _RENAME.run(
         tx.connection,
@@ -295,15 +297,17 @@ def _delete(tx: Transaction, deleted: Sequence[CurrentProvider], ids: Mapping[st
     if not deleted:
         return
     gone = {ids[provider.uuid]: provider.generation for provider in deleted}
-    for some in in_portions(sorted(gone)):
+    for portion in in_portions(sorted(gone)):
         for table in (inventory_table, resource_provider_traits, resource_provider_aggregates):
-            tx.connection.execute(sa.delete(table).where(table.c.resource_provider_id.in_(some)))
+            tx.connection.execute(sa.delete(table).where(table.c.resource_provider_id.in_(portion)))
     service_states.forget(tx, gone)
     usages.forget_all(tx, gone)
-    for some in in_portions(sorted(gone)):
+    for portion in in_portions(sorted(gone)):
         # First clear the references: a database may check each deleted row against the rows that refer to it.
-        apart = sa.update(resource_providers).where(_columns.id.in_(some))
-        tx.require_count(tx.connection.execute(apart.values(root_provider_id=None, parent_provider_id=None)), len(some))
+        apart = sa.update(resource_providers).where(_columns.id.in_(portion))
+        tx.require_count(
+            tx.connection.execute(apart.values(root_provider_id=None, parent_provider_id=None)), len(portion)
+        )
     tx.swap(_DELETE, gone)
     for provider in deleted:
         tx.log_gone_provider(provider.uuid)

@@ -54,23 +54,23 @@ def examine(engine: Engine) -> Findings:
         if closed := dialect_of(engine.url).unwritable(connection):
             sentence = f"this account may not read and write {', '.join(closed)}"
             return Findings((), (f"{sentence}; grant it SELECT, INSERT, UPDATE and DELETE",), ())
-    found = positions.standings(engine)
+    standings = positions.standings(engine)
     with engine.connect() as connection:
-        return Findings(found, tuple(_objections(connection, found)), tuple(_warnings(connection, found)))
+        return Findings(standings, tuple(_objections(connection, standings)), tuple(_warnings(connection, standings)))
 
 
-def _objections(connection: Connection, found: tuple[positions.Standing, ...]) -> Iterator[str]:
+def _objections(connection: Connection, standings: tuple[positions.Standing, ...]) -> Iterator[str]:
     dialect = dialect_of(connection.engine.url)
     if reason := dialect.refuses_writes(connection):
         yield f"nothing can be written here: {reason}"
-    if refusal := positions.upgrade_refusal_of(found):
+    if refusal := positions.upgrade_refusal_of(standings):
         yield str(refusal)
-    for standing in found:
+    for standing in standings:
         yield from _lacking(connection, standing)
     if names := dialect.without_transactions(connection):
         yield f"tables without transactions: {', '.join(names)}; run for each: ALTER TABLE … ENGINE=InnoDB"
     yield from _data(connection)
-    if any(standing.pending for standing in found) and not dialect.may_define(connection):
+    if any(standing.pending for standing in standings) and not dialect.may_define(connection):
         yield "this account may not change tables: have the statements of `stead db upgrade --sql` run by one that may"
 
 
@@ -102,19 +102,19 @@ class _Made:
 
     @classmethod
     def of(cls, inspector: sa.Inspector, table: str) -> _Made:
-        found = [*inspector.get_indexes(table), *inspector.get_unique_constraints(table)]
+        keys = [*inspector.get_indexes(table), *inspector.get_unique_constraints(table)]
         columns = frozenset(str(column["name"]) for column in inspector.get_columns(table))
-        return cls(columns, frozenset(str(key["name"]) for key in found))
+        return cls(columns, frozenset(str(key["name"]) for key in keys))
 
 
 @cache
 def _made_by(history: str, revision: str) -> dict[str, _Made]:
     """The tables of a history at *revision*, determined by running its migrations in memory."""
-    [wanted] = (each for each in histories.HISTORIES if each.name == history)
+    [chosen] = (each for each in histories.HISTORIES if each.name == history)
     engine = in_memory()
     try:
         with engine.begin() as connection:
-            schema.bring(connection, wanted, revision)
+            schema.bring(connection, chosen, revision)
             inspector = sa.inspect(connection)
             return {name: _Made.of(inspector, name) for name in inspector.get_table_names()}
     finally:
@@ -150,12 +150,12 @@ def _lacking_keys(connection: Connection, standing: positions.Standing) -> Itera
                 yield f"{name} lacks the index {key}, which is {'needed' if needed else 'to be dropped'}"
 
 
-def _warnings(connection: Connection, found: tuple[positions.Standing, ...]) -> Iterator[str]:
+def _warnings(connection: Connection, standings: tuple[positions.Standing, ...]) -> Iterator[str]:
     for weakness in dialect_of(connection.engine.url).weaknesses(connection):
         yield str(weakness)
-    for standing in found:
+    for standing in standings:
         yield from _lacking_keys(connection, standing)
-    for standing in found:
+    for standing in standings:
         if standing.usable and not standing.is_known:
             yield (
                 f"{standing.history} is at {standing.revision}, of a newer release: this one can work with it, "

@@ -69,10 +69,10 @@ def _set_roots(tx: Transaction, most: int) -> int:
     tx.alone()
     ids = tx.connection.scalars(sa.select(_providers.id).where(_WITHOUT_ROOT).order_by(_providers.id).limit(most)).all()
     tx.lock(resource_providers, ids)
-    for some in in_portions(ids):
-        statement = sa.update(resource_providers).where(_providers.id.in_(some), _WITHOUT_ROOT)
+    for portion in in_portions(ids):
+        statement = sa.update(resource_providers).where(_providers.id.in_(portion), _WITHOUT_ROOT)
         changed = tx.connection.execute(statement.values(root_provider_id=_providers.id, updated_at=tx.now))
-        tx.require_count(changed, len(some))
+        tx.require_count(changed, len(portion))
     _touch(tx, ids)
     return len(ids)
 
@@ -87,15 +87,16 @@ def _create_consumers(tx: Transaction, most: int, project_id: int, user_id: int)
         .order_by(_allocations.consumer_id)
         .limit(most)
     ).all()
-    held = _providers_held_by(tx.connection, uuids)
+    provider_ids = _providers_held_by(tx.connection, uuids)
     # While these are locked, no other writer can release the allocations and leave a consumer without allocations.
-    tx.lock(resource_providers, held)
-    for some in in_portions(uuids):
+    tx.lock(resource_providers, provider_ids)
+    for portion in in_portions(uuids):
         rows = {"project_id": project_id, "user_id": user_id, "generation": 0, "created_at": tx.now}
-        tx.connection.execute(sa.insert(consumers), [{**rows, "uuid": uuid} for uuid in some])
-    if _still_holding(tx.connection, uuids) != len(uuids) or _providers_held_by(tx.connection, uuids) != held:
+        tx.connection.execute(sa.insert(consumers), [{**rows, "uuid": uuid} for uuid in portion])
+    # Before the locks, a client may have released the allocations, or claimed from other providers.
+    if _still_holding(tx.connection, uuids) != len(uuids) or _providers_held_by(tx.connection, uuids) != provider_ids:
         raise RaceLost("allocations")
-    _touch(tx, held)
+    _touch(tx, provider_ids)
     if sa.inspect(tx.connection).has_table(stead_change_log.name):
         tx.log_consumers(uuids)
     return len(uuids)
@@ -106,8 +107,8 @@ def _providers_held_by(connection: Connection, uuids: Collection[str]) -> set[in
     query = sa.select(_allocations.resource_provider_id).distinct()
     return {
         id_
-        for some in in_portions(list(uuids))
-        for id_ in connection.scalars(query.where(_allocations.consumer_id.in_(some)))
+        for portion in in_portions(list(uuids))
+        for id_ in connection.scalars(query.where(_allocations.consumer_id.in_(portion)))
     }
 
 
@@ -115,8 +116,8 @@ def _still_holding(connection: Connection, uuids: Collection[str]) -> int:
     """Number of these consumers that have allocations."""
     query = sa.select(sa.func.count(_allocations.consumer_id.distinct()))
     return sum(
-        connection.execute(query.where(_allocations.consumer_id.in_(some))).scalar_one()
-        for some in in_portions(list(uuids))
+        connection.execute(query.where(_allocations.consumer_id.in_(portion))).scalar_one()
+        for portion in in_portions(list(uuids))
     )
 
 

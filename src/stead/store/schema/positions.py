@@ -58,12 +58,14 @@ class SchemaOutdated(SteadError):
     standings: tuple[Standing, ...]
 
     def __str__(self) -> str:
-        behind = ", ".join(
-            f"{standing.history} is at {standing.revision or 'nothing'}, not at {standing.head}"
-            for standing in self.standings
-            if standing.pending
-        )
-        return f"The database is not ready ({behind}). Run: stead db upgrade"
+        behind = "; ".join(_distance(standing) for standing in self.standings if standing.pending)
+        return f"The database is not ready: {behind}. Run: stead db upgrade"
+
+
+def _distance(standing: Standing) -> str:
+    if standing.revision is None:
+        return f"the tables of {standing.history} are missing"
+    return f"the tables of {standing.history} are at revision {standing.revision}, {standing.head} is required"
 
 
 @dataclass(eq=False)
@@ -74,10 +76,7 @@ class SchemaTooNew(SteadError):
 
     def __str__(self) -> str:
         ahead = ", ".join(f"{each.history} is at {each.revision}" for each in self.standings if not each.usable)
-        return (
-            f"The database is of a newer release ({ahead}, of which this release knows nothing). "
-            "Run a release of Stead that knows it"
-        )
+        return f"The database is of a newer release ({ahead}, unknown to this release). Run the newer release"
 
 
 @dataclass(eq=False)
@@ -113,12 +112,14 @@ class SeveralRevisions(SteadError):
 
     def __str__(self) -> str:
         table = self.history.version_table
-        mends = (
+        advice = (
             "Run: placement-manage db stamp REVISION"
             if self.history is PLACEMENT
             else f"Run: DELETE FROM {table}, and then stead db upgrade, which leaves as it is what is there already"
         )
-        return f"{table} names several revisions ({', '.join(sorted(self.revisions))}), and can be at one only. {mends}"
+        return (
+            f"{table} names several revisions ({', '.join(sorted(self.revisions))}), and can be at one only. {advice}"
+        )
 
 
 def standings(engine: Engine) -> tuple[Standing, ...]:
@@ -138,16 +139,16 @@ def standings_on(connection: Connection) -> tuple[Standing, ...]:
 
 def _standing(connection: Connection, history: History) -> Standing:
     with scripts_of(history) as scripts:
-        found = context_of(connection, history).get_current_heads()
-        if len(found) > 1:
-            raise SeveralRevisions(history, found)
-        revision = found[0] if found else None
+        heads = context_of(connection, history).get_current_heads()
+        if len(heads) > 1:
+            raise SeveralRevisions(history, heads)
+        revision = heads[0] if heads else None
         head = str(scripts.get_current_head())
         if revision is None and history is PLACEMENT and _is_untold(connection):
             return Standing(history.name, None, head, is_told=False)
-        known = {script.revision for script in scripts.walk_revisions()}
-        if revision is not None and revision not in known:
-            usable = history is STEAD and _oldest_release(connection) in known
+        revisions = {script.revision for script in scripts.walk_revisions()}
+        if revision is not None and revision not in revisions:
+            usable = history is STEAD and _oldest_release(connection) in revisions
             return Standing(history.name, revision, head, is_known=False, usable=usable)
         steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
         return Standing(history.name, revision, head, tuple(Step(each.revision, each.doc) for each in steps))
@@ -169,18 +170,18 @@ def _oldest_release(connection: Connection) -> str | None:
     return connection.scalars(sa.select(stead_schema.c.oldest)).first()
 
 
-def refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
+def refusal_of(standings: tuple[Standing, ...]) -> SteadError | None:
     """Why the service cannot start on a database in this position; None if it can."""
-    if refusal := upgrade_refusal_of(found):
+    if refusal := upgrade_refusal_of(standings):
         return refusal
-    return None if all(standing.is_current for standing in found) else SchemaOutdated(found)
+    return None if all(standing.is_current for standing in standings) else SchemaOutdated(standings)
 
 
-def upgrade_refusal_of(found: tuple[Standing, ...]) -> SteadError | None:
+def upgrade_refusal_of(standings: tuple[Standing, ...]) -> SteadError | None:
     """Why a database in this position cannot be upgraded; None if it can."""
-    if not all(standing.usable for standing in found):
-        return SchemaTooNew(found)
-    return None if all(standing.is_told for standing in found) else Unversioned()
+    if not all(standing.usable for standing in standings):
+        return SchemaTooNew(standings)
+    return None if all(standing.is_told for standing in standings) else Unversioned()
 
 
 def require_current(engine: Engine) -> None:
@@ -197,16 +198,16 @@ def require_current(engine: Engine) -> None:
 
 def require_current_on(connection: Connection) -> None:
     """:func:`require_current`, on an open connection, such as that of the upgrade itself."""
-    found = standings_on(connection)
-    if refusal := refusal_of(found):
+    standings = standings_on(connection)
+    if refusal := refusal_of(standings):
         raise refusal
-    require_tables(connection, found)
+    require_tables(connection, standings)
 
 
-def require_tables(connection: Connection, found: tuple[Standing, ...]) -> None:
+def require_tables(connection: Connection, standings: tuple[Standing, ...]) -> None:
     """Refuse a database that is at the head of a history but lacks tables of it."""
     inspector = sa.inspect(connection)
-    current = {standing.history for standing in found if standing.is_current}
+    current = {standing.history for standing in standings if standing.is_current}
     expected = [name for name in metadata.tables if _history_of(name).name in current]
     if lost := tuple(name for name in expected if not inspector.has_table(name)):
         raise TablesMissing(lost)

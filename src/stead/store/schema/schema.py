@@ -60,8 +60,9 @@ def upgrade(engine: Engine) -> list[str]:
     """
     done: list[str] = []
     with _alone(engine) as connection:
-        found = _require_upgradable(connection)
-        for history, standing in zip(HISTORIES, found, strict=True):
+        # Read under the lock: another process may have upgraded the database while this one waited.
+        standings = _require_upgradable(connection)
+        for history, standing in zip(HISTORIES, standings, strict=True):
             if standing.pending:
                 bring(connection, history)
                 done += [step.revision for step in standing.pending]
@@ -97,8 +98,8 @@ def upgrade_statements(engine: Engine) -> str:
     """
     written = StringIO()
     with engine.connect() as connection:
-        found = _require_upgradable(connection)
-        for history, standing in zip(HISTORIES, found, strict=True):
+        standings = _require_upgradable(connection)
+        for history, standing in zip(HISTORIES, standings, strict=True):
             if standing.pending:
                 if standing.revision is None and sa.inspect(connection).has_table(history.version_table):
                     written.write(_drop_statement(history.version_table, engine))  # empty; a later statement creates it
@@ -116,11 +117,11 @@ def upgrade_statements(engine: Engine) -> str:
 
 
 def _require_upgradable(connection: Connection) -> tuple[Standing, ...]:
-    found = standings_on(connection)
-    if refusal := upgrade_refusal_of(found):
+    standings = standings_on(connection)
+    if refusal := upgrade_refusal_of(standings):
         raise refusal
-    require_tables(connection, found)
-    return found
+    require_tables(connection, standings)
+    return standings
 
 
 def own_tables(database: Engine | Connection) -> list[str]:

@@ -38,12 +38,12 @@ def rows(connection: Connection, text: str, arguments: Any) -> list[Any]:
     """All rows, as tuples."""
     cursor = run(connection, text, arguments)
     try:
-        found: list[Any] = cursor.fetchall()
+        fetched: list[Any] = cursor.fetchall()
     except connection.dialect.loaded_dbapi.Error as error:
         raise failure(connection, error, text) from error
     finally:
         cursor.close()
-    return found
+    return fetched
 
 
 def count(connection: Connection, text: str, arguments: Any) -> int:
@@ -61,8 +61,8 @@ def failure(connection: Connection, error: Exception, text: str) -> sa.exc.DBAPI
     if lost:
         connection.invalidate(error)
         connection.engine.dispose()
-    found = sa.exc.DBAPIError.instance(
+    wrapped = sa.exc.DBAPIError.instance(
         text, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost, dialect=dialect
     )
-    assert isinstance(found, sa.exc.DBAPIError)
-    return found
+    assert isinstance(wrapped, sa.exc.DBAPIError)
+    return wrapped

@@ -139,6 +139,7 @@ class _Statement:
 
     def _text(self, connection: Connection) -> _Text:
         name = connection.dialect.name
+        # Threads that compile at the same time all get the first text.
         return self._texts.get(name) or self._texts.setdefault(name, self._compiled(connection))
 
     def _compiled(self, connection: Connection) -> _Text:
@@ -169,7 +170,7 @@ class Query(_Statement):
         if _LISTED not in text.names and _IDS not in text.names:
             return self._made(self._fetched(connection, text, (), values))
         portions = in_portions(listed)
-        return self._made([row for some in portions for row in self._fetched(connection, text, some, values)])
+        return self._made([row for portion in portions for row in self._fetched(connection, text, portion, values)])
 
     def _made(self, rows: list[Any]) -> list[Any]:
         return rows if self._row is tuple else list(map(self._row, rows))
@@ -183,6 +184,7 @@ class Query(_Statement):
             if name == _LISTED:
                 arguments += listed
             elif name == _IDS:
+                # int() admits only digits into the text.
                 written = written.replace(_mark(_IDS), ",".join(map(str, map(int, listed))))
             else:
                 arguments.append(values[name])
@@ -235,11 +237,11 @@ class Scalars:
 
     def of(self, connection: Connection, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
         """The result of each subquery in *asked*, which pairs its key with its value; None if it has no row."""
-        found: list[Any] = []
-        for some in in_portions(asked):
-            columns = ", ".join([self._text(connection, key) for key, _ in some])
-            found += driver.rows(connection, f"SELECT {columns}", tuple([given for _, given in some]))[0]
-        return found
+        values: list[Any] = []
+        for portion in in_portions(asked):
+            columns = ", ".join([self._text(connection, key) for key, _ in portion])
+            values += driver.rows(connection, f"SELECT {columns}", tuple([given for _, given in portion]))[0]
+        return values
 
     def _text(self, connection: Connection, key: Any) -> str:
         place = connection.dialect.name, key
@@ -300,12 +302,14 @@ class Insert(_Statement):
             return
         text = self._text(connection)
         names = self._names[connection.dialect.name]
-        for some in in_portions(rows):
-            arguments = tuple([text.converted(name, row[name]) for row in some for name in names])
-            driver.count(connection, text.of(len(some)), arguments)
+        # A portion of any table has fewer values than the limit of SQLite, 32,766.
+        for portion in in_portions(rows):
+            arguments = tuple([text.converted(name, row[name]) for row in portion for name in names])
+            driver.count(connection, text.of(len(portion)), arguments)
 
     def _compiled(self, connection: Connection) -> _Text:
         text = _Text(self._insert(connection).values(self._values), connection, self._table.columns)
+        # Stored before the caller caches the text: another thread that finds the text reads the names.
         self._names[connection.dialect.name] = text.repeat_values()
         return text
 
@@ -346,16 +350,17 @@ class Swap(_Statement):
         """`run` for rows with these values in the two columns; several may have the same id."""
         text = self._text(connection)
         changed = 0
-        for some in in_portions(sorted(pairs)):
+        # In id order, like all locks: an UPDATE locks the rows of its portion.
+        for portion in in_portions(sorted(pairs)):
             arguments: list[Any] = []
             for name in text.names:
                 if name == _LISTED:
-                    arguments += [id_ for id_, _ in some]
+                    arguments += [id_ for id_, _ in portion]
                 elif name == _PAIRS:
-                    arguments += [part for pair in some for part in pair]
+                    arguments += [part for pair in portion for part in pair]
                 else:
                     arguments.append(text.converted(name, values[name]))
-            changed += driver.count(connection, text.of(len(some)), tuple(arguments))
+            changed += driver.count(connection, text.of(len(portion)), tuple(arguments))
         return changed
 
     def _compiled(self, connection: Connection) -> _Text:

@@ -11,11 +11,14 @@ from uuid import uuid4
 from stead.api import uuids
 from stead.api.errors import Refused
 from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.flavors import with_flavor
 from stead.api.query.pairs import Pairs
+from stead.api.resources.allocation_candidates import finder
 from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed
 from stead.auth.credentials import Credentials
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, SteadError
+from stead.store.extensions import flavors
 from stead.ui.forms import read_own_form
 from stead.ui.pages.access import may
 from stead.ui.views import ask as view
@@ -33,14 +36,18 @@ if TYPE_CHECKING:
 _CANDIDATES = 20
 """Candidates in a page, if the query has no limit, or a higher one."""
 
+_FLAVORS = 1_000
+"""Flavors in the list of the form. If there are more, the form has a field for the name."""
+
 _EXPLAIN = "explain"
+_FLAVOR = "flavor"
 
 _READABLE = ":,!/()"
 """Characters that the page shows as they are in the query of a request; all are allowed in a query."""
 
 
 class Ask:
-    """The page. Its query string is that of GET ``/allocation_candidates``, and ``explain``."""
+    """The page. Its query string is that of GET ``/allocation_candidates``, with ``flavor``, and ``explain``."""
 
     def __init__(self, service: Service, rendering: Rendering, limits: Limits) -> None:
         self._service = service
@@ -53,7 +60,8 @@ class Ask:
         given = [(key, value.strip()) for key, value in Pairs.of(req) if value.strip()]
         explained = any(key == _EXPLAIN for key, _ in given)
         given = [(key, value) for key, value in given if key not in (_EXPLAIN, "claimed")]
-        values: dict[str, Any] = {"candidates": None, "why": None, "headroom": None, "problem": "", "is_more": False}
+        values: dict[str, Any] = dict.fromkeys(("candidates", "why", "headroom", "flavor", "written_out"))
+        values |= {"problem": "", "is_more": False}
         if given:
             try:
                 values |= self._answer(req, given, explained=explained)
@@ -66,25 +74,35 @@ class Ask:
             "ask",
             groups=view.groups_of(given),
             fields=view.request_fields(given),
+            choice=self._choice_of_flavors(req, _chosen_flavor(given)),
+            chosen=_chosen_flavor(given),
             query=urlencode(given),
             spelled=urlencode(given, safe=_READABLE),
             claimed=req.get_param("claimed") or "",
             may_explain=may(req, "stead:allocation_candidates:explain"),
             may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
+            # In the form, so that a form that is sent twice names one consumer, and the second claim conflicts.
             consumer=str(uuid4()),
             owner=Credentials.of(req.env),
             **values,
         )
 
     def _answer(self, req: Request, given: Sequence[tuple[str, str]], *, explained: bool) -> Mapping[str, Any]:
-        request = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
+        find = finder(self._service)
+        request = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD), find)
+        chosen = _chosen_flavor(given)
+        # An explanation changes single conditions of the query, so it needs the one that the flavor stands for.
+        given = list(with_flavor(Pairs(list(given)), find))
         self._limits.require_groups(request.groups)
         most = min(request.limit or _CANDIDATES, _CANDIDATES)
+        # One more than shown tells whether the page leaves out any.
         snapshot, candidates = self._service.find(replace(request, limit=most + 1))
         req.note(candidates=len(candidates))
         answer: dict[str, Any] = {
             "candidates": [view.shown(snapshot, candidate) for candidate in candidates[:most]],
             "is_more": len(candidates) > most,
+            "flavor": find(chosen) if chosen and may(req, "stead:flavors:show") else None,
+            "written_out": urlencode(given),
         }
         if explained or not candidates:
             answer["why"] = self._why(req, given, request)
@@ -92,6 +110,13 @@ class Ask:
             snapshot, _, room, _ = self._service.headroom(replace(request, limit=None))
             answer["headroom"] = view.room_for(snapshot, room)
         return answer
+
+    def _choice_of_flavors(self, req: Request, chosen: str) -> view.Choice | None:
+        """The flavors of the form; None if the policy does not list them to the caller."""
+        if not may(req, "stead:flavors:list"):
+            return None
+        names = self._service.read(flavors.names, _FLAVORS + 1)
+        return view.choice_of_flavors(names[:_FLAVORS], chosen, is_whole=len(names) <= _FLAVORS)
 
     def _why(self, req: Request, given: Sequence[tuple[str, str]], request: CandidateRequest) -> view.Why | None:
         if not may(req, "stead:allocation_candidates:explain"):
@@ -120,6 +145,10 @@ class Ask:
             raise
         resp.status = "303 See Other"
         resp.set_header("location", f"{req.root_path}/ui/consumers?consumer={claim.consumer}")
+
+
+def _chosen_flavor(given: Sequence[tuple[str, str]]) -> str:
+    return next((value for key, value in given if key == _FLAVOR), "")
 
 
 def _claim(form: Mapping[str, str]) -> Claim:

@@ -38,19 +38,19 @@ class Consumers:
         """Show the page."""
         given = {key: value.strip() for key, value in Pairs.of(req) if value.strip()}
         req.require("stead:consumers:list", {"project_id": given.get("project_id")})
-        found = self._found(given)
+        listing = self._found(given)
         snapshot = self._service.snapshot()
         names = {
             uuid: "" if (slot := snapshot.find(uuid)) is None else snapshot.identities.names[slot]
-            for held in found.held.values()
-            for uuid in held.providers
+            for allocations in listing.allocations.values()
+            for uuid in allocations.providers
         }
-        last = list(found.held)[-1] if found.goes_on else ""
+        last = list(listing.allocations)[-1] if listing.goes_on else ""
         self._rendering.show(
             req,
             resp,
             "consumers",
-            found=found,
+            found=listing,
             names=names,
             filters={key: given.get(key, "") for key in FILTERS},
             last=last,
@@ -67,6 +67,7 @@ class Consumers:
             marker = given.get("marker")
             return self._service.read(consumer_listing.page_of, whose, Page(_ROWS, marker), _ROWS, with_totals=True)
         consumed = self._service.read(consumer_listing.of_consumer, uuids.normalised(consumer) or consumer)
+        # The policy decided about the project in the query, so a consumer of another project stays hidden.
         if consumed is None or not consumed.providers or consumed.project != given.get("project_id", consumed.project):
             return Holders({}, {}, goes_on=False)
         return Holders({consumer: consumed}, {}, goes_on=False)

@@ -44,4 +44,5 @@ class Provider:
         if may(req, "stead:consumers:list", {"project_id": None}):
             whose = Whose(provider=shown.provider.uuid)
             holders = self._service.read(consumer_listing.page_of, whose, Page(), _CONSUMERS)
-        self._rendering.show(req, resp, "provider", shown=shown, holders=holders)
+        may_drain = not shown.above and may(req, "stead:whatif:show")
+        self._rendering.show(req, resp, "provider", shown=shown, holders=holders, may_drain=may_drain)

@@ -44,6 +44,7 @@ class SignIn:
 
     def on_post(self, req: Request, resp: Response) -> None:
         """Begin a session."""
+        # Otherwise another site could sign this browser in as a user of its own.
         if not is_same_origin(req.env):
             raise Refused(403, "A page of another site sent this form.")
         form = read_form(req)

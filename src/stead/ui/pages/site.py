@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from stead.api.query.provider_trees import parse_tree_query
 from stead.candidates.provider_trees import matching_trees
 from stead.domain.errors import BadRequest
 from stead.ui.pages.access import changed, may
+from stead.ui.pages.flavors import FlavorRooms
+from stead.ui.views import flavors as flavors_view
 from stead.ui.views import site as view
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from stead.ui.rendering import Rendering
 
 FILTERS = ("name", "resources", "required", "member_of")
+_FLAVORS = "flavors"
+"""The part of the page that its script reads again."""
+
 _OWN = ("sort", "page", "classes", "state")
 
 
@@ -27,9 +33,17 @@ class Site:
     def __init__(self, service: Service, rendering: Rendering) -> None:
         self._service = service
         self._rendering = rendering
+        self._flavors = FlavorRooms(service)
 
     def on_get(self, req: Request, resp: Response) -> None:
-        """Show the page."""
+        """Show the page; with ``part``, the flavors alone.
+
+        Raises:
+            Unavailable
+        """
+        if req.get_param("part") == _FLAVORS:
+            self._show_flavors(req, resp)
+            return
         req.require("stead:provider_trees:list", None)
         given = [(key, value.strip()) for key, value in Pairs.of(req) if value.strip()]
         own = {key: value for key, value in given if key in _OWN}
@@ -52,6 +66,8 @@ class Site:
             disabled=own.get("state") == "disabled",
         )
         values = {key: " ".join(value for name, value in given if name == key) for key in FILTERS}
+        is_filtered = any(key not in ("sort", "page", "classes") for key, _ in given)
+        has_flavors = not is_filtered and may(req, "stead:flavors:list")
         self._rendering.show(
             req,
             resp,
@@ -60,12 +76,26 @@ class Site:
             filters=values,
             state=own.get("state", ""),
             sort=own.get("sort", "name"),
-            is_filtered=any(key not in ("sort", "page", "classes") for key, _ in given),
+            is_filtered=is_filtered,
+            flavors=self._flavors.now() if has_flavors else None,
+            at_once=flavors_view.AT_ONCE,
             chosen=view.choice_of_classes(shown.sums, shown.classes),
             changed=partial(changed, given),
             problem=problem,
             may_ask=may(req, "placement:allocation_candidates:list"),
         )
+
+    def _show_flavors(self, req: Request, resp: Response) -> None:
+        """Show the flavors, unless the page of the reader has the same: then 304."""
+        req.require("stead:flavors:list", None)
+        may_ask = may(req, "placement:allocation_candidates:list")
+        self._rendering.show(
+            req, resp, "flavors", flavors=self._flavors.lately(), at_once=flavors_view.AT_ONCE, may_ask=may_ask
+        )
+        tag = f'"{hashlib.sha256((resp.text or "").encode()).hexdigest()[:24]}"'
+        resp.set_header("etag", f"W/{tag}")  # weak: a proxy may compress the text
+        if tag in req.get_header("if-none-match", default=""):
+            resp.status, resp.text = "304 Not Modified", None
 
 
 def _spelled(key: str, value: str) -> tuple[str, str]:

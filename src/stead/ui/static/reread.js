@@ -1,15 +1,23 @@
 /** Reads a part of a page from the server again, and shows it in place of the present one. */
 
+/** The ETags of what was read last, by address. @type {Map<string, string>} */
+const tags = new Map();
+
 /**
  * @param {string} selector of the part
  * @param {string} [address] of the page, or of one that has the part alone
+ * @returns {Promise<boolean>} whether the page shows what the server has
  */
 export async function reread(selector, address = location.href) {
-  const answer = await fetch(address, { credentials: "same-origin" }).catch(() => null);
-  if (!answer?.ok || answer.redirected) return;
+  const headers = { "If-None-Match": tags.get(address) ?? "" };
+  const answer = await fetch(address, { credentials: "same-origin", headers }).catch(() => null);
+  if (answer?.status === 304) return true;
+  if (!answer?.ok || answer.redirected) return false;
   const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(selector);
   const present = document.querySelector(selector);
-  if (!next || !present || isEditing(present) || next.innerHTML === present.innerHTML) return;
+  if (!next || !present || isEditing(present)) return false;
+  tags.set(address, answer.headers.get("etag") ?? "");
+  if (next.innerHTML === present.innerHTML) return true;
   const { scrollX, scrollY } = window;
   const focused = document.activeElement;
   const href = present.contains(focused) ? focused?.getAttribute("href") : null;
@@ -22,6 +30,7 @@ export async function reread(selector, address = location.href) {
     break;
   }
   scrollTo(scrollX, scrollY);
+  return true;
 }
 
 /** Whether the reader types in a part: the text must not vanish. @param {Element} part */

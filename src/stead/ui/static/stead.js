@@ -1,7 +1,7 @@
 /**
  * Makes the pages of the web interface live. Without this script, they show what the server wrote.
  *
- * `#grid` is the grid of the Site page, `#activity` the Activity page. `data-class` marks numbers that follow the site.
+ * `#grid` is the grid of the Site page, `#flavors` its flavors, `#activity` the Activity page. `data-class` marks numbers that follow the site.
  * The Provider page is read again when its tree changes.
  */
 import { refresh } from "./cells.js";
@@ -26,6 +26,7 @@ if (grid) {
   page.start(grid, live);
   listeners.push(page.changed);
 }
+if (document.getElementById("flavors")) (await import("./flavors.js")).start();
 if (activity) {
   addStyle("./vendor/uplot.css");
   const page = await import("./activity.js");

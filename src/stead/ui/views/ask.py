@@ -93,6 +93,24 @@ def _fields(given: Given, name: str, label: str) -> Iterator[Field]:
         yield Field(name, label, value)
 
 
+class Choice(NamedTuple):
+    """The flavors to choose from, and the one that the query names, empty if none.
+
+    ``is_whole``: the names are those of all flavors, and of the chosen one even if it does not exist.
+    """
+
+    names: Sequence[str]
+    chosen: str
+    is_whole: bool
+
+
+def choice_of_flavors(names: Sequence[str], chosen: str, *, is_whole: bool) -> Choice:
+    """The choice among *names*; *is_whole*: no other flavors exist."""
+    # A form that leaves out an unknown flavor would send another request than the one that the page is about.
+    missing = [chosen] if chosen and chosen not in names else []
+    return Choice([*names, *missing], chosen, is_whole)
+
+
 class Shown(NamedTuple):
     """One candidate: its tree, the amounts by class that each provider gives (by uuid), and the same for a claim."""
 
@@ -116,15 +134,15 @@ def shown(snapshot: Snapshot, candidate: Candidate) -> Shown:
         for slot in slots:
             if suffix:
                 serving.setdefault(snapshot.uuid(slot), []).append(suffix)
-    kept = set()
+    with_parents = set()
     for slot in {*candidate.allocations, *(slot for slots in candidate.mappings.values() for slot in slots)}:
         above: int = slot
         while above >= 0:
-            kept.add(above)
+            with_parents.add(above)
             above = snapshot.forest.parent[above]
-    roots = dict.fromkeys(snapshot.forest.root[slot] for slot in [candidate.members[0], *sorted(kept)])
+    roots = dict.fromkeys(snapshot.forest.root[slot] for slot in [candidate.members[0], *sorted(with_parents)])
     members = [member for root in roots for member in snapshot.forest.members(root)]
-    visible = [member for member in members if member in kept][:_NODES]
+    visible = [member for member in members if member in with_parents][:_NODES]
     tree = list(nodes(snapshot, visible))
     return Shown(tree[0], tree, len(members) - len(visible), given, serving, json.dumps(given, sort_keys=True))
 
@@ -216,13 +234,14 @@ def room_for(snapshot: Snapshot, headroom: Headroom) -> Room:
     least, most = headroom.at_least, headroom.at_most
     times = "time" if most == 1 else "times"
     words = f"{least:,} {times}" if least == most else f"at least {least:,} and at most {most:,} {times}"
-    limits = [(_limit_words(limit.by), limit.trees) for limit in headroom.limited_by]
+    limits = [(limit_words(limit.by), limit.trees) for limit in headroom.limited_by]
     names = snapshot.class_names.by_id
     rest = {names[class_id].name: amount for class_id, amount in headroom.stranded.items()}
     return Room(words, limits, rest, headroom.is_complete)
 
 
-def _limit_words(by: Constraint | tuple[str, str | None]) -> str:
+def limit_words(by: Constraint | tuple[str, str | None]) -> str:
+    """What runs out first, in words of the query."""
     if isinstance(by, Constraint):
         return _words(by)
     suffix, resource_class = by
@@ -257,6 +276,7 @@ def _way_out(relaxation: Relaxation, count: Count, given: Given, request: Candid
         words = f"with {_words(instead)}" if instead else "without change"
     else:
         words = f"without {_words(without)}" + (f", with {_words(instead)}" if instead else "")
+    # The change is made in the text, so the result is parsed: the link must be the request that was counted.
     pairs = relaxed(given, without, instead)
     return WayOut(words, _counted(count), urlencode(pairs) if _means(pairs, relaxation.request, request) else None)
 

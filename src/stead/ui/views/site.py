@@ -120,6 +120,7 @@ def _by_fill(
     capacity = np.bincount(of_slot, capacities, len(roots))
     used = np.bincount(of_slot, columns.used(slots).astype(np.float64), len(roots))
     fill = used / np.maximum(capacity, 1)
+    # Stable, so that trees of equal use keep their places from page to page.
     return np.argsort(np.where(capacity > 0, fill if reverse else -fill, np.inf), kind="stable")
 
 

@@ -53,7 +53,7 @@ def test_clean_books_are_said_to_be_right(
     assert audit(deployment) == 0
     assert capsys.readouterr().out == "no errors found\n"
     assert audit(deployment, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"clean": True, "faults": {}, "findings": [], "mended": []}
+    assert json.loads(capsys.readouterr().out) == {"clean": True, "faults": {}, "findings": [], "repaired": []}
 
 
 @pytest.mark.parametrize("revision", [OLD, HEAD])
@@ -71,31 +71,31 @@ def test_json_has_every_finding_and_what_helps(
         "fault": "consumer-without-allocations",
         "subject": "consumer idle-0",
         "detail": "holds nothing",
-        "mendable": True,
+        "repairable": True,
     }
     assert len(rows) == 30
     assert idle(deployment) == 30
 
 
-def test_a_repair_mends_what_it_can_and_says_what_is_left(
+def test_a_repair_repairs_what_it_can_and_says_what_is_left(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_idle_consumers(deployment.at(HEAD), 2).add_allocations_without_consumer(1)
     assert audit(deployment, "--json", "--repair", "--yes") == 1
     said = json.loads(capsys.readouterr().out)
-    assert [row["subject"] for row in said["mended"]] == ["consumer idle-0", "consumer idle-1"]
+    assert [row["subject"] for row in said["repaired"]] == ["consumer idle-0", "consumer idle-1"]
     assert set(said["faults"]) == {f"allocation-without-{what}" for what in ("consumer", "provider", "class")}
-    assert not any(row["mendable"] for row in said["findings"])
+    assert not any(row["repairable"] for row in said["findings"])
     assert idle(deployment) == 0
 
 
 @pytest.mark.one_database
-def test_when_all_is_mended_the_answer_is_yes(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_when_all_is_repaired_the_answer_is_yes(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
     with_idle_consumers(deployment.at(HEAD), 25)
     assert audit(deployment, "--repair", "--yes") == 0
     out = capsys.readouterr().out
     assert out.endswith("no errors found\n")
-    assert all(f"idle-{number} " in out for number in range(25))  # each mend, however many
+    assert all(f"idle-{number} " in out for number in range(25))  # each repair, however many
 
 
 @pytest.mark.one_database

@@ -1,8 +1,9 @@
 import pytest
 
-from stead.cli.claiming import Owner, claim_first, pause
+from stead.cli.claiming import Owner, claim_first
 from stead.cli.errors import Negative
 from stead.client.blocking.connecting import connect
+from stead.client.retrying import random_pause
 
 CONSUMER = "2f0f2d34-6d6d-4f3c-9d6e-0a1b2c3d4e5f"
 QUERY = "resources=VCPU:2"
@@ -124,7 +125,7 @@ def test_losing_every_time_ends_with_the_last_reason(server):
     server.refuse(PUT, 409, FULL)
     with (
         connect(server.url, retry=False) as api,
-        pytest.raises(Negative, match=f"other clients were faster 3 times; the last refusal: {FULL}"),
+        pytest.raises(Negative, match=f"other clients claimed the place first, 3 times; the last refusal: {FULL}"),
     ):
         claim_first(api, QUERY, Owner(CONSUMER, "p", "u", None), tries=3)
     assert len(server.calls("PUT")) == 3
@@ -171,8 +172,9 @@ def test_a_consumer_that_is_no_uuid_is_wrong_usage(server, stead):
 
 
 def test_pauses_grow_and_stay_short():
-    assert max(pause(1) for _ in range(1000)) <= 0.04
-    assert 0.04 < max(pause(9) for _ in range(1000)) <= 1
+    assert max(random_pause(1, 0.02, 1.0) for _ in range(1000)) <= 0.04
+    assert 0.04 < max(random_pause(9, 0.02, 1.0) for _ in range(1000)) <= 1
+    assert random_pause(100_000, 0.02, 1.0) <= 1  # an outage of days
 
 
 # A server with Stead's features: one request finds the place and claims it.

@@ -82,3 +82,39 @@ def test_a_server_without_headroom_is_told(server, stead):
     ran = stead("headroom", QUERY)
     assert (ran.code, ran.out) == (2, "")
     assert "has no headroom" in ran.err
+
+
+MIX_PICTURE = """\
+3 m1.small and 1 m1.large fit between 10 and 12 times together.
+
+Each flavor alone
+  m1.small             70  ████████████
+  m1.large       15 to 16  ███
+
+Runs out first
+  room for m1.large
+  VCPU
+
+Left over when full
+  12 VCPU
+"""
+
+
+def test_a_mix_of_flavors_is_drawn(server, stead):
+    parts = [("m1.small", 3, 70, 70), ("m1.large", 1, 15, 16)]
+    mix = [
+        {"flavor": flavor, "weight": weight, "at_least": least, "at_most": most, "limited_by": []}
+        for flavor, weight, least, most in parts
+    ]
+    found = {"at_least": 10, "at_most": 12, "exact": False, "mix": mix, "stranded": {"VCPU": 12, "DISK_GB": 0}}
+    found["limited_by"] = [{"flavor": "m1.large"}, {"resource_class": "VCPU"}]
+    server.can("GET /headroom?root_required=CUSTOM_A&mix=m1.small:3,m1.large:1", {"headroom": found, "links": []})
+    ran = stead("headroom", "root_required=CUSTOM_A", "--mix", "m1.small:3,m1.large:1")
+    assert (ran.code, ran.err) == (0, "")
+    assert "\n".join(line.rstrip() for line in ran.out.splitlines()) + "\n" == MIX_PICTURE
+
+
+def test_a_mix_and_a_flavor_are_not_both_accepted(stead):
+    ran = stead("headroom", "--flavor", "a", "--mix", "a:1")
+    assert ran.code
+    assert "not both" in ran.err

@@ -101,6 +101,43 @@ def test_consumers_without_a_place_stop_a_plan_that_is_not_partial(real):
     assert hosts_of(real, "gpu") == {"host-1"}
 
 
+ROOM = f"""\
+Fits 2 times now, and 3 times after 1 move. No plan has fewer.
+
+move  consumer                              from → to
+   1  {uuid_of("vm-4")}  host-1 → HOST: 3 VCPU
+"""
+
+
+def test_a_plan_that_makes_room_is_shown_and_executed(real):
+    code, out, err = real("plan", "room", "resources=VCPU:5", "--times", "3")
+    assert (code, same_host(out), err) == (0, ROOM, "")
+    assert hosts_of(real, "vm-4") == {"host-1"}
+    code, out, err = real("plan", "room", "resources=VCPU:5", "--times", "3", "--execute")
+    assert (code, same_host(out), err) == (0, f"{ROOM}made 1 of 1 moves\n", "")
+    assert hosts_of(real, "vm-4") <= {"host-2", "host-3"}
+    told = json.loads(real("plan", "room", "resources=VCPU:5", "--times", "3", "--execute", "--json")[1])
+    assert (told["moves"], told["made"], told["stopped"]) == ([], 0, None)
+
+
+def test_where_there_is_room_nothing_moves(real):
+    assert real("plan", "room", "resources=VCPU:8") == (0, "Fits 2 times now, without any move.\n", "")
+
+
+def test_room_that_cannot_be_made_is_an_answer(real):
+    code, out, err = real("plan", "room", "resources=VCPU:8", "--times", "4", "--execute")
+    assert (code, out, err) == (1, "Fits 2 times now. No moves make it fit 4 times.\n", "")
+    out = real("plan", "room", "resources=VCPU:8", "--times", "3")[1]
+    assert (
+        out.replace("\n", " ") == "Fits 2 times now. No plan was found with which it fits 3 times, but one may exist. "
+    )
+
+
+def test_room_is_made_for_a_flavor(real):
+    assert real("flavors", "set", "large", "resources=VCPU:5")[0] == 0
+    assert same_host(real("plan", "room", "--flavor", "large", "--times", "3")[1]) == ROOM
+
+
 def test_a_host_that_does_not_exist_is_refused(real):
     assert real("plan", "drain", "hos-1") == (1, "", "stead: no resource provider 'hos-1'. Did you mean host-1?\n")
 

@@ -36,6 +36,21 @@ def test_a_consumer_or_options_are_given_and_not_both(server, stead, arguments):
     assert server.asked == []
 
 
+def test_consumers_without_a_type_are_released_with_one_that_the_api_accepts(server, stead):
+    record = {
+        "uuid": CONSUMER,
+        "allocations": HELD,
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_type": "unknown",
+        "consumer_generation": 3,
+    }
+    server.can("GET /consumers?project_id=p", {"consumers": [record], "links": []})
+    server.can(f"PUT /allocations/{CONSUMER}", None, 204)
+    assert stead("release", "--project", "p", "--yes").code == 0
+    assert [asked.body["consumer_type"] for asked in server.asked if asked.method == "PUT"] == ["INSTANCE"]
+
+
 def test_a_consumer_that_changed_after_it_was_listed_keeps_its_allocations(server, stead):
     record = {
         "uuid": CONSUMER,

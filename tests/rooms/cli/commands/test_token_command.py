@@ -143,6 +143,7 @@ def test_an_expired_token_is_shown_as_such(token):
         (["t", "--role", "admin", "--user", ""], "user"),
         (["old", "--role", "admin"], "there is a token old already"),
         (["t", "--role", "admin", "--expires", "soon"], "neither 30m"),
+        (["t", "--role", "admin", "--expires", "9999-12-31T23:59:59-01:00"], "neither 30m"),
         (["t", "--role", "admin", "--expires", "2131-01-01"], "neither 30m"),
         (["t", "--role", "admin", "--expires", "2001-01-01T00:00:00Z"], "this time has passed"),
         (["t", "--role", "admin", "--expires", "0m"], "this time has passed"),

@@ -150,6 +150,9 @@ def test_candidates_and_explanations_are_those_of_the_planned_site(stead_whatif)
         (["--flavor", "m1.two"], "totals has no query"),
         (["--ratio", "VCPU"], "--ratio VCPU: expected CLASS=NUMBER or PROVIDER:CLASS=NUMBER"),
         (["--reserved", "VCPU=x"], "--reserved VCPU=x: 'x' is not a number"),
+        (["--total", f"VCPU={10**21}"], f"--total VCPU={10**21}: '{10**21}' is out of range"),
+        (["--ratio", "VCPU=nan"], "--ratio VCPU=nan: 'nan' is out of range"),
+        (["--ratio", "VCPU=1e400"], "--ratio VCPU=1e400: '1e400' is out of range"),
         (["--copy", "other"], "--copy other: expected HOST=COUNT"),
         (["--add-trait", "CUSTOM_A"], "--add-trait CUSTOM_A: expected PROVIDER:TRAIT"),
         (["--ratio", "VGPU=2"], "no provider has VGPU"),
@@ -197,6 +200,10 @@ def test_text_that_is_no_inventory_is_refused(text):
         planned_text.inventory("--total", "total", text)
 
 
+def both(planned):
+    return planned.moves, planned.without_place
+
+
 def plan(moves, stuck):
     def part(number):
         return {
@@ -217,11 +224,11 @@ def plan(moves, stuck):
 def test_no_line_is_longer_than_the_terminal(width):
     places = {"a": Place("a", "host-" + "a" * 90), "b": Place("b", "計算ノード" * 20)}
     totals = {"CUSTOM_" + "N" * 200: Total(2**31, 0, 2**31, 1)}
-    for lines in (draw_plan(plan(range(1, 12), [1, 2]), places, width), draw_totals({}, totals, width)):
+    for lines in (draw_plan(*both(plan(range(1, 12), [1, 2])), places, width), draw_totals({}, totals, width)):
         assert max(cell_len(line.plain) for line in lines) <= width
 
 
 def test_what_stays_where_it_is_is_no_part_of_a_move():
-    lines = [line.plain for line in draw_plan(plan([1], []), {"pool": Place("pool", "pool")}, 200)]
+    lines = [line.plain for line in draw_plan(*both(plan([1], [])), {"pool": Place("pool", "pool")}, 200)]
     assert "a → b: " in lines[1]
     assert "pool" not in lines[1]

@@ -49,7 +49,7 @@ def occupant(
     """One that has the directory; it is killed in the end."""
     with start(directory, url, until) as process:
         assert process.stdout is not None
-        process.told = process.stdout.readline().strip()  # type: ignore[attr-defined]
+        process.told = process.stdout.readline().strip()  # type: ignore[attr-defined]  # a note for the test
         try:
             yield process
         finally:

@@ -42,22 +42,22 @@ def audit(
 
     with open_store(config_file) as store:
         with _watched("checking") as watch:
-            found = store.read(checks.audit, watch)
-        mends = [finding for finding in found if repair and finding.fault.value.is_mended]
+            findings = store.read(checks.audit, watch)
+        repaired = [finding for finding in findings if repair and finding.fault.value.is_repaired]
         if not options().json:
-            _tell(found, all_mends=repair)
-        if mends and (yes or _agreed(f"Repair {len(mends)} of {len(found)}?")):
+            _tell(findings, all_repaired=repair)
+        if repaired and (yes or _agreed(f"Repair {len(repaired)} of {len(findings)}?")):
             with _watched("repairing") as watch:
-                repairs.repair(store, mends, watch)
+                repairs.repair(store, repaired, watch)
             with _watched("checking") as watch:
-                found = store.read(checks.audit, watch)
+                findings = store.read(checks.audit, watch)
             if not options().json:
-                _tell(found, all_mends=False)
+                _tell(findings, all_repaired=False)
         else:
-            mends = []
+            repaired = []
     if options().json:
-        print_json(_as_json(found, mends))
-    return NO if found else 0
+        print_json(_as_json(findings, repaired))
+    return NO if findings else 0
 
 
 def _agreed(question: str) -> bool:
@@ -82,12 +82,12 @@ def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _tell(found: Sequence[Finding], *, all_mends: bool) -> None:
-    """Show the findings by fault. *all_mends* shows all findings that a repair is about to fix."""
-    if not found:
+def _tell(findings: Sequence[Finding], *, all_repaired: bool) -> None:
+    """Show the findings by fault. *all_repaired* shows all findings that a repair is about to fix."""
+    if not findings:
         print("no errors found")
-    for fault, group in groupby(found, key=lambda finding: finding.fault):
-        most = None if all_mends and fault.value.is_mended else SHOWN
+    for fault, group in groupby(findings, key=lambda finding: finding.fault):
+        most = None if all_repaired and fault.value.is_repaired else SHOWN
         show_lines(_lines(fault, list(group), most, line_width()))
 
 
@@ -110,15 +110,15 @@ def _lines(fault: Fault, findings: Sequence[Finding], most: int | None, width: i
     yield from wrapped(Text(fault.value.help), width)
 
 
-def _as_json(found: Sequence[Finding], mended: Sequence[Finding]) -> dict[str, Any]:
+def _as_json(findings: Sequence[Finding], repaired: Sequence[Finding]) -> dict[str, Any]:
     return {
-        "clean": not found,
+        "clean": not findings,
         "faults": {
             fault.slug: {"meaning": fault.value.meaning, "help": fault.value.help, "count": len(list(group))}
-            for fault, group in groupby(found, key=lambda finding: finding.fault)
+            for fault, group in groupby(findings, key=lambda finding: finding.fault)
         },
-        "findings": [_row(finding) for finding in found],
-        "mended": [_row(finding) for finding in mended],
+        "findings": [_row(finding) for finding in findings],
+        "repaired": [_row(finding) for finding in repaired],
     }
 
 
@@ -127,5 +127,5 @@ def _row(finding: Finding) -> dict[str, Any]:
         "fault": finding.fault.slug,
         "subject": finding.subject,
         "detail": finding.detail,
-        "mendable": finding.fault.value.is_mended,
+        "repairable": finding.fault.value.is_repaired,
     }

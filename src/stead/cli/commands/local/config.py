@@ -42,7 +42,7 @@ def show(
     from stead.config.report import report
 
     try:
-        found = report(read_conf(config_file or None, config_dir or None), options().data_dir)
+        config = report(read_conf(config_file or None, config_dir or None), options().data_dir)
     except ConfigError as error:
         raise CommandError(str(error)) from error
     if options().json:
@@ -50,22 +50,24 @@ def show(
             {
                 "options": [
                     {"group": each.group, "option": each.name, "value": each.value, "from": each.origin}
-                    for each in found.shown
+                    for each in config.shown
                     if not (changed and each.is_default)
                 ],
-                "ignored": [{"group": one.group, "option": one.name, "from": one.place} for one in found.ignored],
-                "problems": list(found.problems),
+                "ignored": [
+                    {"group": option.group, "option": option.name, "from": option.place} for option in config.ignored
+                ],
+                "problems": list(config.problems),
             }
         )
     else:
-        print("\n".join(_lines(found, changed=changed)))
-    if found.problems:
-        raise Negative("; ".join(found.problems))
+        print("\n".join(_lines(config, changed=changed)))
+    if config.problems:
+        raise Negative("; ".join(config.problems))
 
 
-def _lines(found: Report, *, changed: bool) -> Iterator[str]:
+def _lines(config: Report, *, changed: bool) -> Iterator[str]:
     group = None
-    for each in found.shown:
+    for each in config.shown:
         if changed and each.is_default:
             continue
         if each.group != group:
@@ -73,9 +75,9 @@ def _lines(found: Report, *, changed: bool) -> Iterator[str]:
             yield f"[{each.group}]"
             group = each.group
         yield one_line(f"{each.name} = {_value(each)}  # {each.origin}")
-    if found.ignored:
+    if config.ignored:
         yield "\n# not read by Stead:"
-        yield from (one_line(f"# [{one.group}] {one.name}  ({one.place})") for one in found.ignored)
+        yield from (one_line(f"# [{option.group}] {option.name}  ({option.place})") for option in config.ignored)
 
 
 def _value(option: Shown) -> str:

@@ -40,9 +40,9 @@ class Target(StrEnum):
 
 @app.command()
 def upgrade(config_file: ConfigFile = None, config_dir: ConfigDir = None, sql: AsSql = False) -> None:
-    """Bring the tables up to date; a database without any gets them all.
+    """Upgrade the tables, or create them in an empty database.
 
-    The statements of --sql are for an account that may change tables, if that of the service may not.
+    If the service's account may not change tables, run the statements of --sql with an account that may.
     """
     from stead.store.schema import adoption, schema
 
@@ -62,14 +62,17 @@ def upgrade(config_file: ConfigFile = None, config_dir: ConfigDir = None, sql: A
 
 @app.command()
 def downgrade(
-    to: Annotated[Target, typer.Option(help="`upstream`: the tables of the OpenStack service, and none of Stead's.")],
+    to: Annotated[
+        Target,
+        typer.Option(metavar="TARGET", help="`upstream`: the tables of the OpenStack service, and none of Stead's."),
+    ],
     config_file: ConfigFile = None,
     config_dir: ConfigDir = None,
     sql: AsSql = False,
 ) -> None:
-    """Take Stead's own tables away again; what the deployment holds stays as it is.
+    """Remove Stead's own tables. The deployment's tables stay unchanged.
 
-    Stop every Stead on the database first. Afterwards the OpenStack service works on it as before.
+    Stop every Stead service on the database first. Afterwards the OpenStack service works on it as before.
     """
     from stead.store.schema import schema
 
@@ -86,56 +89,56 @@ def downgrade(
 
 @app.command()
 def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
-    """Show at which revisions the tables are."""
+    """Show the revisions of the tables."""
     from stead.store.schema import positions
 
     with open_store(config_file, config_dir) as store:
-        found = {standing.history: standing.revision for standing in positions.standings(store.writer)}
+        revisions = {standing.history: standing.revision for standing in positions.standings(store.writer)}
     if options().json:
-        print_json(found)
+        print_json(revisions)
     else:
-        print("\n".join(f"{history:>9}  {printable(revision or 'none')}" for history, revision in found.items()))
+        print("\n".join(f"{history:>9}  {printable(revision or 'none')}" for history, revision in revisions.items()))
 
 
 @app.command()
 def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
-    """Say what an upgrade would do, and what stands against it; exit code 1 if the service could not start as it is.
+    """Show what an upgrade would do and what prevents it. The exit code is 1 if the service cannot start yet.
 
     Nothing is changed.
     """
     from stead.store.schema import adoption, positions
 
     with open_store(config_file, config_dir) as store:
-        found = adoption.examine(store.writer)
+        findings = adoption.examine(store.writer)
     if options().json:
-        print_json(_as_json(found))
+        print_json(_as_json(findings))
     else:
-        print("\n".join(map(printable, _told(found))))
-    if not found.is_ready:
-        raise Negative(str(positions.refusal_of(found.standings) or "The database is not ready; see above"))
+        print("\n".join(map(printable, _told(findings))))
+    if not findings.is_ready:
+        raise Negative(str(positions.refusal_of(findings.standings) or "The database is not ready; see above"))
 
 
-def _told(found: Findings) -> Iterator[str]:
-    yield from (f"would run {step.revision}: {step.meaning}" for step in found.pending)
-    yield from (f"prevented by: {objection}" for objection in found.objections)
-    yield from (f"warning: {warning}" for warning in found.warnings)
-    if found.is_ready:
+def _told(findings: Findings) -> Iterator[str]:
+    yield from (f"would run {step.revision}: {step.meaning}" for step in findings.pending)
+    yield from (f"prevented by: {objection}" for objection in findings.objections)
+    yield from (f"warning: {warning}" for warning in findings.warnings)
+    if findings.is_ready:
         yield "the database is ready"
 
 
-def _as_json(found: Findings) -> dict[str, Any]:
+def _as_json(findings: Findings) -> dict[str, Any]:
     return {
-        "ready": found.is_ready,
-        "revisions": {standing.history: standing.revision for standing in found.standings},
-        "pending": [step.revision for step in found.pending],
-        "objections": found.objections,
-        "warnings": found.warnings,
+        "ready": findings.is_ready,
+        "revisions": {standing.history: standing.revision for standing in findings.standings},
+        "pending": [step.revision for step in findings.pending],
+        "objections": findings.objections,
+        "warnings": findings.warnings,
     }
 
 
 @app.command()
 def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
-    """After a restore: let every running service load everything again, and add up allocations again."""
+    """Start a new epoch after a restore: running services reload everything, and sums are recomputed."""
     from stead.store.protocol import epoch
 
     with open_store(config_file, config_dir) as store:

@@ -53,13 +53,16 @@ def run(
     tls_key: Annotated[Path | None, typer.Option(help="PEM file with the key of the certificate.")] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(help="PEM file with CA certificates. Clients must present a certificate of one of these."),
+        typer.Option(
+            metavar="FILE", help="PEM file with CA certificates. Clients must present a certificate of one of these."
+        ),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(help="Path below which everything is, as /placement ([stead] path_prefix).")
+        str | None, typer.Option(help="URL path prefix, such as /placement. Overrides the option path_prefix.")
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="[ADDRESS:]PORT at which Prometheus is answered ([stead] metrics).")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="PORT or ADDRESS:PORT for Prometheus. Overrides the option metrics."),
     ] = None,
     show_token: Annotated[bool, typer.Option(help="Print the admin token of an embedded service.")] = False,
 ) -> None:
@@ -70,6 +73,7 @@ def run(
     """
     from stead.observe.log import held_back
 
+    # Before the configuration is read, because these values reach it through the environment.
     _say_to_workers({"path_prefix": prefix, "metrics": metrics})
     with held_back("oslo_config"):
         settings = _settings(config_file, config_dir)
@@ -80,6 +84,7 @@ def run(
     as_json = options().json  # read here: the shared options belong to this thread
     with _occupied(settings) as occupation, ExitStack() as leaving:
         _require_apart(address, settings)
+        # Bound before the tables are prepared, so that a port in use is found first. It listens only afterwards.
         sock = leaving.enter_context(address.bound())
         leaving.callback(address.release)
         address = address.at(sock)
@@ -196,6 +201,7 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
         NotServed: the port of the metrics is in use.
     """
     if settings.watch.metrics is not None:
+        # Workers ignore a port that is in use, because another worker may have it, so the check is here.
         Address.of(*settings.watch.metrics).bound("Stop that process, or choose another port with --metrics").close()
     if settings.watch.metrics is None or settings.watch.metrics_dir is not None:
         yield

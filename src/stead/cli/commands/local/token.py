@@ -31,11 +31,11 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def create(
     name: Annotated[str, typer.Argument(help="Name of the token.", show_default=False)],
     role: Annotated[list[str], typer.Option(help="Role of the token; repeatable.", show_default=False)],
-    user: Annotated[str | None, typer.Option(help="The user's id; the name of the token, if not given.")] = None,
-    project: Annotated[str | None, typer.Option(help="The project's id; the name of the token, if not given.")] = None,
+    user: Annotated[str | None, typer.Option(help="ID of the user. Default: the name of the token.")] = None,
+    project: Annotated[str | None, typer.Option(help="ID of the project. Default: the name of the token.")] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="When: 30m, 12h, 90d from now, or a time like 2031-01-01T00:00:00Z. Never, if not given."),
+        typer.Option(help="Expiry: 30m, 12h or 90d from now, or a time such as 2031-01-01T00:00:00Z. Default: never."),
     ] = None,
     any_role: Annotated[
         bool, typer.Option("--any-role", help="Accept roles that no rule of the policy names.")
@@ -43,7 +43,7 @@ def create(
     config_file: ConfigFile = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Make a token and print it, once: only a hash of it is kept."""
+    """Create a token and print it. Stead stores only its hash."""
     from stead.auth import token_editing
     from stead.config import ConfigError
 
@@ -65,7 +65,7 @@ def create(
 
 @app.command("list")
 def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
-    """List the tokens: whom they stand for, and until when."""
+    """List tokens with their users, projects, roles and expiry."""
     from stead.auth.private_files import exposure_of
     from stead.auth.token_editing import tokens_in
     from stead.config import ConfigError
@@ -86,11 +86,11 @@ def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
 
 @app.command()
 def revoke(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of the tokens.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of the tokens.", show_default=False)],
     config_file: ConfigFile = None,
     config_dir: ConfigDir = None,
 ) -> None:
-    """Make tokens worthless, at once."""
+    """Revoke tokens immediately."""
     from stead.auth import token_editing
     from stead.config import ConfigError
 
@@ -127,15 +127,15 @@ def _require_known(roles: list[str], settings: Settings) -> None:
     from stead.config import ConfigError
 
     try:
-        known = roles_in(settings.conf)
+        known_roles = roles_in(settings.conf)
     except ConfigError as error:
         raise CommandError(str(error)) from error
     for role in roles:
-        if role.lower() not in known:
-            near = get_close_matches(role.lower(), known, n=1)
+        if role.lower() not in known_roles:
+            near = get_close_matches(role.lower(), known_roles, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise CommandError(
-                f"unknown role {role!r}.{hint} The rules of the policy name {', '.join(sorted(known))}; "
+                f"unknown role {role!r}.{hint} The rules of the policy name {', '.join(sorted(known_roles))}; "
                 "--any-role accepts others"
             )
 
@@ -153,13 +153,14 @@ def _end(text: str) -> datetime:
     else:
         try:
             end = datetime.fromisoformat(text)
-        except ValueError:
+            end = end.astimezone(UTC) if end.tzinfo is not None else None
+        except (ValueError, OverflowError):
             end = None
-    if end is None or end.tzinfo is None:
+    if end is None:
         raise CommandError(f"--expires {text}: neither 30m, 12h or 90d nor a time with its zone, 2031-01-01T00:00:00Z")
     if end <= now:
         raise CommandError(f"--expires {text}: this time has passed")
-    return end.astimezone(UTC)
+    return end
 
 
 def _as_json(token: Token, now: datetime) -> dict[str, Any]:

@@ -91,8 +91,8 @@ def _inspector() -> sa.Inspector | None:
 
 def _connection() -> sa.Connection | None:
     context = op.get_context()
-    found: sa.Connection | None = context.opts.get(FOR) if context.as_sql else context.connection
-    return found
+    connection: sa.Connection | None = context.opts.get(FOR) if context.as_sql else context.connection
+    return connection
 
 
 def _written() -> set[str]:

@@ -41,15 +41,15 @@ LOCK_WAIT_SECONDS = 5
 
 
 class Weakness(NamedTuple):
-    """A setting under which a commit may be lost or torn; ``wanted`` is a safe value."""
+    """A setting under which a commit may be lost or torn; ``required`` is a safe value."""
 
     setting: str
     value: str
-    wanted: str
+    required: str
     breaks: str
 
     def __str__(self) -> str:
-        return f"{self.setting} is {self.value}, not {self.wanted}: {self.breaks}"
+        return f"{self.setting} is {self.value}, not {self.required}: {self.breaks}"
 
 
 LOSES_ACKNOWLEDGED = "a crash may lose claims that were acknowledged"

@@ -44,6 +44,7 @@ class Mysql(Server):
 
     ignores_case = True
     defines_in_transactions = False
+    # Names of locks are global on the server, which may have several databases of Stead.
     _GET_LOCK = "SELECT GET_LOCK(CONCAT('stead ', DATABASE()), %s)"
     _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
     _DEADLOCK = 1213
@@ -69,6 +70,7 @@ class Mysql(Server):
     )
     _GRANTEE = """CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@',
                          QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))"""
+    # LIKE, since a privilege may name its databases by a pattern.
     _RIGHTS = f"""
         SELECT privilege_type FROM information_schema.user_privileges WHERE grantee = {_GRANTEE}
         UNION SELECT privilege_type FROM information_schema.schema_privileges
@@ -129,12 +131,12 @@ class Mysql(Server):
 
     def alone(self, connection: Connection) -> None:
         connection.detach()  # the lock belongs to the session: closing it after the COMMIT releases the lock
-        held = connection.exec_driver_sql(self._GET_LOCK, (base.ALONE_SECONDS,)).scalar_one()
-        if held is None:
+        answer = connection.exec_driver_sql(self._GET_LOCK, (base.ALONE_SECONDS,)).scalar_one()
+        if answer is None:
             raise Unavailable(
                 "Lock for upgrades and repairs not acquired: GET_LOCK returned NULL. Run the command again."
             )
-        if held != 1:
+        if answer != 1:
             raise Unavailable(base.NOT_ALONE.format(seconds=base.ALONE_SECONDS))
 
     def upsert(self, table: sa.Table, changing: Sequence[str]) -> sa.Insert:
@@ -156,6 +158,7 @@ class Mysql(Server):
         return sa.literal_column("UTC_TIMESTAMP()")
 
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        # Not UNIX_TIMESTAMP, which takes the time as one in the session's time zone.
         return sa.func.timestampdiff(sa.text("SECOND"), sa.text("'1970-01-01'"), moment, type_=sa.Integer)
 
     def is_retryable(self, error: sa.exc.DBAPIError) -> bool:
@@ -195,8 +198,8 @@ class Mysql(Server):
 
     @staticmethod
     def _variables(connection: Connection, *names: str) -> dict[str, str]:
-        wanted = ", ".join(f"'{name}'" for name in names)
-        rows = connection.exec_driver_sql(f"SHOW VARIABLES WHERE Variable_name IN ({wanted})")
+        quoted_names = ", ".join(f"'{name}'" for name in names)
+        rows = connection.exec_driver_sql(f"SHOW VARIABLES WHERE Variable_name IN ({quoted_names})")
         return {name.lower(): value.upper() for name, value in rows.all()}
 
     @staticmethod

@@ -39,9 +39,9 @@ class Postgresql(Server):
                CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
     _UNDONE_CLASSES = frozenset({"23", "40", "53"})  # a constraint that is checked at COMMIT, rollback, a full disk
     _COMPLETION_UNKNOWN = "40003"
-    # By class: connection, authorization, database name, rollback by the server, resources (a full disk), an operator's
-    # intervention (shutdown, start, a cancelled query), errors of the system around it, and of the server itself (among
-    # them a disk quota that is used up).
+    # By class: connection, authorization, database name, rollback by the server, resources (a full disk). Then an
+    # operator's intervention (shutdown, start, a cancelled query), and errors of the system around the server. The last
+    # class has errors of the server itself, among them a disk quota that is used up.
     _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58", "XX"})
     _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", _LOCK_WAIT})  # read-only, idle or long transaction, lock wait
     _MAY_DEFINE = """
@@ -83,6 +83,7 @@ class Postgresql(Server):
     def _bound_waits(connection: Any, _record: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+        # Without a commit, the rollback at the connection's return to the pool would undo the setting.
         connection.commit()
 
     @staticmethod
@@ -122,6 +123,7 @@ class Postgresql(Server):
         return None
 
     def now(self) -> sa.ColumnElement[Any]:
+        # Not now(), which is the start of the transaction: it may have waited for locks since.
         return sa.literal_column("(clock_timestamp() AT TIME ZONE 'UTC')")
 
     def seconds(self, moment: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
@@ -162,9 +164,9 @@ class Postgresql(Server):
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         values = {name: self._setting(connection, name) for name, _, _ in self._WANTED}
         return [
-            Weakness(name, values[name], wanted[0], breaks)
-            for name, wanted, breaks in self._WANTED
-            if values[name] not in wanted
+            Weakness(name, values[name], safe_values[0], breaks)
+            for name, safe_values, breaks in self._WANTED
+            if values[name] not in safe_values
         ]
 
     @staticmethod

@@ -68,6 +68,7 @@ class Sqlite(Returning):
     def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         cursor = connection.cursor()
         cursor.execute("PRAGMA data_version")
+        # With the file: if it was replaced, this connection counts the commits of the old one.
         return self._file(connection.info[self._PATH]), cursor.fetchall()[0][0]
 
     def identity(self, connection: DBAPIConnection) -> Hashable:
@@ -82,10 +83,10 @@ class Sqlite(Returning):
     def _file(path: str) -> tuple[int, int] | None:
         """The identity of the file at *path*."""
         try:
-            found = os.stat(path)  # noqa: PTH116 - at every checkout; a Path costs more than the call itself
+            status = os.stat(path)  # noqa: PTH116 - at every checkout; a Path costs more than the call itself
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def leads_elsewhere(self, connection: Any) -> bool:
         now = self._file(connection.info[self._PATH])
@@ -139,6 +140,7 @@ class Sqlite(Returning):
             try:
                 driver.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
+                # Only the low byte: the rest names the variant, such as busy because of a recovery.
                 if error.sqlite_errorcode & 0xFF != Sqlite._BUSY:
                     break
             else:
@@ -223,9 +225,9 @@ class Sqlite(Returning):
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         synchronous = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
         journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
-        found = []
+        weaknesses = []
         if synchronous < self._FULL:
-            found.append(Weakness("synchronous", ("OFF", "NORMAL")[synchronous], "FULL", LOSES_ACKNOWLEDGED))
+            weaknesses.append(Weakness("synchronous", ("OFF", "NORMAL")[synchronous], "FULL", LOSES_ACKNOWLEDGED))
         if journal in ("memory", "off"):
-            found.append(Weakness("journal_mode", journal, "wal", TEARS_PAGES))
-        return found
+            weaknesses.append(Weakness("journal_mode", journal, "wal", TEARS_PAGES))
+        return weaknesses

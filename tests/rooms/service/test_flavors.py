@@ -1,0 +1,117 @@
+"""The headrooms of flavors follow the site, whichever were asked before, and what is kept of them is bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from stead.candidates.headroom.headroom import headroom
+from stead.candidates.headroom.keeping import Kept
+from stead.candidates.work import Work
+from stead.catalog.refresh import refreshed
+from stead.catalog.snapshot import Snapshot
+from stead.domain.request import CandidateRequest, RequestGroup
+from stead.service import flavors
+from stead.service.flavors import FlavorHeadrooms
+from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
+from tests.rooms.catalog.pictures import Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HOSTS = 12
+
+
+class Site:
+    """Hosts with 8 VCPU each, and what is asked about them."""
+
+    def __init__(self) -> None:
+        hosts = [PlainProvider(f"host {number}", inventories={"VCPU": PlainInventory(8)}) for number in range(HOSTS)]
+        self.truth = Picture.of(Forest(tuple(hosts), frozenset({"VCPU"}), frozenset()))
+        self.snapshot = refreshed(Snapshot.empty(), self.truth.everything())
+        self.state = 0
+
+    def use(self, host: int, used: int) -> None:
+        id_ = sorted(self.truth.providers)[host]
+        self.truth.set_inventory(id_, self.truth.class_id("VCPU"), PlainInventory(8, used=used))
+        self.snapshot = refreshed(self.snapshot, self.truth.changes({id_}))
+        self.state += 1
+
+    def expected(self, request: CandidateRequest) -> int:
+        return headroom(self.snapshot, request, Work()).at_least
+
+
+def ask(amount: int, name: str = "VCPU") -> CandidateRequest:
+    return CandidateRequest((RequestGroup("", {name: amount}),))
+
+
+FLAVORS = {f"m{amount}": ask(amount) for amount in range(1, 7)}
+
+
+def found_in(site: Site, kept: FlavorHeadrooms, requests: Mapping[str, CandidateRequest]) -> dict[str, int | str]:
+    found = kept.headrooms(site.snapshot, str(site.state), requests, None)
+    return {name: one if isinstance(one, str) else one.at_least for name, one in found.items()}
+
+
+def test_they_follow_each_change_whichever_were_asked_before() -> None:
+    site, kept = Site(), FlavorHeadrooms()
+    for turn in range(20):
+        site.use(turn % HOSTS, 3 * turn % 8)
+        some = {name: request for place, (name, request) in enumerate(FLAVORS.items()) if (turn + place) % 3}
+        assert found_in(site, kept, some) == {name: site.expected(request) for name, request in some.items()}
+
+
+def test_what_did_not_change_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, kept = Site(), FlavorHeadrooms()
+    found_in(site, kept, FLAVORS)
+    monkeypatch.setattr(flavors, "keep", None)  # what counts everything anew
+    monkeypatch.setattr(flavors, "headroom", None)
+    for host in range(3):
+        site.use(host, 5)
+        assert found_in(site, kept, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
+
+
+def test_a_flavor_that_is_replaced_or_at_fault_is_answered_as_it_is_now() -> None:
+    site, kept = Site(), FlavorHeadrooms()
+    assert found_in(site, kept, {"m": ask(1)}) == {"m": 8 * HOSTS}
+    assert found_in(site, kept, {"m": ask(8)}) == {"m": HOSTS}
+    assert "CUSTOM_NONE" in str(found_in(site, kept, {"m": ask(1, "CUSTOM_NONE")})["m"])
+    assert found_in(site, kept, {"m": ask(1)}) == {"m": 8 * HOSTS}
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_site_that_is_loaded_again_at_the_same_moment_has_other_slots(is_empty: bool) -> None:
+    site, kept = Site(), FlavorHeadrooms()
+    for host in range(HOSTS):
+        site.use(host, host % 8)
+    found_in(site, kept, FLAVORS)
+    for id_ in sorted(site.truth.providers)[: HOSTS if is_empty else 3]:
+        site.truth.remove_provider(id_)
+        site.snapshot = refreshed(site.snapshot, site.truth.changes({id_}))
+        site.state += 1
+    found_in(site, kept, FLAVORS)
+    site.snapshot = refreshed(Snapshot.empty(), site.truth.everything())  # as after a failed refresh
+    half = np.arange(site.snapshot.size) % 2 == 0
+    rooms = list(kept.among(site.snapshot, str(site.state), FLAVORS, {"half": half}, None))
+    expected = {}
+    for name, request in FLAVORS.items():
+        for label, among in (("", None), ("half", half)):
+            fits = 0 if is_empty else headroom(site.snapshot, request, Work(), among=among).at_least
+            expected[name, label] = fits
+    assert {(room.flavor, room.aggregate): room.at_least for room in rooms} == expected
+
+
+@pytest.mark.parametrize("limit", ["MOST_KEPT", "MOST_BYTES"])
+def test_what_is_kept_is_bounded_and_answers_are_right_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(flavors, limit, 3 if limit == "MOST_KEPT" else 3 * 12 * HOSTS)
+    site, kept = Site(), FlavorHeadrooms()
+    for turn in range(4):
+        site.use(turn, 2)
+        assert found_in(site, kept, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
+        assert len(kept._found) == 3
+        assert all(isinstance(one, Kept) for _, one in kept._found.values())
+    assert list(kept._found) == ["m1", "m2", "m3"], "those that were kept go on being brought up to date"
