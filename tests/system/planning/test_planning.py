@@ -179,7 +179,10 @@ def test_headroom_is_right_for_its_moment_beside_sixteen_writers(database_url: s
         for writer in writers:
             writer.start()
         try:
-            for _ in range(60):
+            answers = 0
+            # Counting is faster than the claims of a busy machine: it goes on until each writer has claimed again.
+            while (answers < 60 or done[0] < 3 * WRITERS) and not wrong:
+                answers += 1
                 least = done[0]
                 found = site.headroom(request)
                 most = begun[0]
@@ -193,5 +196,4 @@ def test_headroom_is_right_for_its_moment_beside_sixteen_writers(database_url: s
             for writer in writers:
                 writer.join()
         assert wrong == []
-        assert done[0] > WRITERS
         assert site.headroom(request).at_least == 1600 - done[0]
