@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 _columns = consumers.c
 
+FEW_ALLOCATIONS = 20_000
+"""So many allocations are read and sorted for each page. The consumers of more are found by going through all
+consumers: among half a million, a page of 1,000 then needs at most 25,000 of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Whose:
@@ -89,21 +93,31 @@ class Holders:
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """`Whose` in ids: columns of ``consumers``, and conditions on their allocations."""
+    """`Whose` in ids: columns of ``consumers``, the provider, and the root of the tree."""
 
     owners: Mapping[str, int | None]
-    providers: tuple[sa.ColumnElement[bool], ...]
+    provider: int | None
+    root: int | None
 
     @property
-    def condition(self) -> sa.ColumnElement[bool]:
-        """The condition on consumers: they have these owners, and an allocation that matches.
+    def of_owners(self) -> list[sa.ColumnElement[bool]]:
+        """The conditions on columns of ``consumers``."""
+        return [_columns[name] == id_ for name, id_ in self.owners.items()]
 
-        It uses the consumers' own columns, whose indexes are ordered by uuid: a page needs no sort.
-        """
-        matching_allocations = sa.select(allocations.c.id).where(
-            allocations.c.consumer_id == _columns.uuid, *self.providers
-        )
-        return sa.and_(matching_allocations.exists(), *(_columns[name] == id_ for name, id_ in self.owners.items()))
+    def of_providers(
+        self, id_: sa.ColumnElement[int] = allocations.c.resource_provider_id
+    ) -> list[sa.ColumnElement[bool]]:
+        """The conditions on *id_*, the provider of an allocation; none if any matches."""
+        members = sa.select(resource_providers.c.id).where(resource_providers.c.root_provider_id == self.root)
+        conditions = ((self.provider, id_ == self.provider), (self.root, id_.in_(members)))
+        return [condition for value, condition in conditions if value is not None]
+
+    def has_few(self, connection: Connection) -> bool:
+        """Whether at most `FEW_ALLOCATIONS` are from the providers; False if any provider matches."""
+        if not self.of_providers():
+            return False
+        counted = sa.select(allocations.c.id).where(*self.of_providers()).limit(FEW_ALLOCATIONS + 1).subquery()
+        return connection.execute(sa.select(sa.func.count()).select_from(counted)).scalar_one() <= FEW_ALLOCATIONS
 
 
 def _resolved(connection: Connection, whose: Whose) -> _Filter | None:
@@ -112,18 +126,15 @@ def _resolved(connection: Connection, whose: Whose) -> _Filter | None:
     ids = names.ids_of_owners(connection, whose.project, whose.user, of_type)
     if ids is None:
         return None
-    conditions = []
-    for reference, is_tree in ((whose.provider, False), (whose.in_tree, True)):
-        if reference is None:
-            continue
-        row = providers.find_referenced(connection, reference)
-        if row is None:
+    rows = []
+    for reference in (whose.provider, whose.in_tree):
+        row = providers.find_referenced(connection, reference) if reference is not None else None
+        if reference is not None and row is None:
             return None
-        member = sa.select(resource_providers.c.id).where(resource_providers.c.root_provider_id == row.root)
-        held_of = allocations.c.resource_provider_id
-        conditions.append(held_of.in_(member) if is_tree else held_of == row.id)
+        rows.append(row)
     owners = {**ids, "consumer_type_id": None} if whose.consumer_type == UNKNOWN else ids
-    return _Filter(owners, tuple(conditions))
+    provider, in_tree = rows
+    return _Filter(owners, provider.id if provider else None, in_tree.root if in_tree else None)
 
 
 def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with_totals: bool = False) -> Holders:
@@ -137,7 +148,8 @@ def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with
     if matching is None:
         return Holders({}, {}, goes_on=False, totals={} if with_totals else None)
     # One row more than the page shows whether another page follows.
-    rows = connection.execute(_listed(matching, page.marker).limit(limit + 1)).all()
+    listed = _listed(matching, page.marker, from_allocations=matching.has_few(connection))
+    rows = connection.execute(listed.limit(limit + 1)).all()
     shown = rows[:limit]
     by_uuid = of_consumers(connection, [row.uuid for row in shown])
     allocations_of = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
@@ -151,8 +163,8 @@ def _totals(connection: Connection, matching: _Filter) -> dict[str, ProjectTotal
         sa.select(projects.c.external_id)
         .select_from(consumers)
         .join(projects, projects.c.id == _columns.project_id)
-        .join(allocations, sa.and_(allocations.c.consumer_id == _columns.uuid, *matching.providers))
-        .where(*(_columns[name] == id_ for name, id_ in matching.owners.items()))
+        .join(allocations, sa.and_(allocations.c.consumer_id == _columns.uuid, *matching.of_providers()))
+        .where(*matching.of_owners)
     )
     counted = matching_allocations.add_columns(sa.func.count(_columns.uuid.distinct())).group_by(projects.c.external_id)
     totals = {project: ProjectTotals(count) for project, count in connection.execute(counted)}
@@ -166,9 +178,23 @@ def _totals(connection: Connection, matching: _Filter) -> dict[str, ProjectTotal
     return dict(sorted(totals.items()))
 
 
-def _listed(matching: _Filter, marker: str | None) -> sa.Select[tuple[str, object]]:
-    """Consumers with allocations that match."""
-    query = sa.select(_columns.uuid, _columns.created_at).where(matching.condition).order_by(_columns.uuid)
+def _listed(matching: _Filter, marker: str | None, *, from_allocations: bool) -> sa.Select[tuple[str, object]]:
+    """Consumers with allocations that match.
+
+    Args:
+        from_allocations: find the allocations first, then their consumers. Else the consumers are read in the order of
+            an index on their uuid, so that a page needs no sort, and each is asked for an allocation.
+    """
+    query = sa.select(_columns.uuid, _columns.created_at).where(*matching.of_owners).order_by(_columns.uuid)
+    if from_allocations:
+        # A derived table, not IN: MariaDB may answer a semi-join in sorted order with a consumer for each allocation.
+        holders = sa.select(allocations.c.consumer_id).where(*matching.of_providers()).distinct().subquery()
+        query = query.join(holders, holders.c.consumer_id == _columns.uuid)
+    else:
+        # The sum keeps SQLite from an index on the provider, by which it would read all its allocations per consumer.
+        of_providers = matching.of_providers(allocations.c.resource_provider_id + 0)
+        of_consumer = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid, *of_providers)
+        query = query.where(of_consumer.exists())
     return query if marker is None else query.where(_columns.uuid > marker)
 
 

@@ -129,10 +129,11 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
         for portion in in_portions(sorted(set(names)))
         for row in connection.execute(query.where(column.in_(portion)))
     }
-    if rows and column is AGGREGATE:
-        # A case-insensitive collation may have stored a UUID in another spelling.
+    if column is AGGREGATE:
+        # A case-insensitive collation may have stored a UUID in another spelling: the query above found it then.
+        spellings = {name.lower() for name in rows}
         for name in set(names) - set(rows):
-            same = _stored_as(connection, column, name)
+            same = _stored_as(connection, column, name) if name.lower() in spellings else None
             if same:
                 rows[name] = same.id
     return {name: rows[name] for name in names if name in rows}

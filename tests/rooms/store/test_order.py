@@ -13,7 +13,7 @@ from stead.domain.errors import InventoryInUse
 from stead.domain.pages import Page
 from stead.store import consumer_listing, inventories
 from stead.store.consumer_listing import Whose
-from tests.rooms.store.books import Books, fresh_uuid
+from tests.rooms.store.books import PROJECT, Books, fresh_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,18 +83,35 @@ def test_classes_in_use_are_named_once_in_the_order_of_their_ids(books: Books) -
                 assert refused.value.resource_classes == in_use
 
 
-def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(empty_books: Books) -> None:
-    hosts = [empty_books.provider(VCPU=99, DISK_GB=99) for _ in range(3)]
+@pytest.mark.parametrize("few", [consumer_listing.FEW_ALLOCATIONS, 0])
+def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(
+    empty_books: Books, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_listing, "FEW_ALLOCATIONS", few)
+    root = empty_books.provider(VCPU=99, DISK_GB=99)
+    hosts = [root, *(empty_books.provider(parent=root, VCPU=99, DISK_GB=99) for _ in range(2))]
     consumers = [fresh_uuid() for _ in range(10)]
     for consumer in consumers:
         empty_books.claim(consumer, {host: {"DISK_GB": 1, "VCPU": 1} for host in hosts})
+    empty_books.claim(fresh_uuid(), {(apart := empty_books.provider(VCPU=9)): {"VCPU": 1}})
+    filters = [
+        Whose(in_tree=root),
+        Whose(in_tree=hosts[1]),
+        Whose(provider=hosts[2]),
+        Whose(project=PROJECT, in_tree=root),
+    ]
     for _ in every_plan(empty_books):
-        marker, shown, goes_on = None, [], True
-        while goes_on and len(shown) < len(consumers):
-            page = empty_books.service.read(consumer_listing.page_of, Whose(), Page(limit=3, marker=marker), 1000)
-            shown += page.allocations
-            marker, goes_on = shown[-1], page.goes_on
-        assert (shown, goes_on) == (sorted(consumers), False)
+        for whose in filters:
+            marker, shown, goes_on = None, [], True
+            while goes_on and len(shown) < len(consumers):
+                page = empty_books.service.read(consumer_listing.page_of, whose, Page(limit=3, marker=marker), 1000)
+                shown += page.allocations
+                marker, goes_on = shown[-1], page.goes_on
+            assert (shown, goes_on) == (sorted(consumers), False)
+        both = Whose(in_tree=root, provider=apart)
+        assert not empty_books.service.read(consumer_listing.page_of, both, Page(), 1000).allocations
+        everyone = empty_books.service.read(consumer_listing.page_of, Whose(), Page(), 1000).allocations
+        assert len(everyone) == len(consumers) + 1
 
 
 def test_allocations_are_shown_in_the_order_in_which_they_were_written(books: Books) -> None:
