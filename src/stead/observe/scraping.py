@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -26,7 +27,17 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True  # a scraper that hangs does not keep the process from its end
 
 
+SILENCE_SECONDS = 10.0
+"""After so long without a byte from its client, a connection ends: each has a thread."""
+
+
 class _SilentHandler(WSGIRequestHandler):
+    timeout = SILENCE_SECONDS  # of each read and write; the base class sets it
+
+    def handle(self) -> None:
+        with suppress(OSError):  # the client is silent, or gone: no fault of this process, and nothing to answer
+            super().handle()
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as the base class names it
         """A line for each scrape would be of no use."""
 

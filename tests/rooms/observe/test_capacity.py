@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
+import struct
+import threading
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,10 +21,12 @@ from stead.config import load
 from stead.domain.capacity import Inventories, Sums
 from stead.domain.errors import Unavailable
 from stead.observation import capacity_text
+from stead.observe import scraping
 from stead.observe.capacity import PROVIDERS, SUMS, Group, text_of_providers, text_of_sums
 from stead.observe.scraping import Endpoint
 from tests.system.api.client import Api, wsgi_door
 from tests.system.deploy.servers import free_port
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,3 +185,26 @@ def test_a_scraper_gets_plain_text_compressed_if_it_accepts_that() -> None:
             assert ask("POST")[0] == 405
     finally:
         endpoint.close()
+
+
+@pytest.mark.one_database
+def test_a_silent_scraper_is_let_go_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that sends nothing, one that sends half a request, and one that resets its connection."""
+    monkeypatch.setattr(scraping._SilentHandler, "timeout", 0.1)
+    port = free_port()
+    before = threading.active_count()
+    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), lambda: "stead_x 1\n")
+    try:
+        for sent in (b"", b"GET /metrics HTTP/1.1\r\nhost:"):
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+                client.sendall(sent)
+                assert client.recv(100) == b""
+        gone = socket.create_connection(("127.0.0.1", port), timeout=30)
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # so that close resets
+        gone.close()
+        wait_until(lambda: threading.active_count() == before + 1)
+    finally:
+        endpoint.close()
+    assert capsys.readouterr().err == ""
