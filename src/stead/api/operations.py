@@ -60,7 +60,7 @@ from stead.api.resources import (
     what_if,
 )
 from stead.api.resources import headroom as headroom_of_request
-from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, name_of
+from stead.api.versions import ALL_FEATURES, NEWEST, name_of
 from stead.domain import errors as domain
 from stead.domain.tree_document import (
     CapacityBelowUse,
@@ -152,7 +152,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/openapi.json"): Operation({200: {"type": "object"}}),
     ("GET", "/resource_providers"): Operation(
         {200: strict_object({"resource_providers": array(PROVIDER)}, {"links": LINKS}), 304: None},
-        query=providers.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=providers.validator(ALL_FEATURES).schema,
         since=_since(providers.KEYS),
         repeated=frozenset({"member_of", "required"}),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_LIMIT, NO_TRAITS, NO_CLASS),
@@ -254,21 +254,21 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/allocation_candidates"): Operation(
         {200: CANDIDATES},
-        query=candidates.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=candidates.validator(ALL_FEATURES).schema,
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/allocation_candidates/explain"): Operation(
         {200: explanations.EXPLANATION},
-        query=candidates.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=candidates.validator(ALL_FEATURES).schema,
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/flavors"): Operation(
         {200: flavors.FLAVORS},
-        query=flavors.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=flavors.validator(ALL_FEATURES).schema,
         since=_since(flavors.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_LIMIT),
     ),
@@ -289,14 +289,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
                 {"headroom": {"anyOf": [headroom_of_request.HEADROOM, headroom_of_request.MIX]}, "links": LINKS}
             )
         },
-        query=headroom.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=headroom.validator(ALL_FEATURES).schema,
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
     ),
     ("GET", "/advice"): Operation(
         {200: strict_object({"advice": advice_for_request.ADVICE})},
-        query=advice.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=advice.validator(ALL_FEATURES).schema,
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, advice.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(
@@ -318,7 +318,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
                 {"project_totals": {"type": "object", "additionalProperties": PROJECT_TOTALS}},
             )
         },
-        query=consumers.validator(Agreed(NEWEST, NEWEST_STEAD)).schema,
+        query=consumers.validator(ALL_FEATURES).schema,
         since=_since(consumers.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_PROJECT),
     ),

@@ -107,6 +107,9 @@ class Agreed(NamedTuple):
         return self.placement >= step
 
 
+ALL_FEATURES = Agreed(NEWEST, NEWEST_STEAD)
+
+
 def name_of(step: Step) -> str:
     """*step* for lists of several: Placement's versions as numbers alone, as in ``1.31`` and ``stead 1.0``."""
     return f"stead {step}" if isinstance(step, SteadVersion) else str(step)

@@ -16,7 +16,7 @@ from stead.api.query.groups import parse_groups, require_sound_groups, with_own_
 from stead.api.query.order import parse_order
 from stead.api.query.pairs import INVALID, Pairs
 from stead.api.query.values import BAD_VALUE, parse_root_aggregates, parse_root_traits, whole_number
-from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, S, V, Versioned
+from stead.api.versions import ALL_FEATURES, Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery
 from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
 
@@ -59,7 +59,7 @@ def validator(agreed: Agreed) -> Validator:
     of_request = {key: schema for key, (since, schema) in (REQUEST_KEYS | FLAVOR_KEYS).items() if agreed.knows(since)}
     words = [word for word, since in GROUP_KEYS.items() if agreed.knows(since)]
     schema: dict[str, Any] = {"type": "object"}
-    if agreed.placement < V.GROUPS:
+    if not agreed.knows(V.GROUPS):
         schema["required"] = ["resources"]
         schema["additionalProperties"] = False
         schema["properties"] = of_request | {word: {"type": "string"} for word in words}
@@ -76,7 +76,7 @@ def validator(agreed: Agreed) -> Validator:
 def group_key(agreed: Agreed) -> re.Pattern[str]:
     """Splits a key of a request group into its name and its suffix (absent if unsuffixed)."""
     words = "|".join(word for word, since in GROUP_KEYS.items() if agreed.knows(since))
-    suffix = f"({SUFFIX.at(agreed.placement)})?" if agreed.placement >= V.GROUPS else "()"
+    suffix = f"({SUFFIX.at(agreed.placement)})?" if agreed.knows(V.GROUPS) else "()"
     return re.compile(f"^({words}){suffix}$")
 
 
@@ -86,7 +86,7 @@ def stored_request(query: str) -> CandidateRequest:
     Raises:
         InvalidQuery: it was valid when it was stored, perhaps by an older release.
     """
-    return parse_candidate_request(Pairs.read(query), Agreed(NEWEST, NEWEST_STEAD))
+    return parse_candidate_request(Pairs.read(query), ALL_FEATURES)
 
 
 def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> CandidateRequest:
@@ -106,7 +106,7 @@ def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | Non
         pairs.require(validator(agreed))
     limit = _limit(pairs.first("limit"))
     pairs.require_single(["root_required"])
-    root_traits = parse_root_traits(pairs.last("root_required"), agreed.placement)
+    root_traits = parse_root_traits(pairs.last("root_required"), agreed)
     is_own = agreed.knows(S.OWN_FEATURES)
     subtrees = [_subtree(value, may_keep_apart=is_own) for value in pairs.all("same_subtree")]
     policy = pairs.first("group_policy")
@@ -116,8 +116,8 @@ def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | Non
     can_split = _can_split(pairs.last("can_split"))
     order = parse_order(pairs.last("order_by"))
     may_name = agreed.knows(S.PROVIDER_TREES)
-    groups = parse_groups(pairs, agreed.placement, group_key(agreed), may_name=may_name)
-    require_sound_groups(groups, agreed.placement, [together | others for together, others in subtrees], isolated)
+    groups = parse_groups(pairs, agreed, group_key(agreed), may_name=may_name)
+    require_sound_groups(groups, agreed, [together | others for together, others in subtrees], isolated)
     if policy is None and not is_own and sum(group.suffix != UNSUFFIXED for group in groups) > 1:
         raise InvalidQuery(
             'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
@@ -134,7 +134,7 @@ def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | Non
         root_aggregates=root_aggregates,
         order=order,
         limit=limit,
-        one_provider_per_tree=agreed.placement < V.NESTED_CANDIDATES,
+        one_provider_per_tree=not agreed.knows(V.NESTED_CANDIDATES),
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from stead.api.query.pairs import Pairs
-    from stead.api.versions import Microversion
+    from stead.api.versions import Agreed
 
 MISSING_VALUE = "placement.query.missing_value"
 
@@ -45,7 +45,7 @@ class _Draft:
 
 
 def parse_groups(
-    pairs: Pairs, version: Microversion, group_key: re.Pattern[str], *, may_name: bool = False
+    pairs: Pairs, agreed: Agreed, group_key: re.Pattern[str], *, may_name: bool = False
 ) -> tuple[RequestGroup, ...]:
     """The groups, in the order in which *pairs* first name them.
 
@@ -73,7 +73,7 @@ def parse_groups(
         elif word == "in_subtree":
             draft.in_subtree = parse_subtree(value, may_name=may_name)
         elif key not in seen:
-            _parse_terms(draft, word, suffix, pairs.all(key), version)
+            _parse_terms(draft, word, suffix, pairs.all(key), agreed)
         seen.add(key)
     return tuple(
         RequestGroup(suffix, draft.resources, draft.traits, draft.aggregates, draft.in_tree, draft.in_subtree)
@@ -81,16 +81,16 @@ def parse_groups(
     )
 
 
-def _parse_terms(draft: _Draft, word: str, suffix: str, values: Sequence[str], version: Microversion) -> None:
+def _parse_terms(draft: _Draft, word: str, suffix: str, values: Sequence[str], agreed: Agreed) -> None:
     if word == "required":
-        draft.traits = parse_traits(values, version)
+        draft.traits = parse_traits(values, agreed)
     else:
-        draft.aggregates = parse_aggregates(values, version, suffix)
+        draft.aggregates = parse_aggregates(values, agreed, suffix)
 
 
 def require_sound_groups(
     groups: Sequence[RequestGroup],
-    version: Microversion,
+    agreed: Agreed,
     same_subtree: Collection[frozenset[str]],
     isolated: frozenset[str] = frozenset(),
 ) -> None:
@@ -103,7 +103,7 @@ def require_sound_groups(
     Raises:
         InvalidQuery: the first fault.
     """
-    if version < V.SAME_SUBTREE:
+    if not agreed.knows(V.SAME_SUBTREE):
         _require_resources_everywhere(groups)
     else:
         named = frozenset().union(*same_subtree)

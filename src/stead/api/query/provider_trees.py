@@ -23,7 +23,7 @@ from stead.api.query.values import (
     whole_number,
 )
 from stead.api.tree_text import FIELDS
-from stead.api.versions import NEWEST, S
+from stead.api.versions import ALL_FEATURES, S
 from stead.domain.errors import InvalidQuery
 from stead.domain.name_pattern import NamePattern
 from stead.domain.request import Terms, TreeQuery
@@ -83,7 +83,7 @@ def parse_tree_query(pairs: Pairs) -> TreesWanted:
     pairs.require_single(key for key in KEYS if key not in REPEATED)
     name, resources, depth = pairs.last("name"), pairs.last("resources"), pairs.last("depth")
     required = pairs.all("required")
-    traits = parse_traits(required, NEWEST) if required else Terms()
+    traits = parse_traits(required, ALL_FEATURES) if required else Terms()
     require_no_conflict({"required": traits})
     columns = pairs.last("columns") == "true"
     if columns and (pairs.all("limit") or pairs.all("marker")):
@@ -92,9 +92,9 @@ def parse_tree_query(pairs: Pairs) -> TreesWanted:
         in_tree=pairs.last("in_tree"),
         name=None if name is None else NamePattern(name),
         traits=traits,
-        aggregates=parse_aggregates(pairs.all("member_of"), NEWEST),
+        aggregates=parse_aggregates(pairs.all("member_of"), ALL_FEATURES),
         resources={} if resources is None else parse_resources(resources),
-        root_traits=parse_root_traits(pairs.last("root_required"), NEWEST),
+        root_traits=parse_root_traits(pairs.last("root_required"), ALL_FEATURES),
         root_aggregates=parse_root_aggregates(pairs.all("root_member_of")),
     )
     return TreesWanted(

@@ -59,8 +59,8 @@ def parse_provider_query(pairs: Pairs, agreed: Agreed) -> ProviderQuery:
         InvalidQuery: the first fault: keys before values, and last a trait that is both required and forbidden.
     """
     pairs.require(validator(agreed))
-    aggregates = parse_aggregates(pairs.all("member_of"), agreed.placement)
-    traits = parse_traits(required, agreed.placement) if (required := pairs.all("required")) else Terms()
+    aggregates = parse_aggregates(pairs.all("member_of"), agreed)
+    traits = parse_traits(required, agreed) if (required := pairs.all("required")) else Terms()
     may_name = agreed.knows(S.PROVIDER_TREES)
     in_subtree = [parse_subtree(value, may_name=may_name) for value in pairs.all("in_subtree")]
     resources = pairs.last("resources")

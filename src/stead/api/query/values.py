@@ -15,7 +15,7 @@ from stead.domain.request import Terms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stead.api.versions import Microversion
+    from stead.api.versions import Agreed
 
 BAD_VALUE = "placement.query.bad_value"
 
@@ -70,35 +70,35 @@ def whole_number(text: str) -> int | None:
         return BEYOND if _MANY_DIGITS.fullmatch(text) else None
 
 
-def parse_traits(values: Sequence[str], version: Microversion) -> Terms:
+def parse_traits(values: Sequence[str], agreed: Agreed) -> Terms:
     """The values of one ``required``: names, ``!names`` (1.22), ``in:any,of`` (1.39). Since 1.39 all values apply.
 
     Raises:
-        InvalidQuery: malformed, or newer than *version*.
+        InvalidQuery: malformed, or newer than these versions.
     """
     clauses: list[frozenset[str]] = []
     forbidden: set[str] = set()
-    for value in values if version >= V.ANY_TRAITS else values[-1:]:
-        if value.startswith("in:") and version >= V.ANY_TRAITS:
+    for value in values if agreed.knows(V.ANY_TRAITS) else values[-1:]:
+        if value.startswith("in:") and agreed.knows(V.ANY_TRAITS):
             clauses.append(_any_of(value))
         else:
-            required, unwanted = parse_names(value, version)
+            required, unwanted = parse_names(value, agreed)
             clauses += [frozenset([name]) for name in required]
             forbidden |= unwanted
     return Terms(tuple(dict.fromkeys(clauses)), frozenset(forbidden))
 
 
-def parse_names(value: str, version: Microversion) -> tuple[list[str], set[str]]:
+def parse_names(value: str, agreed: Agreed) -> tuple[list[str], set[str]]:
     """Required and forbidden names of a comma-separated list without ``in:``.
 
     Raises:
-        InvalidQuery: it has ``in:``, an empty name, or a ``!`` that *version* does not support.
+        InvalidQuery: it has ``in:``, an empty name, or a ``!`` that these versions do not support.
     """
     if value.startswith("in:"):
         raise InvalidQuery(
             f"{INVALID} The format '{ANY_FORM}' only supported since microversion {V.ANY_TRAITS}. Got: {value}"
         )
-    may_forbid = version >= V.FORBIDDEN_TRAITS
+    may_forbid = agreed.knows(V.FORBIDDEN_TRAITS)
     form = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if may_forbid else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
     expected = f"{INVALID} Expected 'required' parameter value of the form: {form}. Got"
     names = [name.strip() for name in value.split(",")]
@@ -121,13 +121,13 @@ def _any_of(value: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def parse_aggregates(values: Sequence[str], version: Microversion, suffix: str = "") -> Terms:
+def parse_aggregates(values: Sequence[str], agreed: Agreed, suffix: str = "") -> Terms:
     """The values of one ``member_of``: ``uuid`` or ``in:any,of``; a ``!`` in front forbids them (1.32).
 
     Raises:
         InvalidQuery: malformed, repeated before 1.24, or forbidding before 1.32.
     """
-    if len(values) > 1 and version < V.REPEATED_MEMBER_OF:
+    if len(values) > 1 and not agreed.knows(V.REPEATED_MEMBER_OF):
         raise InvalidQuery(f"Multiple member_of{suffix} parameters are not supported")
     clauses: list[frozenset[str]] = []
     forbidden: frozenset[str] = frozenset()
@@ -135,7 +135,7 @@ def parse_aggregates(values: Sequence[str], version: Microversion, suffix: str =
         names = _uuids(value)
         if not value.startswith("!"):
             clauses.append(names)
-        elif version < V.FORBIDDEN_AGGREGATES:
+        elif not agreed.knows(V.FORBIDDEN_AGGREGATES):
             raise InvalidQuery(
                 f"Forbidden member_of{suffix} parameters are not supported in the specified microversion"
             )
@@ -206,7 +206,7 @@ def _reference(value: str, parameter: str, code: str | None = None, *, may_name:
     return uuid
 
 
-def parse_root_traits(value: str | None, version: Microversion) -> Terms:
+def parse_root_traits(value: str | None, agreed: Agreed) -> Terms:
     """The value of ``root_required``: names and ``!names``.
 
     Raises:
@@ -214,7 +214,7 @@ def parse_root_traits(value: str | None, version: Microversion) -> Terms:
     """
     if value is None:
         return Terms()
-    required, forbidden = parse_names(value, version)
+    required, forbidden = parse_names(value, agreed)
     conflicts = sorted(forbidden.intersection(required))
     if conflicts:
         raise InvalidQuery(

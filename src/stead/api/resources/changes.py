@@ -20,7 +20,7 @@ from stead.api.merged_changes import MergedChanges, MergedStream
 from stead.api.outbox import Outbox
 from stead.api.query.pairs import Pairs
 from stead.api.representations import NOW, answer, mark_modified
-from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, S
+from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.domain.errors import StartOver, Unavailable
 from stead.process.slices import sliced
 from stead.store.feed.changes import Happened
@@ -54,7 +54,7 @@ def validator(agreed: Agreed) -> Validator:
     return Validator({"type": "object", "additionalProperties": False, "properties": properties})
 
 
-QUERY = validator(Agreed(NEWEST, NEWEST_STEAD))
+QUERY = validator(ALL_FEATURES)
 
 RETRY_MILLISECONDS = 1000
 

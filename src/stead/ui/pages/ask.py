@@ -14,7 +14,7 @@ from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.flavors import with_flavor
 from stead.api.query.pairs import Pairs
 from stead.api.resources.allocation_candidates import finder
-from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed
+from stead.api.versions import ALL_FEATURES
 from stead.auth.credentials import Credentials
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, SteadError
@@ -89,7 +89,7 @@ class Ask:
 
     def _answer(self, req: Request, given: Sequence[tuple[str, str]], *, explained: bool) -> Mapping[str, Any]:
         find = finder(self._service)
-        request = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD), find)
+        request = parse_candidate_request(Pairs(list(given)), ALL_FEATURES, find)
         chosen = _chosen_flavor(given)
         # An explanation changes single conditions of the query, so it needs the one that the flavor stands for.
         given = list(with_flavor(Pairs(list(given)), find))

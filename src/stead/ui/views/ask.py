@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate_request
 from stead.api.query.pairs import Pairs
-from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed
+from stead.api.versions import ALL_FEATURES
 from stead.candidates.explain.funnel import Constraint
 from stead.domain.errors import InvalidQuery
 from stead.ui.views.provider import nodes
@@ -284,7 +284,7 @@ def _way_out(relaxation: Relaxation, count: Count, given: Given, request: Candid
 def _means(given: Given, request: CandidateRequest, original: CandidateRequest) -> bool:
     """Whether a query stands for *request*, with the limit of the original."""
     try:
-        parsed = parse_candidate_request(Pairs(list(given)), Agreed(NEWEST, NEWEST_STEAD))
+        parsed = parse_candidate_request(Pairs(list(given)), ALL_FEATURES)
     except InvalidQuery:
         return False
     return parsed == replace(request, limit=original.limit)
