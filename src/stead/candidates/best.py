@@ -208,14 +208,18 @@ class _Sorter:
     ) -> tuple[list[Numbers], list[Numbers]]:
         """What arrangements leave free of each class at the providers that give it, and the capacities there."""
         free, capacity = [], []
-        allocations = [arrangement.allocations for arrangement in arrangements]
         for class_id in self._measure.factors:
-            taking = np.array(
-                [[class_id in given.get(position, ()) for position in range(len(slots))] for given in allocations],
-                np.float64,
-            )
-            taken = [sum(amounts.get(class_id, 0) for amounts in given.values()) for given in allocations]
-            room, whole = _amounts(self._snapshot, class_id, slots)
-            free.append(taking @ room - taken)
-            capacity.append(taking @ whole)
+            room, whole = (amounts.tolist() for amounts in _amounts(self._snapshot, class_id, slots))
+            rooms, capacities = [], []
+            # By the few providers of each arrangement: a tree may have thousands.
+            for arrangement in arrangements:
+                taken = {
+                    position: amounts[class_id]
+                    for position, amounts in arrangement.allocations.items()
+                    if class_id in amounts
+                }
+                rooms.append(sum(room[position] for position in taken) - sum(taken.values()))
+                capacities.append(sum(whole[position] for position in taken))
+            free.append(np.array(rooms, np.float64))
+            capacity.append(np.array(capacities, np.float64))
         return free, capacity
