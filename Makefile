@@ -11,10 +11,10 @@ BIN := $(VENV)/bin
 USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/rooms/auth/test_keystone.py tests/rooms/auth/test_policy_tools.py tests/rooms/observe/test_log.py \
 	tests/rooms/observe/test_exporter.py tests/rooms/observe/test_scraping.py \
-	tests/rooms/topology/test_command.py tests/rooms/topology/test_hwloc.py tests/rooms/api/test_bodies.py \
-	tests/rooms/api/test_routing.py tests/system/microversions/test_openapi.py \
+	tests/rooms/cli/commands/test_topology_command.py tests/rooms/topology/test_hwloc.py \
+	tests/rooms/api/test_bodies.py tests/rooms/api/test_routing.py tests/system/microversions/test_openapi.py \
 	tests/rooms/cli/test_the_command.py tests/rooms/serve/test_serve.py tests/rooms/httpd \
-	tests/rooms/store/test_bulk_queries.py tests/rooms/store/test_epoch.py \
+	tests/rooms/store/sql/test_bulk_queries.py tests/rooms/store/protocol/test_epoch.py \
 	tests/system/faults/test_a_database_that_hangs.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
@@ -74,7 +74,8 @@ fuzz: $(VENV)/for-development  ## Send N=100000 generated requests, valid and in
 	$(BIN)/python -m tests.system.fuzz $(or $(N),100000) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 headroom: $(VENV)/for-development  ## Compare headroom and advice with brute force on N=5000 random sites and requests
-	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/test_headroom.py tests/rooms/candidates/test_keeping.py tests/rooms/candidates/test_advice.py $(ARGS)
+	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/headroom/test_headroom.py tests/rooms/candidates/headroom/test_keeping.py \
+		tests/rooms/candidates/advice/test_advice.py $(ARGS)
 
 planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500 random sites, and drain hosts beside other writers
 	STEAD_PLANNING_CASES=$(or $(N),500) $(BIN)/pytest -n $(JOBS) tests/system/planning $(ARGS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import example, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from stead.api.tree_text import FIELDS, totals_texts, tree_texts, whole_text
@@ -206,19 +206,3 @@ def test_the_text_is_that_of_the_providers(forest: Forest, fields: set[str]) -> 
                     provider[key].sort()
             assert provider == {"uuid": plain.uuid, **{key: whole[key] for key in fields}}
             assert list(provider) == ["uuid", *(field for field in FIELDS if field in fields)]
-
-
-@settings(max_examples=500, deadline=None)
-@example("*a*a*", "ab")
-@example("a*a", "a")
-@given(st.text("aab**", max_size=8), st.text("aab*", max_size=5))
-def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
-    expression = ".*".join(map(re.escape, pattern.split("*")))
-    assert NamePattern(pattern).matches(name) == bool(re.fullmatch(expression, name, re.DOTALL))
-
-
-@pytest.mark.parametrize("pattern", ["*a" * 30_000 + "*", "*" * 60_000 + "b", "*a" * 100 + "b*"])
-def test_a_long_pattern_is_held_against_many_names(pattern: str) -> None:
-    """These take hours if each name costs as much as the pattern is long, or is tried in every way there is."""
-    wanted = NamePattern(pattern)
-    assert not any(wanted.matches("a" * (150 + number % 50)) for number in range(200_000))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
-from tests.rooms.store.interleaving import outcome
+from tests.rooms.store.protocol.interleaving import outcome
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from stead.domain.inventory import Inventory
 from stead.store import inventories, providers, resource_classes, usages
 from stead.store.among import trees_in_portions, with_ids
 from tests.rooms.store.books import Books, claim_of, faults, fresh_custom, fresh_uuid, picture, reloaded
-from tests.rooms.store.interleaving import outcome
-from tests.rooms.store.storm import storm
-from tests.rooms.store.test_clock import id_of
+from tests.rooms.store.protocol.interleaving import outcome
+from tests.rooms.store.protocol.storm import storm
+from tests.rooms.store.protocol.test_clock import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

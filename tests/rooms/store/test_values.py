@@ -23,7 +23,7 @@ from stead.domain.inventory import MAX_INT, Inventory
 from stead.store import allocations, consumer_listing, inventories, names, providers, resource_classes, traits, usages
 from stead.store.reshape import NewInventories
 from tests.rooms.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture, reloaded
-from tests.rooms.store.interleaving import outcome
+from tests.rooms.store.protocol.interleaving import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable

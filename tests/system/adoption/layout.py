@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tests.rooms.store.test_schema import type_of
+from tests.rooms.store.schema.test_schema import type_of
 
 
 def layout(url: str) -> dict[str, Any]:

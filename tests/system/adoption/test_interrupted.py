@@ -14,8 +14,8 @@ from stead.store.protocol.store import Store
 from stead.store.schema import adoption, schema
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, faults
-from tests.rooms.store.test_neighbours import use
-from tests.rooms.store.test_schema import REVISIONS, STEAD_REVISIONS, execute
+from tests.rooms.store.schema.test_neighbours import use
+from tests.rooms.store.schema.test_schema import REVISIONS, STEAD_REVISIONS, execute
 from tests.system.adoption import dumps
 from tests.system.adoption.layout import rows, whole_layout
 from tests.system.adoption.test_old_databases import require_same_answers

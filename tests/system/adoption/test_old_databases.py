@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from stead.cli.app import run
-from tests.rooms.store.test_schema import REVISIONS, STEAD_REVISIONS
+from tests.rooms.store.schema.test_schema import REVISIONS, STEAD_REVISIONS
 from tests.servers.environment import Unavailable
 from tests.system.adoption import dumps
 from tests.system.adoption.layout import layout, own_tables

@@ -20,7 +20,7 @@ from stead.config import load
 from stead.store.protocol import store as writing
 from tests.conftest import write_configuration
 from tests.rooms.store.books import Books, faults, fresh_uuid
-from tests.rooms.store.interleaving import outcome
+from tests.rooms.store.protocol.interleaving import outcome
 from tests.system.api.client import Api, holding, wsgi_door
 from tests.system.faults.waiting import RECOVERY_SECONDS
 from tests.waiting import wait_until

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from stead.store import providers
 from tests.databases import required
 from tests.rooms.store.books import Books, faults, fresh_uuid, picture, reloaded
-from tests.rooms.store.interleaving import Case, orders, outcome
-from tests.rooms.store.test_interleavings import CASES, ORDERED
+from tests.rooms.store.protocol.interleaving import Case, orders, outcome
+from tests.rooms.store.protocol.test_interleavings import CASES, ORDERED
 from tests.servers.galera import cluster
 from tests.servers.programs import Unavailable
 from tests.system.torture.checker import Unexplained
@@ -202,7 +202,7 @@ ALL = [
     *((case, swapped) for case in OURS for swapped in (False, True)),
     *((case, swapped) for case, swapped in ORDERED if case.__name__ not in NOT_STEAD_S),
 ]
-assert len(CASES) > 30, "the cases of tests/rooms/store are not found any more"
+assert len(CASES) > 30, "the cases of tests/rooms/store/protocol are not found any more"
 
 
 @pytest.mark.parametrize(("case", "swapped"), ALL, ids=[case.__name__ + "_swapped" * swapped for case, swapped in ALL])

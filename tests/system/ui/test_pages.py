@@ -17,7 +17,6 @@ from stead.config import load
 from stead.observation import Observation
 from stead.observe import metrics
 from stead.observe.reports import Reports
-from stead.ui.guard import is_known_host
 from tests.system.api.client import Api, fresh_uuid, wsgi_door
 from tests.system.ui.wsgi_browser import Browser
 
@@ -604,13 +603,6 @@ def test_a_code_is_accepted_once(tmp_path: Path) -> None:
     assert not one_time_codes.accept(data_dir, "wrong")
     assert one_time_codes.accept(data_dir, code)
     assert not one_time_codes.accept(data_dir, code)
-
-
-@pytest.mark.parametrize(
-    "header", ["127.0.0.1:8778", "localhost", "[::1]:8778", "placement.example:443", "a.localhost"]
-)
-def test_a_known_host_is_accepted(header: str) -> None:
-    assert is_known_host(header, frozenset({"placement.example"}))
 
 
 @pytest.mark.parametrize(

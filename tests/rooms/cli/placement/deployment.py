@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
-from tests.rooms.store.test_schema import upgrade_to
+from tests.rooms.store.schema.test_schema import upgrade_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
