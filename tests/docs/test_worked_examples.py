@@ -21,6 +21,7 @@ from tests.checkout import ROOT
 from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of, run
 from tests.servers.stead import started
+from tests.system.api.client import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> N
 def test_the_browser_s_example_follows_changes(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```js\n(.*?)^```", (DOCS / "beyond-claims.md").read_text(), re.DOTALL | re.MULTILINE)
     with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
-        headers = {"OpenStack-API-Version": "placement 1.39, stead 1.0", "X-Auth-Token": server.token}
+        headers = {"OpenStack-API-Version": f"placement {NEWEST}, stead 1.0", "X-Auth-Token": server.token}
         with httpx2.Client(base_url=server.url, headers=headers) as client:
             token = client.get("/changes?timeout=0").json()["token"]
             first, second = (client.post("/resource_providers", json={"name": name}).json()["uuid"] for name in "äb")

@@ -115,7 +115,7 @@ def test_a_method_of_several_lines_is_told_in_one(edge, end):
 
 def test_a_bug_is_500_with_no_word_of_what_it_was(edge, caplog):
     answer = Api(wsgi_door(edge)).door(
-        "GET", "/resource_classes", [("X-Auth-Token", "admin"), ("OpenStack-API-Version", "placement 1.39")], None
+        "GET", "/resource_classes", [("X-Auth-Token", "admin"), ("OpenStack-API-Version", f"placement {NEWEST}")], None
     )
     status, headers, body = answer
     assert status == 500

@@ -9,7 +9,7 @@ from falcon.testing import create_environ
 from stead.api.app import App
 from stead.api.errors import install
 from stead.api.request import Request
-from tests.system.api.client import Api, wsgi_door
+from tests.system.api.client import NEWEST, Api, wsgi_door
 
 
 def request(body=b"", **environ):
@@ -87,7 +87,7 @@ def test_no_secret_of_a_request_is_in_a_log(edge, caplog):
         ("Authorization", "s3cr3t"),
     ]
     for path, roles in [("/resource_classes", "admin"), ("/resource_classes", "x"), ("/", "x"), ("/x%0A", "x")]:
-        sent = [("X-Auth-Token", "admin"), ("X-Roles", roles), ("OpenStack-API-Version", "placement 1.39")]
+        sent = [("X-Auth-Token", "admin"), ("X-Roles", roles), ("OpenStack-API-Version", f"placement {NEWEST}")]
         wsgi_door(edge)("GET", path, [*secrets, *sent], None)
     assert "status: 500" in caplog.text
     assert "status: 403" in caplog.text

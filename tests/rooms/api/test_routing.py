@@ -9,7 +9,7 @@ from stead.api.middleware import RequestLog
 from stead.api.request import Request
 from stead.api.routing import METHODS, Router
 from stead.api.versions import S, V
-from tests.system.api.client import Api, wsgi_door
+from tests.system.api.client import NEWEST, Api, wsgi_door
 
 PROVIDER = "/resource_providers/{uuid}"
 
@@ -138,7 +138,7 @@ def test_a_resource_class_is_put_in_two_forms(stranger, version, status):
 def test_no_other_path_is_known(stranger, path):
     answer = stranger.get(path)
     assert answer.refused(404, "The resource could not be found.")
-    assert answer.header("openstack-api-version") == "placement 1.39"
+    assert answer.header("openstack-api-version") == f"placement {NEWEST}"
 
 
 @pytest.mark.parametrize("path", ["/", ""])

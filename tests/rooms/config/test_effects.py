@@ -34,7 +34,7 @@ from stead.domain.errors import SteadError
 from stead.observation import Observation, capacity_text
 from stead.serve.bounds import bounds_of
 from stead.ui.guard import csrf_token
-from tests.system.api.client import Api, Provider, fresh_name, fresh_uuid, holding, wsgi_door
+from tests.system.api.client import NEWEST, Api, Provider, fresh_name, fresh_uuid, holding, wsgi_door
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)  # many services are made, one for each option
 
-OWN = "1.39, stead 1.0"
+OWN = f"{NEWEST}, stead 1.0"
 
 
 class Site:
@@ -294,7 +294,7 @@ def capacity_levels(site: Site) -> object:
 
 def flavor_rooms(site: Site) -> object:
     site.api.create_provider(inventories={"VCPU": 8})
-    site.api.at("1.39, stead 1.1").put("/flavors/m1", {"query": "resources=VCPU:2"}).expect(201)
+    site.api.at(f"{NEWEST}, stead 1.1").put("/flavors/m1", {"query": "resources=VCPU:2"}).expect(201)
     text = site.observation.site_text(site.service, stored_request)
     return [word in text for word in ('stead_headroom{flavor="m1"} ', 'aggregate="zone-a"')]
 
@@ -317,7 +317,8 @@ def two_allocations(site: Site) -> object:
 
 def two_tree_providers(site: Site) -> object:
     providers = [{"name": fresh_name()} for _ in "12"]
-    return site.api.at("1.39, stead 1.1").put("/provider_trees", {"provider_trees": [{"providers": providers}]}).status
+    own = site.api.at(f"{NEWEST}, stead 1.1")
+    return own.put("/provider_trees", {"provider_trees": [{"providers": providers}]}).status
 
 
 def two_claims(site: Site) -> object:
@@ -338,7 +339,7 @@ def forwarded(site: Site) -> object:
 
 
 def compressed(site: Site) -> object:
-    sent = {"X_Auth_Token": "admin", "OpenStack_API_Version": "placement 1.39", "Accept_Encoding": "gzip"}
+    sent = {"X_Auth_Token": "admin", "OpenStack_API_Version": f"placement {NEWEST}", "Accept_Encoding": "gzip"}
     return "content-encoding" in site.answer("GET", "/traits", **sent)[1]
 
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from tests.conftest import write_configuration
 from tests.rooms.httpd.test_reader import HEAD, REFUSED
 from tests.servers.stead import serving
+from tests.system.api.client import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # starts a server
 
-USER = [("Host", "localhost"), ("X-Auth-Token", "admin"), ("OpenStack-API-Version", "placement 1.39, stead 1.0")]
+USER = [("Host", "localhost"), ("X-Auth-Token", "admin"), ("OpenStack-API-Version", f"placement {NEWEST}, stead 1.0")]
 JSON = [*USER, ("Content-Type", "application/json")]
 TRAIT = "/traits/CUSTOM_H11"
 

@@ -14,7 +14,7 @@ from stead.domain.flavor import FlavorRoom
 from stead.observation import headroom_text
 from stead.observe.headroom import text_of_flavors
 from tests.rooms.observe.test_capacity import samples, started, value
-from tests.system.api.client import Api, fresh_uuid
+from tests.system.api.client import NEWEST, Api, fresh_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ FLAVORS = {"m1.small": "resources=VCPU:1", "m1.large": "resources=VCPU:4", "m1.d
 def site(tmp_path: Path) -> Iterator[tuple[Service, Api]]:
     """Two hosts in zone a, one in zone b and one in none, of 8 VCPU; storage for both zones."""
     with started(tmp_path) as (service, api):
-        api = api.at("1.39, stead 1.1")
+        api = api.at(f"{NEWEST}, stead 1.1")
         for zones in ([ZONE_A], [ZONE_A], [ZONE_B], []):
             api.create_provider(inventories={"VCPU": 8}, aggregates=zones)
         api.create_provider(

@@ -19,6 +19,7 @@ import pytest
 from stead.api.middleware import RequestLog
 from stead.observe.request_context import NameRequest
 from tests.servers.stead import started
+from tests.system.api.client import NEWEST
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Service:
         headers = {
             "X-Auth-Token": f"{user}:{project}",
             "X-Roles": "admin",
-            "OpenStack-API-Version": "placement 1.39, stead 1.0",
+            "OpenStack-API-Version": f"placement {NEWEST}, stead 1.0",
             "Content-Type": "application/json",
             "Accept": accept,
         }

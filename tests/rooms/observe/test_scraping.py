@@ -21,7 +21,7 @@ from stead.observe.capacity import SUMS
 from stead.observe.metrics import METRICS, REFUSED
 from tests.conftest import write_configuration
 from tests.servers.stead import started
-from tests.system.api.client import Api, fresh_uuid, holding, http_door
+from tests.system.api.client import NEWEST, Api, fresh_uuid, holding, http_door
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until
 
@@ -172,7 +172,7 @@ def test_each_request_is_a_line_of_the_contract_s_form(service: Service) -> None
     assert [(line["method"], line["target"], int(line["status"])) for line in lines[:3]] == asked
     assert [line["id"] for line in lines[:3]] == ids
     assert [(line["user"], line["project"]) for line in lines] == [("admin", "admin")] * 3 + [("-", "-")]
-    assert {line["version"] for line in lines[:3]} == {"1.39"}
+    assert {line["version"] for line in lines[:3]} == {NEWEST}
     assert (lines[3]["status"], lines[3]["version"]) == ("401", "-")
     assert dict(parse_qsl(urlsplit(lines[0]["target"]).query)) == {"name": "a b"}
     assert int(lines[0]["len"]) > 0
@@ -218,7 +218,7 @@ def test_those_who_wait_for_a_change_are_counted(service: Service) -> None:
     with service.connection() as watcher:
         watcher.sendall(
             b"GET /changes HTTP/1.1\r\nhost: stead\r\naccept: text/event-stream\r\n"
-            b"x-auth-token: admin\r\nopenstack-api-version: placement 1.39, stead 1.0\r\n\r\n"
+            b"x-auth-token: admin\r\nopenstack-api-version: placement %b, stead 1.0\r\n\r\n" % NEWEST.encode()
         )
         assert watcher.recv(1000).startswith(b"HTTP/1.1 200")
         service.scrape(

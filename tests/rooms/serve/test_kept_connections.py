@@ -9,6 +9,7 @@ import pytest
 
 from tests.rooms.serve.test_serve import machine
 from tests.rooms.serve.test_serving import certificate
+from tests.system.api.client import NEWEST
 
 __all__ = ["certificate", "machine"]  # fixtures
 
@@ -57,7 +58,7 @@ def head(method, path, body=b"", **fields):
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-USER = {"X_Auth_Token": TOKEN, "OpenStack_API_Version": "placement 1.39"}
+USER = {"X_Auth_Token": TOKEN, "OpenStack_API_Version": f"placement {NEWEST}"}
 JSON = {**USER, "Content_Type": "application/json"}
 REFUSED = {
     "a trait, whose body is not read": (201, "PUT", "/traits/CUSTOM_Q", JSON),

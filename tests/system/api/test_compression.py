@@ -7,11 +7,11 @@ import pytest
 from stead import application
 from stead.config import load
 from tests.conftest import write_configuration
-from tests.system.api.client import one_header, wsgi_door
+from tests.system.api.client import NEWEST, one_header, wsgi_door
 
 pytestmark = pytest.mark.one_database
 
-ADMIN = [("X-Auth-Token", "admin"), ("OpenStack-API-Version", "placement 1.39")]
+ADMIN = [("X-Auth-Token", "admin"), ("OpenStack-API-Version", f"placement {NEWEST}")]
 LONG, SHORT = "/traits", "/traits?name=in:HW_CPU_X86_VMX"
 VARY = "openstack-api-version"
 

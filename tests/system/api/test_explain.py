@@ -8,7 +8,7 @@ import pytest
 from tests.system.api.client import NEWEST, Answer, Api, Provider, fresh_custom, fresh_uuid
 
 PATH = "/allocation_candidates/explain"
-OWN = "1.39, stead 1.0"
+OWN = f"{NEWEST}, stead 1.0"
 
 pytestmark = pytest.mark.one_database
 
@@ -207,7 +207,7 @@ def the_same(answer: Answer) -> str:
     return re.sub(rf"req-[\w-]+|explain|nothing|{hint}", "", answer.body.decode())
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.39", "latest"])
+@pytest.mark.parametrize("version", ["1.0", NEWEST, "latest"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_without_an_entry_for_stead_there_is_nothing(api: Api, version: str, method: str) -> None:
     asked, unknown = (api.at(version).call(method, path) for path in (PATH, "/allocation_candidates/nothing"))

@@ -55,7 +55,7 @@ def pages(own: Api, **query: Any) -> Iterator[Any]:
 
 
 class RandomSite:
-    """Trees of random providers, made by requests of 1.39."""
+    """Trees of random providers, made by plain requests."""
 
     def __init__(self, api: Api, seed: int) -> None:
         rng = Random(seed)
@@ -87,7 +87,7 @@ class RandomSite:
             self.providers.append(provider)
 
     def told_one_by_one(self) -> dict[str, Any]:
-        """What the requests of 1.39 tell of every provider, in the form of the document; its root is added."""
+        """What plain requests tell of every provider, in the form of the document; its root is added."""
         return {provider.uuid: self._told(provider) for provider in self.providers}
 
     def _told(self, provider: Provider) -> dict[str, Any]:

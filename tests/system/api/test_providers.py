@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.system.api.client import DUPLICATE_NAME, UNDEFINED, Api, Provider, fresh_name, fresh_uuid, holding
+from tests.system.api.client import DUPLICATE_NAME, NEWEST, UNDEFINED, Api, Provider, fresh_name, fresh_uuid, holding
 
 NOBODY = "d0d0d0d0-0000-4000-8000-00000000dead"
 
@@ -176,7 +176,7 @@ class TestList:
 
     @pytest.mark.differs("it has nothing of Stead's own")
     def test_in_subtree_is_a_provider_and_all_below_it(self, api: Api) -> None:
-        own = api.at("1.39, stead 1.0")
+        own = api.at(f"{NEWEST}, stead 1.0")
         root = api.create_provider()
         middle, other = api.create_provider(parent=root), api.create_provider(parent=root)
         leaf = api.create_provider(parent=middle)
@@ -188,13 +188,13 @@ class TestList:
 
     @pytest.mark.differs("it has nothing of Stead's own")
     def test_in_subtree_must_be_a_uuid(self, api: Api) -> None:
-        own = api.at("1.39, stead 1.0")
+        own = api.at(f"{NEWEST}, stead 1.0")
         for query in ({"in_subtree": "xyz"}, [("in_subtree", "xyz"), ("in_subtree", fresh_uuid())]):
             refused = own.get("/resource_providers", query).expect(400)
             assert "Expected 'in_subtree' parameter to be a format of uuid. Got: xyz" in refused.error.detail
             assert refused.error.code == "placement.query.bad_value"
 
-    @pytest.mark.parametrize("version", ["1.18", "1.39", "latest"])
+    @pytest.mark.parametrize("version", ["1.18", NEWEST, "latest"])
     def test_in_subtree_is_an_unknown_key_to_who_does_not_ask_for_stead(self, api: Api, version: str) -> None:
         refused = api.at(version).get("/resource_providers", {"in_subtree": fresh_uuid()}).expect(400)
         assert "('in_subtree' was unexpected)" in refused.error.detail

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import httpx2
 
+from tests.system.api.client import NEWEST
+
 HOSTILE = (
     "<script>document.title='owned'</script>",
     "x" * 200,
@@ -24,7 +26,7 @@ FLAVORS = {
     "whole-rack": ("resources=VCPU:65", "fits nowhere"),
 }
 """Query and description of each flavor."""
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39, stead 1.1"}
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {NEWEST}, stead 1.1"}
 
 
 def names() -> list[str]:

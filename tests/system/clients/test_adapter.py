@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.api.client import CONCURRENT_UPDATE, DUPLICATE_NAME, Api, fresh_name, fresh_uuid, holding
+from tests.system.api.client import CONCURRENT_UPDATE, DUPLICATE_NAME, NEWEST, Api, fresh_name, fresh_uuid, holding
 from tests.system.clients.clients import Caller, Raised
 
 pytestmark = pytest.mark.timeout(900)  # the clients may have to be installed first
@@ -34,7 +34,7 @@ def test_the_default_microversion_is_sent_and_can_be_outdone(adapter: Caller, ap
         for asked in ({}, {"microversion": "1.14"}, {"microversion": "latest"})
     )
     assert [answer["headers"]["openstack-api-version"] for answer in (old, new, latest)] == [
-        "placement 1.10", "placement 1.14", "placement 1.39",
+        "placement 1.10", "placement 1.14", f"placement {NEWEST}",
     ]  # fmt: skip
     assert new["body"].keys() - old["body"].keys() == {"parent_provider_uuid", "root_provider_uuid"}
     none = adapter.get(f"/resource_providers/{host.uuid}")
@@ -44,14 +44,14 @@ def test_the_default_microversion_is_sent_and_can_be_outdone(adapter: Caller, ap
 def test_a_microversion_of_tomorrow_is_refused_with_the_newest(adapter: Caller) -> None:
     refused = adapter.get("/resource_providers", microversion="1.40", raise_exc=False)
     (error,) = refused["body"]["errors"]
-    assert (refused["status"], error["max_version"], error["min_version"]) == (406, "1.39", "1.0")
+    assert (refused["status"], error["max_version"], error["min_version"]) == (406, NEWEST, "1.0")
     with pytest.raises(Raised) as raised:
         adapter.get("/resource_providers", microversion="1.40")
     assert (raised.value.kinds[0], raised.value.status) == ("NotAcceptable", 406)
 
 
 def test_refusals_become_exceptions_of_their_kind(adapter: Caller) -> None:
-    at = adapter.made_with(default_microversion="1.39")
+    at = adapter.made_with(default_microversion=NEWEST)
     missing = fresh_uuid()
     plain = {"data": "x", "headers": {"Content-Type": "text/plain"}}
     refusals: list[Refusal] = [
@@ -70,7 +70,7 @@ def test_refusals_become_exceptions_of_their_kind(adapter: Caller) -> None:
 
 
 def test_nova_finds_out_what_went_wrong_with_a_provider(adapter: Caller, api: Api) -> None:
-    compute = adapter.made_with(default_microversion="1.39")
+    compute = adapter.made_with(default_microversion=NEWEST)
     uuid, name = fresh_uuid(), fresh_name()
     made = compute.post("/resource_providers", json={"uuid": uuid, "name": name}, microversion="1.20")
     assert (made["status"], made["body"]["uuid"]) == (200, uuid)
@@ -96,7 +96,7 @@ def test_nova_finds_out_what_went_wrong_with_a_provider(adapter: Caller, api: Ap
 
 
 def test_nova_tells_a_consumer_conflict_from_a_full_host(adapter: Caller, api: Api) -> None:
-    compute = adapter.made_with(default_microversion="1.39")
+    compute = adapter.made_with(default_microversion=NEWEST)
     host, consumer = api.create_provider(inventories={"VCPU": 8}), fresh_uuid()
     path = f"/allocations/{consumer}"
     sent = "req-" + fresh_uuid()
@@ -119,6 +119,6 @@ def test_nova_tells_a_consumer_conflict_from_a_full_host(adapter: Caller, api: A
 def test_who_has_no_role_is_forbidden_and_who_has_no_token_unauthorized(adapter: Caller) -> None:
     for auth, kind, status in (("none", "Forbidden", 403), (None, "Unauthorized", 401)):
         with pytest.raises(Raised) as raised:
-            adapter.made_with(auth=auth).get("/resource_providers", microversion="1.39")
+            adapter.made_with(auth=auth).get("/resource_providers", microversion=NEWEST)
         assert (raised.value.kinds[0], raised.value.status) == (kind, status)
-    assert adapter.made_with(auth=None).get("/")["body"]["versions"][0]["max_version"] == "1.39"
+    assert adapter.made_with(auth=None).get("/")["body"]["versions"][0]["max_version"] == NEWEST

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.api.client import Api, fresh_uuid
+from tests.system.api.client import NEWEST, Api, fresh_uuid
 from tests.system.clients.clients import OpenStack
 
 pytestmark = pytest.mark.timeout(900)  # the clients may have to be installed first
@@ -191,7 +191,7 @@ def test_usages_of_a_project_are_summed(openstack: OpenStack, api: Api) -> None:
     assert used(f"{project} --user-id nobody") == used(fresh_uuid()) == {}
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.7", "1.8", "1.11", "1.12", "1.27", "1.28", "1.37", "1.38", "1.39"])
+@pytest.mark.parametrize("version", ["1.0", "1.7", "1.8", "1.11", "1.12", "1.27", "1.28", "1.37", "1.38", NEWEST])
 def test_a_consumer_takes_and_gives_back_at(version: str, old: OpenStack, api: Api) -> None:
     openstack = old.at(version)
     host = api.create_provider(inventories={"VCPU": 8, "MEMORY_MB": 64})

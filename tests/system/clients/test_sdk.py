@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.api.client import Api, fresh_custom, fresh_name, fresh_uuid
+from tests.system.api.client import NEWEST, Api, fresh_custom, fresh_name, fresh_uuid
 from tests.system.clients.clients import Caller, Raised
 
 pytestmark = pytest.mark.timeout(900)  # the clients may have to be installed first
@@ -196,7 +196,7 @@ def test_a_candidate_is_claimed_counted_and_given_back(sdk: Caller, api: Api) ->
     assert sdk.get_allocation(consumer).allocations == {}
 
 
-@pytest.mark.parametrize("version", ["1.10", "1.14", "1.19", "1.29", "1.39"])
+@pytest.mark.parametrize("version", ["1.10", "1.14", "1.19", "1.29", NEWEST])
 def test_the_sdk_may_be_told_a_microversion(version: str, sdk: Caller, api: Api) -> None:
     host = api.create_provider(inventories={"VCPU": 8})
     at = sdk.made_with(placement_default_microversion=version)

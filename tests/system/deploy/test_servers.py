@@ -18,6 +18,7 @@ import pytest
 
 from tests.distributions.wheels import NAMES, build, install
 from tests.servers.stead import STEAD
+from tests.system.api.client import NEWEST
 from tests.system.deploy.servers import (
     SAMPLES,
     configuration,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)  # starts web servers
 
-HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39", "Content-Type": "application/json"}
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {NEWEST}", "Content-Type": "application/json"}
 LONGEST_POLL_SECONDS = 60  # longer than a client here waits
 SMALL_BODIES = f"[stead]\nmax_body_size = {LONGEST_BODY}\n"
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -78,7 +79,7 @@ def check(port: int, *, longest_query: int = 60_000, takes_chunks: bool = True, 
 
 def _check(ask: Client, port: int, longest_query: int, *, takes_chunks: bool, prefix: str) -> None:
     assert [ask("GET", path) for path in (prefix or "/", f"{prefix}/")] == [200, 200]
-    assert ask.json["versions"][0]["max_version"] == "1.39"
+    assert ask.json["versions"][0]["max_version"] == NEWEST
     assert ask("GET", f"{prefix}/healthcheck") == 200
     assert ask.json == {"status": "ok"}
     assert ask("POST", f"{prefix}/resource_providers", {"name": "a host", "uuid": UUID}) == 200
@@ -259,7 +260,7 @@ def test_uwsgi_serves_it_by_the_names_and_options_of_deployment_tools(place: Pat
 
 def check_watching_with_one_thread(ask: Client) -> None:
     """No watcher may hold a process: a long poll returns before the timeout of *ask*, and a stream is refused."""
-    own = {"OpenStack-API-Version": "placement 1.39, stead 1.0"}
+    own = {"OpenStack-API-Version": f"placement {NEWEST}, stead 1.0"}
     assert ask("GET", "/changes", headers=own) == 200
     path = f"/changes?since={quote(ask.json['token'])}&timeout={LONGEST_POLL_SECONDS}"
     assert ask("GET", path, headers=own) == 200

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stead.api.answer_schemas import ERRORS
 from stead.api.bodies import Validator
 from stead.api.operations import OPERATIONS
-from tests.system.api.client import REASONS, Answer
+from tests.system.api.client import NEWEST, REASONS, Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def _of_error(request: Request, answer: Answer, value: Any) -> Iterator[str]:
 def _of_success(request: Request, value: Any) -> Iterator[str]:
     if not isinstance(value, dict):
         yield "no object"
-    if request.header("openstack-api-version") != "placement 1.39":
+    if request.header("openstack-api-version") != f"placement {NEWEST}":
         return
     template = _template(request.target.partition("?")[0])
     schema = _schema_of(request.method, template) if template else None

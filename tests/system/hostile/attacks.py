@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
+from tests.system.api.client import NEWEST
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-USER = "X-Auth-Token: admin\r\nOpenStack-API-Version: placement 1.39, stead 1.0\r\n"
+USER = f"X-Auth-Token: admin\r\nOpenStack-API-Version: placement {NEWEST}, stead 1.0\r\n"
 PAUSE_SECONDS = 0.5
 
 

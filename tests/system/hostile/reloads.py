@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from tests.conftest import write_configuration
 from tests.servers.stead import started
+from tests.system.api.client import NEWEST
 from tests.system.segments.runs import workers_of
 from tests.waiting import wait_until
 
@@ -33,7 +34,7 @@ CLIENTS_OF_EACH_KIND = 3
 RELOAD_SECONDS = 120.0  # a deadline: workers load, then the old ones drain
 HEADERS = {
     "X-Auth-Token": "admin",
-    "OpenStack-API-Version": "placement 1.39",
+    "OpenStack-API-Version": f"placement {NEWEST}",
     "Content-Type": "application/json",
 }
 REQUESTS = (("GET", "/", b""), ("PUT", "/traits/CUSTOM_RELOADED", b"{}"), ("GET", "/resource_providers", b""))

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from tests.servers.stead import started
+from tests.system.api.client import NEWEST
 from tests.system.hostile.attacks import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-PROBE = {"X-Auth-Token": "probe:probe", "OpenStack-API-Version": "placement 1.39"}
+PROBE = {"X-Auth-Token": "probe:probe", "OpenStack-API-Version": f"placement {NEWEST}"}
 ADMIN = {**PROBE, "X-Auth-Token": "admin", "Content-Type": "application/json"}
 LARGEST_BODY = 16 * 1024 * 1024
 CHILDREN = 24

@@ -9,6 +9,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.system.api.client import NEWEST
+
 SERVER = """
 from wsgiref.simple_server import make_server
 from stead.wsgi import application
@@ -47,7 +49,7 @@ def test_another_server_finds_the_configuration_and_serves(tmp_path: Path, progr
         assert server.stdout is not None
         port = server.stdout.readline().strip()
         assert port, server.communicate()[1]
-        headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+        headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {NEWEST}"}
         with urlopen(Request(f"http://127.0.0.1:{port}/resource_providers", headers=headers), timeout=30) as answer:
             assert json.load(answer) == {"resource_providers": []}
-            assert answer.headers["openstack-api-version"] == "placement 1.39"
+            assert answer.headers["openstack-api-version"] == f"placement {NEWEST}"

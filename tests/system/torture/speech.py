@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
+from tests.system.api.client import NEWEST
 from tests.system.torture.history import UNKNOWN, NotSent
 from tests.system.torture.model import (
     DISABLED,
@@ -48,7 +49,7 @@ FIRST_UNIT = 1000
 PATIENCE_SECONDS = 15.0
 HEADERS = {
     "X-Auth-Token": "admin",
-    "OpenStack-API-Version": "placement 1.39, stead 1.1",
+    "OpenStack-API-Version": f"placement {NEWEST}, stead 1.1",
     "Content-Type": "application/json",
 }
 WITHOUT_GENERATION = {**HEADERS, "OpenStack-API-Version": "placement 1.18"}

@@ -17,7 +17,7 @@ from stead.config import load
 from stead.observation import Observation
 from stead.observe import metrics
 from stead.observe.reports import Reports
-from tests.system.api.client import Api, fresh_uuid, wsgi_door
+from tests.system.api.client import NEWEST, Api, fresh_uuid, wsgi_door
 from tests.system.ui.wsgi_browser import Browser
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_database
 
 HOSTILE = ["<script>alert(1)</script>", "\u202eevil", "🚀" * 20, "n" * 200, '"><img src=x onerror=alert(1)>', "a&b=c"]
-STEAD = "1.39, stead 1.1"
+STEAD = f"{NEWEST}, stead 1.1"
 OTHER = {"HTTP_ORIGIN": "https://evil.example"}
 
 
@@ -506,7 +506,7 @@ def test_a_write_of_another_origin_changes_nothing(
 
 
 def test_the_api_below_the_pages_needs_the_session_and_for_writes_the_token(browser: Browser) -> None:
-    version = {"HTTP_OPENSTACK_API_VERSION": "placement 1.39", "HTTP_ACCEPT": "application/json"}
+    version = {"HTTP_OPENSTACK_API_VERSION": f"placement {NEWEST}", "HTTP_ACCEPT": "application/json"}
     path = "/ui/api/traits/CUSTOM_X"
     assert browser.get("/ui/api/resource_classes", **version).status == 200
     assert browser.call("PUT", path, **version).status == 403
@@ -526,7 +526,7 @@ def test_cookies_of_other_programs_on_the_host_end_no_session(browser: Browser, 
 
 
 def test_the_api_does_not_accept_the_cookie(browser: Browser) -> None:
-    assert browser.get("/resource_classes", HTTP_OPENSTACK_API_VERSION="placement 1.39").status == 401
+    assert browser.get("/resource_classes", HTTP_OPENSTACK_API_VERSION=f"placement {NEWEST}").status == 401
 
 
 def test_a_reading_interface_has_no_form_that_writes(start: Callable[..., Browser]) -> None:
@@ -688,7 +688,7 @@ def test_a_static_file_is_cached_by_its_version(browser: Browser) -> None:
     "fields",
     [
         {"HTTP_ACCEPT": "application/json"},
-        {"HTTP_OPENSTACK_API_VERSION": "placement 1.39"},
+        {"HTTP_OPENSTACK_API_VERSION": f"placement {NEWEST}"},
         {"HTTP_X_AUTH_TOKEN": "admin"},
     ],
     ids=lambda fields: next(iter(fields)),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from stead.api.middleware import Cors, Drain, HeaderSizes, ProxyHeaders, RequestLog
-from tests.system.api.client import one_header, wsgi_door
+from tests.system.api.client import NEWEST, one_header, wsgi_door
 
 PAGE = "https://dash.example"
 
@@ -68,13 +68,13 @@ def test_every_request_has_an_id_and_a_line(caplog):
 
 def test_the_line_tells_the_microversion_whatever_else_was_agreed(caplog):
     def both(environ, start_response):
-        versions = [("openstack-api-version", "placement 1.39"), ("openstack-api-version", "stead 1.0")]
+        versions = [("openstack-api-version", f"placement {NEWEST}"), ("openstack-api-version", "stead 1.0")]
         start_response("200 OK", versions)
         return []
 
     caplog.set_level(logging.INFO, logger="placement.requestlog")
     wsgi_door(RequestLog(both))("GET", "/", [], None)
-    assert caplog.records[0].getMessage().endswith("microversion: 1.39")
+    assert caplog.records[0].getMessage().endswith(f"microversion: {NEWEST}")
 
 
 FORGED = '1" 200\n10.0.0.1 "DELETE /traits" status: 204\u2028\x85\x1b[2J\xe9'

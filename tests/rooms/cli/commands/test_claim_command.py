@@ -4,6 +4,7 @@ from stead.cli.claiming import Owner, claim_first
 from stead.cli.errors import Negative
 from stead.client.blocking.connecting import connect
 from stead.client.retrying import random_pause
+from tests.system.api.client import NEWEST
 
 CONSUMER = "2f0f2d34-6d6d-4f3c-9d6e-0a1b2c3d4e5f"
 QUERY = "resources=VCPU:2"
@@ -210,7 +211,7 @@ def test_a_server_with_claims_finds_the_place_itself(server, claim):
     owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
     assert sent == {"claims": [{"consumer_uuid": CONSUMER, "query": QUERY, **owner}], "explain": False}
     (asked,) = [asked for asked in server.asked if asked.method == "POST"]
-    assert asked.headers["openstack-api-version"] == "placement 1.39, stead 1.0"
+    assert asked.headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.0"
     assert (ran.json["tries"], ran.json["replaced"]) == (3, {})
     assert ran.json["allocation_request"] == offer()["allocation_requests"][0]
     (provider,) = ran.json["providers"]
@@ -297,7 +298,7 @@ def test_of_servers_of_two_kinds_behind_one_address_either_claims(server, claim,
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"versions": [{"id": "v1.0", "max_version": "1.39"}]}, 200),  # another Placement service
+        ({"versions": [{"id": "v1.0", "max_version": NEWEST}]}, 200),  # another Placement service
         ({"versions": [{"stead": {"min_version": "1.1", "max_version": "1.4"}}]}, 200),  # a Stead without this version
         ({"versions": [{"stead": {"min_version": "0.9", "max_version": "0.12"}}]}, 200),
         ({"versions": [{"stead": {"min_version": "x", "max_version": None}}]}, 200),

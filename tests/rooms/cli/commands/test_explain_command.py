@@ -1,5 +1,7 @@
 """``stead explain`` draws what the service explains, and ``stead candidates`` points to it."""
 
+from tests.system.api.client import NEWEST
+
 QUERY = "resources_A=VCPU:8&required_A=!CUSTOM_OLD"
 
 
@@ -100,7 +102,7 @@ def test_a_funnel_is_drawn(server, stead):
     ran = stead("explain", QUERY)
     assert (ran.code, ran.err) == (0, "")
     assert "\n".join(line.rstrip() for line in ran.out.splitlines()) + "\n" == PICTURE
-    assert server.asked[0].headers["openstack-api-version"] == "placement 1.39, stead 1.0"
+    assert server.asked[0].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.0"
 
 
 def test_in_json_it_is_what_the_service_says(server, stead):
@@ -143,10 +145,10 @@ def test_candidates_ask_for_steads_own_features_too(server, stead):
         "GET /allocation_candidates?resources=A:1&limit=20", {"allocation_requests": [], "provider_summaries": {}}
     )
     stead("candidates", "resources=A:1")
-    assert server.asked[0].headers["openstack-api-version"] == "placement 1.39, stead 1.0"
+    assert server.asked[0].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.0"
 
 
 def test_a_flavor_needs_the_version_that_has_flavors(server, stead):
     server.can("GET /allocation_candidates/explain?flavor=m1.gpu", explanation())
     assert stead("explain", "flavor=m1.gpu").err == ""
-    assert server.asked[-1].headers["openstack-api-version"] == "placement 1.39, stead 1.1"
+    assert server.asked[-1].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.1"

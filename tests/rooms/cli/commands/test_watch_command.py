@@ -3,6 +3,8 @@ import re
 
 import pytest
 
+from tests.system.api.client import NEWEST
+
 TOKEN, NEXT = "AQtoken", "AQnext"
 PROVIDER, CONSUMER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 GONE = "33333333-3333-4333-8333-333333333333"
@@ -20,7 +22,7 @@ def test_without_a_token_it_begins_with_one_that_only_json_shows(server, stead):
     server.can("GET /changes?timeout=30", told())
     ran = stead("watch", "--once")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert server.asked[0].headers["openstack-api-version"] == "placement 1.39, stead 1.0"
+    assert server.asked[0].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.0"
     assert stead("watch", "--once", "--json").json["token"] == TOKEN
 
 

@@ -4,6 +4,7 @@ from stead.cli.errors import CommandError
 from stead.cli.options import Options, use_options
 from stead.cli.server.connecting import connect
 from stead.client.errors import Stale
+from tests.system.api.client import NEWEST
 
 
 def reach(url, token=None):
@@ -17,7 +18,7 @@ def test_every_call_names_the_microversion_the_token_and_what_it_accepts(server)
     with reach(server.url, "secret") as api:
         assert api.request("POST", "/things", {"a": 1}) == {"made": 1}
     sent = server.asked[0]
-    assert sent.headers["openstack-api-version"] == "placement 1.39"
+    assert sent.headers["openstack-api-version"] == f"placement {NEWEST}"
     assert sent.headers["x-auth-token"] == "secret"
     assert sent.headers["accept"] == "application/json"
     assert sent.headers["content-type"] == "application/json"

@@ -14,6 +14,7 @@ import pytest
 from stead.auth.token_editing import create
 from tests.rooms.auth.odd_files import KINDS, replace_with
 from tests.servers.stead import STEAD, started
+from tests.system.api.client import NEWEST
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_a_token_file_that_is_none_ends_the_start_with_the_reason(tmp_path: Path
 def status(url: str, token: str) -> int:
     try:
         with urlopen(
-            Request(f"{url}/traits", headers={"X-Auth-Token": token, "OpenStack-API-Version": "placement 1.39"})
+            Request(f"{url}/traits", headers={"X-Auth-Token": token, "OpenStack-API-Version": f"placement {NEWEST}"})
         ) as answer:
             return int(answer.status)
     except HTTPError as error:
