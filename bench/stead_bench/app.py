@@ -115,8 +115,8 @@ def candidates(
         patience=patience,
     ) as bench.peer:
         for name in chosen:
-            wanted = cases(name, size or (), traits=traits, seed=seed, folder=machines, limits=limit or ())
-            for row in bench.rows(name, wanted):
+            chosen_cases = cases(name, size or (), traits=traits, seed=seed, folder=machines, limits=limit or ())
+            for row in bench.rows(name, chosen_cases):
                 rows.append(row)
                 _save(out, rows)
                 report.complaints().print(_line(row))
@@ -177,11 +177,11 @@ def throughput(
             measured.append(measure(other.server, load, seed=seed, database_pids=peer_database_pid or ()))
     results.write(out, "throughput", site=str(load.site), clients=clients, workers=workers, servers=measured)
     if as_json:
-        report.print_json({"servers": [asdict(one) for one in measured]})
+        report.print_json({"servers": [asdict(throughput) for throughput in measured]})
     else:
         report.show(report.throughput_table(measured), markdown=markdown)
         print(f"written to {out}")
-    complaints = [complaint for one in measured for complaint in one.complaints]
+    complaints = [complaint for throughput in measured for complaint in throughput.complaints]
     for complaint in complaints:
         report.complaints().print(complaint, style="red", markup=False)
     if complaints:
@@ -262,11 +262,11 @@ def fill(
     fills: list[Fill] = []
     urls: list[str | None] = [*database] if database else [None]
     for url in urls:
-        for one in bench.fills(url, order or ("random", "pack")):
-            fills.append(one)
+        for fill in bench.fills(url, order or ("random", "pack")):
+            fills.append(fill)
             results.write(out, "fill", hosts=hosts, per_host=per_host, workers=workers, fills=fills)
     if as_json:
-        report.print_json({"fills": [asdict(one) for one in fills]})
+        report.print_json({"fills": [asdict(fill) for fill in fills]})
     else:
         report.show(report.fills_table(fills), markdown=markdown)
         print(f"written to {out}")

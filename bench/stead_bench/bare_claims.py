@@ -87,11 +87,11 @@ class BareClient:
         raise BenchError(f"the bare program could not commit: {complaint}")
 
     def _write(self, cursor: Any, places: Places) -> None:
-        one, now, consumer = self._one, datetime.now(UTC).replace(tzinfo=None).isoformat(" "), str(uuid4())
+        mark, now, consumer = self._one, datetime.now(UTC).replace(tzinfo=None).isoformat(" "), str(uuid4())
         ids = [provider for provider, _ in places]
-        some = ", ".join([one] * len(ids))
+        marks = ", ".join([mark] * len(ids))
         taken = [(provider, class_id) for provider, classes in places for class_id in classes]
-        rows = ", ".join([f"({one}, {one}, {one}, 1, {one})"] * len(taken))
+        rows = ", ".join([f"({mark}, {mark}, {mark}, 1, {mark})"] * len(taken))
         if self._is_file:
             cursor.execute("BEGIN IMMEDIATE")
         cursor.execute(
@@ -100,30 +100,30 @@ class BareClient:
             tuple([part for provider, class_id in taken for part in (provider, consumer, class_id, now)]),
         )
         cursor.execute(
-            f"UPDATE resource_providers SET generation = generation + 1, updated_at = {one} WHERE id IN ({some})",
+            f"UPDATE resource_providers SET generation = generation + 1, updated_at = {mark} WHERE id IN ({marks})",
             (now, *ids),
         )
         cursor.execute(
-            f"UPDATE stead_usage SET used = used + 1, generation = generation + 1 WHERE provider_id IN ({some})",
+            f"UPDATE stead_usage SET used = used + 1, generation = generation + 1 WHERE provider_id IN ({marks})",
             tuple(ids),
         )
         cursor.execute(
             "INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, generation, created_at) "
-            f"VALUES ({one}, {one}, {one}, {one}, 1, {one})",
+            f"VALUES ({mark}, {mark}, {mark}, {mark}, 1, {mark})",
             (consumer, *self._owner, now),
         )
         cursor.execute(
-            f"UPDATE stead_clock SET tick = tick + 1, stamp = {one} WHERE slot = {one}",
+            f"UPDATE stead_clock SET tick = tick + 1, stamp = {mark} WHERE slot = {mark}",
             (secrets.randbits(62), self._slot),
         )
         cursor.execute(
-            f"UPDATE stead_usage_change SET slot = {one}, tick = (SELECT tick FROM stead_clock WHERE slot = {one}) "
-            f"WHERE provider_id IN ({some})",
+            f"UPDATE stead_usage_change SET slot = {mark}, tick = (SELECT tick FROM stead_clock WHERE slot = {mark}) "
+            f"WHERE provider_id IN ({marks})",
             (self._slot, self._slot, *ids),
         )
         cursor.execute(
             "INSERT INTO stead_change_log (slot, tick, uuid, kind) "
-            f"VALUES ({one}, (SELECT tick FROM stead_clock WHERE slot = {one}), {one}, 1)",
+            f"VALUES ({mark}, (SELECT tick FROM stead_clock WHERE slot = {mark}), {mark}, 1)",
             (self._slot, self._slot, consumer),
         )
         self._commit(cursor)

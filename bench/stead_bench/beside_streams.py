@@ -62,7 +62,7 @@ def main() -> None:
                 taken[has_streams] += round_
                 medians[has_streams].append(statistics.median(round_))
     ratios = sorted(beside / alone for alone, beside in zip(medians[False], medians[True], strict=True))
-    found = {
+    figures = {
         "streams": options.streams,
         "writes per second": options.writes,
         "p50 without, ms": statistics.median(taken[False]),
@@ -73,7 +73,7 @@ def main() -> None:
         "median ratio of rounds": statistics.median(ratios),
         "quartiles of it": f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}",
     }
-    shown = {name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()}
+    shown = {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}
     print(json.dumps(shown) if options.json else "\n".join(f"{name:40} {value}" for name, value in shown.items()))
 
 

@@ -134,7 +134,7 @@ class _Rows:
 
     def _row(self, limit: int | None) -> Row:
         bench, rig = self._bench, self._rig
-        found = _Findings()
+        findings = _Findings()
         connection = rig.stead.connect(bench.microversion)
         try:
             first = connection.get(self._target(0, limit))
@@ -143,27 +143,27 @@ class _Rows:
         finally:
             connection.close()
         answers = self._case.query.count(first.body)
-        sides = [self._side(rig.stead, limit, answers, found)]
+        sides = [self._side(rig.stead, limit, answers, findings)]
         floor = self._bare_side(first, limit)
         note = rig.peer_note
         if bench.peer is not None and note is None:
-            note = self._compare(bench.peer, limit, first, found)
+            note = self._compare(bench.peer, limit, first, findings)
             if note is None:
-                sides.append(self._side(bench.peer.server, limit, answers, found))
+                sides.append(self._side(bench.peer.server, limit, answers, findings))
         in_turns(sides, floor, seconds=bench.seconds)
-        self._after([*sides, floor], found)
-        return self._finished(limit, first, [floor, *sides], note, found)
+        self._after([*sides, floor], findings)
+        return self._finished(limit, first, [floor, *sides], note, findings)
 
     def _target(self, number: int, limit: int | None) -> str:
         return self._case.query.target(number, limit)
 
-    def _side(self, server: Server, limit: int | None, answers: int, found: _Findings) -> Side:
+    def _side(self, server: Server, limit: int | None, answers: int, findings: _Findings) -> Side:
         claims = Claims(server.connect(), self._rig.roomy, f"{self._bench.salt}/{uuid4().hex}")
 
         def check(body: bytes) -> None:
             count = self._case.query.count(body)
             if count != answers:
-                found.differences.append(f"{server.name} gives {count:,} answers, and {answers:,} were expected")
+                findings.differences.append(f"{server.name} gives {count:,} answers, and {answers:,} were expected")
 
         return Side(
             server.name,
@@ -183,7 +183,7 @@ class _Rows:
 
         return Side(server.name, server.connect(self._bench.microversion), target, pids=server.processes())
 
-    def _compare(self, peer: Peer, limit: int | None, first: Reply, found: _Findings) -> str | None:
+    def _compare(self, peer: Peer, limit: int | None, first: Reply, findings: _Findings) -> str | None:
         """Compare Stead's answers with the peer's; returns why the peer is not measured, or None."""
         if not peer.is_ready():
             return "still busy"
@@ -193,38 +193,38 @@ class _Rows:
             for number in range(COMPARED):
                 reply = theirs.get(self._target(number, limit))
                 stead = first if number == 0 else ours.get(self._target(number, limit))
-                self._hold(number, limit, Answers.of(stead.body), Answers.of(reply.body), found)
+                self._hold(number, limit, Answers.of(stead.body), Answers.of(reply.body), findings)
                 if reply.seconds > SLOW:
                     break
         except Overdue:
             peer.gave_up()
             return f"> {peer.server.patience:g} s"
         except BenchError as error:
-            found.differences.append(f"the peer does not answer: {error}")
+            findings.differences.append(f"the peer does not answer: {error}")
             return str(error)
         finally:
             ours.close()
             theirs.close()
         return None
 
-    def _hold(self, number: int, limit: int | None, ours: Answers, theirs: Answers, found: _Findings) -> None:
+    def _hold(self, number: int, limit: int | None, ours: Answers, theirs: Answers, findings: _Findings) -> None:
         if limit is None:
-            found.compared = "same set"
-            found.differences += compare.differences(ours, theirs)
+            findings.compared = "same set"
+            findings.differences += compare.differences(ours, theirs)
             self._unlimited[number] = theirs
             return
         unlimited = self._unlimited.get(number)
-        found.compared = "same number" if unlimited is None else "same number, all known to the peer"
-        found.differences += compare.limited_differences(ours, theirs, unlimited)
+        findings.compared = "same number" if unlimited is None else "same number, all known to the peer"
+        findings.differences += compare.limited_differences(ours, theirs, unlimited)
 
-    def _after(self, sides: Sequence[Side], found: _Findings) -> None:
+    def _after(self, sides: Sequence[Side], findings: _Findings) -> None:
         """Release all claims. Errors during the measurement count as differences too, except timeouts."""
         for side in sides:
             overdue = side.failed is not None and side.failed.startswith(">")
             if side.failed is None:
                 side.afterwards()
             elif not overdue or side.name == self._rig.stead.name:
-                found.differences.append(f"{side.name}: {side.failed}")
+                findings.differences.append(f"{side.name}: {side.failed}")
             elif self._bench.peer is not None:
                 self._bench.peer.owed.append(side.afterwards)
                 self._bench.peer.gave_up()
@@ -235,7 +235,7 @@ class _Rows:
         return Row(self._suite, str(case.site), case.site.size, rig.providers, case.query.name, limit)
 
     def _finished(
-        self, limit: int | None, first: Reply, sides: Sequence[Side], note: str | None, found: _Findings
+        self, limit: int | None, first: Reply, sides: Sequence[Side], note: str | None, findings: _Findings
     ) -> Row:
         idle, stead, *others = (Cost.of(side) for side in sides)
         theirs = others[0] if others else None
@@ -254,8 +254,8 @@ class _Rows:
             peer_to_stead=ratio(theirs, stead, "median_ms"),
             peer_to_stead_cpu=ratio(theirs, stead, "cpu_ms"),
             peer_note=note or next((side.failed for side in sides[2:] if side.failed), None),
-            compared="DIFFERENT" if found.compared and found.differences else found.compared,
-            differences=list(dict.fromkeys(found.differences)),
+            compared="DIFFERENT" if findings.compared and findings.differences else findings.compared,
+            differences=list(dict.fromkeys(findings.differences)),
         )
 
 

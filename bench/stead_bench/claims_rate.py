@@ -153,8 +153,8 @@ class Bench:
                 before = processes.cpu_seconds(pids)
                 ours.append(turn(claims, self.seconds))
                 cpu += processes.cpu_seconds(pids) - before
-        claimed = [one for each in ours for one in each.claims]
-        written = [one for each in theirs for one in each.claims]
+        claimed = [seconds for each in ours for seconds in each.claims]
+        written = [seconds for each in theirs for seconds in each.claims]
         return ClaimRate(
             database=database,
             work=work,

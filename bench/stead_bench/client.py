@@ -82,16 +82,16 @@ def work(order: Order) -> Outcome:
 MOST_ERRORS = 20
 
 
-def _claim(connection: Connection, found: list[Any], random: Random, outcome: Outcome) -> None:
-    if not found:
+def _claim(connection: Connection, candidates: list[Any], random: Random, outcome: Outcome) -> None:
+    if not candidates:
         outcome.empty += 1
         return
-    chosen = random.choice(found)["allocations"]
+    chosen = random.choice(candidates)["allocations"]
     consumer = str(UUID(int=random.getrandbits(128), version=4))
-    wanted = body({provider: given["resources"] for provider, given in chosen.items()})
+    claim = body({provider: given["resources"] for provider, given in chosen.items()})
     began = time.perf_counter()
     try:
-        connection.put(f"/allocations/{consumer}", wanted)
+        connection.put(f"/allocations/{consumer}", claim)
     except Refused as refused:
         if refused.status != HTTPStatus.CONFLICT:
             raise

@@ -30,8 +30,8 @@ class Answers:
         """The answers in the body of ``/allocation_candidates`` or ``/resource_providers``."""
         read = orjson.loads(body)
         if "resource_providers" in read:
-            kept = ("uuid", "name", "parent_provider_uuid", "root_provider_uuid")
-            return cls(Counter(tuple(one.get(key) for key in kept) for one in read["resource_providers"]), {})
+            keys = ("uuid", "name", "parent_provider_uuid", "root_provider_uuid")
+            return cls(Counter(tuple(provider.get(key) for key in keys) for provider in read["resource_providers"]), {})
         return cls(
             Counter(map(canonical, read["allocation_requests"])),
             {uuid: canonical(said) for uuid, said in read["provider_summaries"].items()},
@@ -67,11 +67,11 @@ def limited_differences(ours: Answers, theirs: Answers, unlimited: Answers | Non
     Args:
         unlimited: the peer's complete answer, if available; it must contain all of Stead's answers.
     """
-    found = [] if len(ours) == len(theirs) else [f"Stead gives {len(ours):,} answers, the peer {len(theirs):,}"]
+    differences = [] if len(ours) == len(theirs) else [f"Stead gives {len(ours):,} answers, the peer {len(theirs):,}"]
     if unlimited is not None:
-        found += _surplus("not among all of the peer's answers", ours.found - unlimited.found)
-        found += _summaries(ours, unlimited)
-    return found
+        differences += _surplus("not among all of the peer's answers", ours.found - unlimited.found)
+        differences += _summaries(ours, unlimited)
+    return differences
 
 
 def _summaries(ours: Answers, theirs: Answers) -> Iterator[str]:

@@ -222,5 +222,5 @@ def _cost(loads: Sequence[tuple[Load, float]]) -> Cost:
     )
 
 
-def _ratio(one: float, other: float) -> float | None:
-    return round(one / other, 2) if other else None
+def _ratio(dividend: float, divisor: float) -> float | None:
+    return round(dividend / divisor, 2) if divisor else None

@@ -58,8 +58,8 @@ def fill(server: Server, site: Site, watcher: Watcher) -> None:
 
 def _fill_over_api(server: Server, connection: Connection, site: Site, watcher: Watcher) -> None:
     there = over_api.present(connection)
-    wanted = {str(described.uuid) for described in site.descriptions()}
-    leaving = there.keys() - wanted
+    described_uuids = {str(described.uuid) for described in site.descriptions()}
+    leaving = there.keys() - described_uuids
     lacking = [described for described in site.descriptions() if described.uuid not in there]
     with closing(over_api.Crew(server.connect)) as crew:
         with watcher(f"clearing {server.name}", len(leaving)) as removed:
@@ -72,11 +72,11 @@ def _fill_over_api(server: Server, connection: Connection, site: Site, watcher: 
 def _fill_straight(url: str, site: Site, watcher: Watcher) -> None:
     with tables.opened(url) as store:
         there = tables.present(store)
-        wanted = {str(described.uuid) for described in site.descriptions()}
-        if not there <= wanted:
+        described_uuids = {str(described.uuid) for described in site.descriptions()}
+        if not there <= described_uuids:
             tables.clear(store)
             there = set()
-        with watcher(f"loading {site} into a database", len(wanted - there)) as loaded:
-            tables.load(store, (one for one in site.descriptions() if one.uuid not in there), loaded)
+        with watcher(f"loading {site} into a database", len(described_uuids - there)) as loaded:
+            tables.load(store, (described for described in site.descriptions() if described.uuid not in there), loaded)
             tables.count_anew(store)
         tables.tell(store)

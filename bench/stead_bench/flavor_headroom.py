@@ -70,8 +70,8 @@ def measure(table: Table, site: Site, query: Query, claiming: Claiming) -> None:
             updates[name] += of_updates
     for name in INTERVALS:
         share = (median(spent[name]) - median(spent["none"])) / WINDOW
-        one = median(updates[name])
-        table.add_row(str(site), query.name, name, f"{share:.1%}", f"{one * 1e3:.0f}", f"{in_full * 1e3:.0f}")
+        per_update = median(updates[name])
+        table.add_row(str(site), query.name, name, f"{share:.1%}", f"{per_update * 1e3:.0f}", f"{in_full * 1e3:.0f}")
 
 
 def update(service: Service, requests: Mapping[str, CandidateRequest]) -> float:

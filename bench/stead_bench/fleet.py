@@ -132,13 +132,13 @@ def _refresh_by_calls(caller: Caller, number: int, cores: int) -> None:
         _, told, _ = caller.ask("GET", f"{path}/inventories")
         caller.ask("GET", f"{path}/traits")
         caller.ask("GET", f"{path}/aggregates")
-        wanted = {name: asdict(inventory) for name, inventory in described.inventories.items()}
-        if told["inventories"] != wanted:
+        inventories = {name: asdict(inventory) for name, inventory in described.inventories.items()}
+        if told["inventories"] != inventories:
             generation = told["resource_provider_generation"]
             caller.ask(
                 "PUT",
                 f"{path}/inventories",
-                {"resource_provider_generation": generation, "inventories": wanted},
+                {"resource_provider_generation": generation, "inventories": inventories},
             )
 
 

@@ -109,7 +109,7 @@ def measure(site: Site, database: str | None, changed: Sequence[int], watcher: W
         memory_mib=mib(start["resident_bytes"]),
         memory_before_mib=mib(start["resident_bytes_before"]),
         idle_pause_ms=round(refresh["idle_pause_ms"], 3),
-        refreshes=[_refresh(one) for one in refresh["refreshes"]],
+        refreshes=[_refresh(timed) for timed in refresh["refreshes"]],
     )
 
 

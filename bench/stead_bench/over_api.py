@@ -41,8 +41,8 @@ def present(connection: Connection) -> dict[str, str | None]:
         BenchError: the server has providers that are not from a benchmark, so it is in use.
     """
     listed = connection.read("/resource_providers")["resource_providers"]
-    require_ours(one["name"] for one in listed)
-    return {one["uuid"]: one["parent_provider_uuid"] for one in listed}
+    require_ours(provider["name"] for provider in listed)
+    return {provider["uuid"]: provider["parent_provider_uuid"] for provider in listed}
 
 
 class Crew:
@@ -113,7 +113,7 @@ def create(connection: Connection, described: Description, parent: str | None) -
     generation = connection.post("/resource_providers", body)["generation"]
     parts: list[tuple[str, Any]] = []
     if described.inventories:
-        parts.append(("inventories", {name: asdict(held) for name, held in described.inventories.items()}))
+        parts.append(("inventories", {name: asdict(inventory) for name, inventory in described.inventories.items()}))
     if described.traits:
         parts.append(("traits", sorted(described.traits)))
     if described.aggregates:

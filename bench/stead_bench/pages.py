@@ -167,16 +167,16 @@ def claiming(url: str, site: Site) -> Iterator[None]:
         assert answer.status == 204, answer.status
 
     def claim() -> None:
-        held: deque[str] = deque()
+        consumers: deque[str] = deque()
         owner = {"consumer_generation": None, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
         for uuid, name in cycle(roomy(site)):
             if stopped.wait(1 / CLAIMS):
                 break
             consumer = str(uuid4())
             send("PUT", consumer, {"allocations": {uuid: {"resources": {name: 1}}}, **owner})
-            held.append(consumer)
-            if len(held) > HELD:
-                send("DELETE", held.popleft())
+            consumers.append(consumer)
+            if len(consumers) > HELD:
+                send("DELETE", consumers.popleft())
         connection.close()
 
     claimer = threading.Thread(target=claim)

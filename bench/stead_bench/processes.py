@@ -22,14 +22,14 @@ def family(pids: Iterable[int]) -> list[int]:
         fields = _stat(process)
         if fields:
             children[int(fields[1])].append(int(process.name))
-    found: list[int] = []
+    tree: list[int] = []
     waiting = [pid for pid in pids if (_PROC / str(pid)).exists()]
     while waiting:
         pid = waiting.pop()
-        if pid not in found:
-            found.append(pid)
+        if pid not in tree:
+            tree.append(pid)
             waiting += children[pid]
-    return sorted(found)
+    return sorted(tree)
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:

@@ -56,12 +56,12 @@ def main() -> None:
 
 def least(app: WSGIApplication, target: str, version: str, tag: str = "") -> tuple[float, int, str]:
     """Processor seconds of a GET in the best of all runs, the bytes of its body, and its ETag."""
-    found = []
+    seconds = []
     for _ in range(RUNS):
         began = time.process_time()
         body, answered = in_process.get(app, target, version, tag)
-        found.append(time.process_time() - began)
-    return min(found), len(body), answered
+        seconds.append(time.process_time() - began)
+    return min(seconds), len(body), answered
 
 
 def whole(app: WSGIApplication) -> tuple[float, int]:

@@ -136,22 +136,22 @@ def throughput_table(measured: Iterable[Throughput]) -> Table:
     headings = ("requests/s", "reads", "p50", "p99", "claims", "p50", "p99", "conflicts", "nothing fits", "errors")
     for heading in (*headings, "cpu", "database cpu", "MiB"):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    for one in measured:
+    for throughput in measured:
         drawn.add_row(
-            one.server,
-            _number(one.requests_per_second, digits=0),
-            f"{one.reads:,}",
-            _number(one.read_p50_ms),
-            _number(one.read_p99_ms),
-            f"{one.claims:,}",
-            _number(one.claim_p50_ms),
-            _number(one.claim_p99_ms),
-            f"{one.conflicts:,}",
-            f"{one.empty:,}",
-            f"{one.errors:,}",
-            _number(one.cpu_ms),
-            _number(one.database_cpu_ms),
-            _number(one.memory_mib, digits=0),
+            throughput.server,
+            _number(throughput.requests_per_second, digits=0),
+            f"{throughput.reads:,}",
+            _number(throughput.read_p50_ms),
+            _number(throughput.read_p99_ms),
+            f"{throughput.claims:,}",
+            _number(throughput.claim_p50_ms),
+            _number(throughput.claim_p99_ms),
+            f"{throughput.conflicts:,}",
+            f"{throughput.empty:,}",
+            f"{throughput.errors:,}",
+            _number(throughput.cpu_ms),
+            _number(throughput.database_cpu_ms),
+            _number(throughput.memory_mib, digits=0),
         )
     return drawn
 
@@ -164,11 +164,11 @@ def claims_table(rates: Iterable[ClaimRate]) -> Table:
         drawn.add_column(heading, no_wrap=True)
     for heading in ("clients", "Stead/s", "p50", "p99", "cpu", "bare/s", "p50", "p99", "bare/Stead"):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    for one in rates:
-        stead = (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms)
-        bare = (one.bare_per_second, one.bare_p50_ms, one.bare_p99_ms)
-        numbers = map(_number, (*stead, *bare, one.ratio))
-        drawn.add_row(one.database, one.work, str(one.clients), *numbers)
+    for rate in rates:
+        stead = (rate.per_second, rate.p50_ms, rate.p99_ms, rate.cpu_ms)
+        bare = (rate.bare_per_second, rate.bare_p50_ms, rate.bare_p99_ms)
+        numbers = map(_number, (*stead, *bare, rate.ratio))
+        drawn.add_row(rate.database, rate.work, str(rate.clients), *numbers)
     return drawn
 
 
@@ -180,10 +180,10 @@ def fills_table(fills: Iterable[Fill]) -> Table:
         drawn.add_column(heading, no_wrap=True)
     for heading in ("clients", "services", "claims", "per second", "p50", "p99", "cpu", "conflicts"):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    for one in fills:
-        numbers = map(_number, (one.per_second, one.p50_ms, one.p99_ms, one.cpu_ms))
-        those = map(str, (one.clients, one.services))
-        drawn.add_row(one.database, one.way, one.order, *those, f"{one.claims:,}", *numbers, f"{one.conflicts:,}")
+    for fill in fills:
+        numbers = map(_number, (fill.per_second, fill.p50_ms, fill.p99_ms, fill.cpu_ms))
+        those = map(str, (fill.clients, fill.services))
+        drawn.add_row(fill.database, fill.way, fill.order, *those, f"{fill.claims:,}", *numbers, f"{fill.conflicts:,}")
     return drawn
 
 
@@ -233,7 +233,9 @@ def refresh_table(start: Start) -> Table:
     drawn.title_justify = "left"
     for heading in ("changed", "snapshot", "executing SQL", "driver alone", "rest", "rows", "pause"):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    for one in start.refreshes:
-        times = (one.ms, one.execute_ms, one.driver_ms, one.rest_ms)
-        drawn.add_row(f"{one.changed:,}", *map(_number, times), f"{one.rows:,}", _number(one.longest_pause_ms))
+    for refresh in start.refreshes:
+        times = (refresh.ms, refresh.execute_ms, refresh.driver_ms, refresh.rest_ms)
+        drawn.add_row(
+            f"{refresh.changed:,}", *map(_number, times), f"{refresh.rows:,}", _number(refresh.longest_pause_ms)
+        )
     return drawn

@@ -103,9 +103,9 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def ratio(one: Cost | None, other: Cost | None, of: str) -> float | None:
-    """The *of* (a field of :class:`Cost`) of one server divided by another's, if both are known and nonzero."""
-    over, under = getattr(one, of, None), getattr(other, of, None)
+def ratio(dividend: Cost | None, divisor: Cost | None, quantity: str) -> float | None:
+    """The *quantity* (a field of :class:`Cost`) of one server divided by another's, if both are known and nonzero."""
+    over, under = getattr(dividend, quantity, None), getattr(divisor, quantity, None)
     return round(over / under, 2) if over is not None and under else None
 
 

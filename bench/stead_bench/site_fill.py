@@ -197,11 +197,11 @@ def _by_two(order: str) -> Step:
         conflicts = 0
         while True:
             reply = connection.get(f"/allocation_candidates?{_query(order)}&limit=1")
-            found: list[dict[str, Any]] = json.loads(reply.body)["allocation_requests"]
-            if not found:
+            requests: list[dict[str, Any]] = json.loads(reply.body)["allocation_requests"]
+            if not requests:
                 return None
             try:
-                connection.put(f"/allocations/{uuid4()}", {**found[0], **OWNER})
+                connection.put(f"/allocations/{uuid4()}", {**requests[0], **OWNER})
             except Refused as refused:
                 if refused.status != HTTPStatus.CONFLICT:
                     raise

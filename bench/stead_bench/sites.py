@@ -92,16 +92,16 @@ def rack(host: int) -> str:
 
 def roomy(site: Site, most: int = 1000) -> list[tuple[str, str]]:
     """Providers, by uuid, with a resource class in which one unit more or less does not affect any query."""
-    found = (
+    providers = (
         (str(described.uuid), next(iter(roomy_classes)))
         for described in site.descriptions()
-        if (roomy_classes := [name for name, held in described.inventories.items() if _is_roomy(held)])
+        if (roomy_classes := [name for name, inventory in described.inventories.items() if _is_roomy(inventory)])
     )
-    return list(islice(found, most))
+    return list(islice(providers, most))
 
 
-def _is_roomy(held: Inventory) -> bool:
-    return held.capacity >= 64 and held.min_unit == 1 and held.step_size == 1
+def _is_roomy(inventory: Inventory) -> bool:
+    return inventory.capacity >= 64 and inventory.min_unit == 1 and inventory.step_size == 1
 
 
 def _provider(
@@ -195,7 +195,7 @@ SHARES = frozenset({"MISC_SHARES_VIA_AGGREGATE"})
 
 def shared(site: Site) -> Iterator[Description]:
     """Hosts without disks; two storage pools for the hosts of each rack."""
-    held = {name: inventory for name, inventory in HOST.items() if name != "DISK_GB"}
+    inventories = {name: inventory for name, inventory in HOST.items() if name != "DISK_GB"}
     for number in range(site.size):
         if number % RACK == 0:
             for pool in range(POOLS):
@@ -205,7 +205,7 @@ def shared(site: Site) -> Iterator[Description]:
                     traits=SHARES,
                     aggregates=frozenset({rack(number)}),
                 )
-        yield _provider(f"{PREFIX}shared-{number:07}", inventories=held, aggregates=frozenset({rack(number)}))
+        yield _provider(f"{PREFIX}shared-{number:07}", inventories=inventories, aggregates=frozenset({rack(number)}))
 
 
 def wide(site: Site) -> Iterator[Description]:

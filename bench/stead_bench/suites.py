@@ -114,15 +114,15 @@ def cases(
     """The cases of the suite *name*, the smallest site first; only with the limits in *limits*, 0 for none."""
     suite = SUITES[name]
     had = traits if traits is not None else TRAITS.get(name, Site.traits)
-    found = (
+    all_cases = (
         case
         for size in sorted(set(sizes or suite.sizes))
         for case in suite.cases(Site(suite.kind, size, had, seed, folder))
     )
     if not limits:
-        return list(found)
-    return [replace(case, limits=kept) for case in found if (kept := _kept(case.limits, limits))]
+        return list(all_cases)
+    return [replace(case, limits=remaining) for case in all_cases if (remaining := _kept(case.limits, limits))]
 
 
-def _kept(limits: tuple[int | None, ...], wanted: Collection[int]) -> tuple[int | None, ...]:
-    return tuple(limit for limit in limits if (limit or 0) in wanted)
+def _kept(limits: tuple[int | None, ...], chosen: Collection[int]) -> tuple[int | None, ...]:
+    return tuple(limit for limit in limits if (limit or 0) in chosen)

@@ -129,11 +129,11 @@ def make_names(store: Store, descriptions: Iterable[Description]) -> None:
 
 
 def _make_names(tx: Transaction, wanted_traits: Collection[str], wanted_classes: Collection[str]) -> None:
-    known = set(tx.connection.scalars(sa.select(traits_table.c.name)))
-    for name in sorted(set(wanted_traits) - known):
+    existing = set(tx.connection.scalars(sa.select(traits_table.c.name)))
+    for name in sorted(set(wanted_traits) - existing):
         traits.create(tx, name)
-    known = set(tx.connection.scalars(sa.select(classes_table.c.name)))
-    for name in sorted(set(wanted_classes) - known):
+    existing = set(tx.connection.scalars(sa.select(classes_table.c.name)))
+    for name in sorted(set(wanted_classes) - existing):
         resource_classes.create(tx, name)
 
 
@@ -143,10 +143,10 @@ def load(store: Store, descriptions: Iterable[Description], loaded: Callable[[in
     Args:
         loaded: called for every portion with its number of providers.
     """
-    known = _Names(store)
+    ids_by_name = _Names(store)
     for portion in portions(descriptions):
-        known.learn_aggregates(portion)
-        store.write(_insert, portion, known)
+        ids_by_name.learn_aggregates(portion)
+        store.write(_insert, portion, ids_by_name)
         loaded(len(portion))
 
 
@@ -234,8 +234,8 @@ class _Names:
 
     def learn_aggregates(self, portion: Iterable[Description]) -> None:
         """Create the aggregates that do not exist yet."""
-        wanted = {uuid for described in portion for uuid in described.aggregates}
-        if unknown := wanted - self.aggregates.keys():
+        uuids = {uuid for described in portion for uuid in described.aggregates}
+        if unknown := uuids - self.aggregates.keys():
             self.aggregates |= names.aggregate_ids(self._store, unknown)
 
 
@@ -243,29 +243,31 @@ def _ids(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
     return {row.name: row.id for row in connection.execute(sa.select(table.c.name, table.c.id))}
 
 
-def _insert(tx: Transaction, portion: Sequence[Description], known: _Names) -> None:
+def _insert(tx: Transaction, portion: Sequence[Description], ids_by_name: _Names) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     ids = _insert_providers(tx.connection, portion, now)
     rows = [
         {
             "resource_provider_id": ids[described.name],
-            "resource_class_id": known.classes[resource_class],
-            "total": held.total,
-            "reserved": held.reserved,
-            "min_unit": held.min_unit,
-            "max_unit": held.max_unit,
-            "step_size": held.step_size,
-            "allocation_ratio": held.allocation_ratio,
+            "resource_class_id": ids_by_name.classes[resource_class],
+            "total": inventory.total,
+            "reserved": inventory.reserved,
+            "min_unit": inventory.min_unit,
+            "max_unit": inventory.max_unit,
+            "step_size": inventory.step_size,
+            "allocation_ratio": inventory.allocation_ratio,
             "created_at": now,
         }
         for described in portion
-        for resource_class, held in described.inventories.items()
+        for resource_class, inventory in described.inventories.items()
     ]
     if rows:
         tx.connection.execute(sa.insert(inventories), rows)
-    pairs = ((known.traits[name], ids[described.name]) for described in portion for name in described.traits)
+    pairs = ((ids_by_name.traits[name], ids[described.name]) for described in portion for name in described.traits)
     _insert_pairs(tx.connection, "resource_provider_traits (trait_id, resource_provider_id)", pairs)
-    pairs = ((ids[described.name], known.aggregates[uuid]) for described in portion for uuid in described.aggregates)
+    pairs = (
+        (ids[described.name], ids_by_name.aggregates[uuid]) for described in portion for uuid in described.aggregates
+    )
     _insert_pairs(tx.connection, "resource_provider_aggregates (resource_provider_id, aggregate_id)", pairs)
 
 
@@ -315,8 +317,8 @@ def _levels(portion: Iterable[Description]) -> list[list[Description]]:
 def _insert_pairs(connection: sa.Connection, where: str, pairs: Iterable[tuple[int, int]]) -> None:
     """Insert pairs of ids as text, which all drivers process several times faster than parameters."""
     texts: list[str] = []
-    for one, other in pairs:
-        texts.append(f"({one:d},{other:d})")
+    for first, second in pairs:
+        texts.append(f"({first:d},{second:d})")
         if len(texts) == PAIRS_AT_ONCE:
             connection.exec_driver_sql(f"INSERT INTO {where} VALUES {','.join(texts)}")
             texts.clear()
@@ -366,9 +368,9 @@ def _hold(tx: Transaction, provider: str, class_name: str, uuids: Sequence[str],
     about = {"project_id": owner[0], "user_id": owner[1], "consumer_type_id": owner[2], "generation": 1}
     made = Insert(consumers, "uuid", *about, "created_at")
     made.run(tx.connection, [{"uuid": uuid, **about, "created_at": now} for uuid in uuids])
-    held = {"resource_provider_id": provider_id, "resource_class_id": class_id, "used": 1, "created_at": now}
-    taken = Insert(allocations, "consumer_id", *held)
-    taken.run(tx.connection, [{"consumer_id": uuid, **held} for uuid in uuids])
+    allocation = {"resource_provider_id": provider_id, "resource_class_id": class_id, "used": 1, "created_at": now}
+    taken = Insert(allocations, "consumer_id", *allocation)
+    taken.run(tx.connection, [{"consumer_id": uuid, **allocation} for uuid in uuids])
 
 
 def keep_sums(store: Store, described: Sequence[Description], used: Mapping[str, int]) -> None:
@@ -381,22 +383,22 @@ def keep_sums(store: Store, described: Sequence[Description], used: Mapping[str,
 
 
 def _keep_sums(tx: Transaction, described: Sequence[Description], used: Mapping[str, int]) -> None:
-    ids = providers.ids_by_uuid(tx.connection, [str(one.uuid) for one in described])
+    ids = providers.ids_by_uuid(tx.connection, [str(provider.uuid) for provider in described])
     rows = providers.rows_by_id(tx.connection, ids.values())
-    class_names = {name for one in described for name in one.inventories}
+    class_names = {name for provider in described for name in provider.inventories}
     classes = resource_classes.resolve(tx.connection, sorted(class_names))
     sums = [
         {
-            "provider_id": ids[str(one.uuid)],
+            "provider_id": ids[str(provider.uuid)],
             "class_id": classes[name],
-            "used": used.get(one.name, 0),
-            "generation": rows[ids[str(one.uuid)]].generation,
+            "used": used.get(provider.name, 0),
+            "generation": rows[ids[str(provider.uuid)]].generation,
         }
-        for one in described
-        for name in one.inventories
+        for provider in described
+        for name in provider.inventories
     ]
-    kept = Insert(stead_usage, "provider_id", "class_id", "used", "generation", changing=("used", "generation"))
-    kept.run(tx.connection, sums)
+    usages = Insert(stead_usage, "provider_id", "class_id", "used", "generation", changing=("used", "generation"))
+    usages.run(tx.connection, sums)
     noted = Insert(stead_usage_change, "provider_id", "slot", "tick", changing=("slot",))
     noted.run(tx.connection, [{"provider_id": id_, "slot": 0, "tick": 0} for id_ in sorted(rows)])
 

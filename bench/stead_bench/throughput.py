@@ -160,8 +160,8 @@ def _hear(client: subprocess.Popen[str]) -> str:
 def _summed(
     server: Server, outcomes: Sequence[Outcome], seconds: float, cpu: float | None, database_cpu: float | None
 ) -> Throughput:
-    reads = [one for outcome in outcomes for one in outcome.reads]
-    claims = [one for outcome in outcomes for one in outcome.claims]
+    reads = [seconds for outcome in outcomes for seconds in outcome.reads]
+    claims = [seconds for outcome in outcomes for seconds in outcome.claims]
     errors = [error for outcome in outcomes for error in outcome.errors]
     done = len(reads) + len(claims)
     return Throughput(

@@ -71,13 +71,13 @@ def main() -> None:
 
 def least(app: WSGIApplication, path: str) -> float:
     """Microseconds of a GET, in the fastest of all runs."""
-    found = []
+    seconds = []
     for _ in range(RUNS):
         began = time.perf_counter()
         for _ in range(REQUESTS):
             ask(app, "GET", path)
-        found.append((time.perf_counter() - began) / REQUESTS)
-    return min(found) * 1e6
+        seconds.append((time.perf_counter() - began) / REQUESTS)
+    return min(seconds) * 1e6
 
 
 def ask(app: WSGIApplication, method: str, path: str, body: Any = None) -> None:

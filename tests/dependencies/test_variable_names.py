@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import stead
+import stead_bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+PACKAGES = [Path(stead.__file__).parent, Path(stead_bench.__file__).parent]
+
 
 VAGUE = {"found", "some", "one", "left", "wanted", "of", "kept", "held", "known"}
 
@@ -26,9 +30,9 @@ def bindings(source: str) -> Iterator[tuple[str, int]]:
 
 
 def test_no_variable_has_a_vague_name() -> None:
-    package = Path(stead.__file__).parent
     vague = {
-        f"{file.relative_to(package)}:{line} {name}"
+        f"{file.relative_to(package.parent)}:{line} {name}"
+        for package in PACKAGES
         for file in package.rglob("*.py")
         for name, line in bindings(file.read_text())
         if name in VAGUE
