@@ -48,13 +48,13 @@ def sleeps(source: str) -> Iterator[int]:
 
 
 def test_no_test_sleeps() -> None:
-    found = {
+    sleeping = {
         f"{path.relative_to(HERE)}:{line}"
         for path in HERE.rglob("*.py")
         if str(path.relative_to(HERE)) not in MAY_SLEEP
         for line in sleeps(path.read_text())
     }
-    assert not found, "wait for a state instead, with tests.waiting.wait_until"
+    assert not sleeping, "wait for a state instead, with tests.waiting.wait_until"
 
 
 def test_each_file_that_may_sleep_does() -> None:

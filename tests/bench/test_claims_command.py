@@ -20,15 +20,17 @@ def test_claims_are_held_against_bare_commits(bench):
     )
     assert ran.code == 0, ran.err
     rates = ran.json["rates"]
-    assert [(one["work"], one["clients"]) for one in rates] == [(work, number) for work in WORKS for number in (1, 2)]
-    for one in rates:
-        assert one["claims"] > 0
-        assert one["per_second"] > 0
-        assert one["bare_per_second"] > 0
-        assert one["ratio"] > 0
-        assert one["p50_ms"] <= one["p99_ms"]
-        assert one["bare_p50_ms"] <= one["bare_p99_ms"]
-        assert one["cpu_ms"] > 0
+    assert [(rate["work"], rate["clients"]) for rate in rates] == [
+        (work, number) for work in WORKS for number in (1, 2)
+    ]
+    for rate in rates:
+        assert rate["claims"] > 0
+        assert rate["per_second"] > 0
+        assert rate["bare_per_second"] > 0
+        assert rate["ratio"] > 0
+        assert rate["p50_ms"] <= rate["p99_ms"]
+        assert rate["bare_p50_ms"] <= rate["bare_p99_ms"]
+        assert rate["cpu_ms"] > 0
     assert "bare/Stead" in ran.out
 
 

@@ -72,8 +72,8 @@ def test_where_a_limit_cuts_is_open_but_not_how_many_it_leaves_or_what_exists():
 
 def test_of_listed_providers_all_but_the_generation_counts():
     def listed(**more):
-        one = {"uuid": "a", "name": "n", "generation": 1, "parent_provider_uuid": None, "root_provider_uuid": "a"}
-        return answers({"resource_providers": [one | more]})
+        provider = {"uuid": "a", "name": "n", "generation": 1, "parent_provider_uuid": None, "root_provider_uuid": "a"}
+        return answers({"resource_providers": [provider | more]})
 
     assert differences(listed(), listed(generation=7)) == []
     assert differences(listed(), listed(name="m"))

@@ -17,7 +17,7 @@ from tests.conftest import write_configuration
 
 def listed(server):
     with closing(server.connect()) as connection:
-        return {one["uuid"]: one for one in connection.read("/resource_providers")["resource_providers"]}
+        return {provider["uuid"]: provider for provider in connection.read("/resource_providers")["resource_providers"]}
 
 
 def test_a_database_gets_the_whole_site_at_once(database_url, tmp_path):
@@ -57,7 +57,7 @@ def test_over_the_api_a_server_gets_what_a_database_gets_and_keeps_nothing_else(
         filling.fill(server, Site("nested", 2), unwatched)
         made, expected = listed(server), listed(other)
         assert made.keys() == expected.keys()
-        for uuid, one in made.items():
-            assert one | {"generation": 0} == expected[uuid] | {"generation": 0}
+        for uuid, provider in made.items():
+            assert provider | {"generation": 0} == expected[uuid] | {"generation": 0}
         filling.fill(other, Site("nested", 3), unwatched)  # straight, beside a server that runs
         assert len(listed(other)) == 21

@@ -51,9 +51,9 @@ def test_hosts_have_as_many_traits_as_asked_for_and_share_two_thirds():
 
 
 def test_another_seed_gives_other_traits_to_other_providers():
-    one, other = list(site("flat", 5).descriptions()), list(site("flat", 5, seed=2).descriptions())
-    assert [described.traits for described in one] != [described.traits for described in other]
-    assert {described.uuid for described in one}.isdisjoint(described.uuid for described in other)
+    first, second = list(site("flat", 5).descriptions()), list(site("flat", 5, seed=2).descriptions())
+    assert [described.traits for described in first] != [described.traits for described in second]
+    assert {described.uuid for described in first}.isdisjoint(described.uuid for described in second)
 
 
 @pytest.mark.parametrize("kind", KINDS)

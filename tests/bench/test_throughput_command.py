@@ -14,11 +14,11 @@ def test_many_clients_ask_and_claim(bench, tmp_path):
             *("--peer", peer.url, "--peer-pid", str(peer.pids[0])),
         )
     assert ran.code == 0, ran.err
-    assert [one["server"] for one in ran.json["servers"]] == ["Stead", "peer"]
-    for one in ran.json["servers"]:
-        assert one["reads"] >= 9 * one["claims"] > 0
-        assert one["requests"] == one["reads"] + one["claims"]
-        assert one["read_p50_ms"] <= one["read_p99_ms"]
-        assert one["claim_p50_ms"] <= one["claim_p99_ms"]
-        assert one["cpu_ms"] > 0
-        assert one["errors"] == 0
+    assert [server["server"] for server in ran.json["servers"]] == ["Stead", "peer"]
+    for server in ran.json["servers"]:
+        assert server["reads"] >= 9 * server["claims"] > 0
+        assert server["requests"] == server["reads"] + server["claims"]
+        assert server["read_p50_ms"] <= server["read_p99_ms"]
+        assert server["claim_p50_ms"] <= server["claim_p99_ms"]
+        assert server["cpu_ms"] > 0
+        assert server["errors"] == 0

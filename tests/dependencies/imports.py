@@ -132,22 +132,22 @@ def private_names(modules: dict[Path, ast.Module]) -> dict[str, set[Path]]:
 
 
 def _shared_with_bases(tree: ast.Module) -> set[str]:
-    known = {here: (module, name) for here, module, name in imported(tree) if module.partition(".")[0] not in OURS}
+    origins = {here: (module, name) for here, module, name in imported(tree) if module.partition(".")[0] not in OURS}
     shared = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            bases = [base for written in node.bases if (base := _resolved(written, known)) is not None]
+            bases = [base for written in node.bases if (base := _resolved(written, origins)) is not None]
             names = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
             names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
             shared |= {name for name in names if is_private(name) and any(has(base, name) for base in bases)}
     return shared
 
 
-def _resolved(written: ast.expr, known: dict[str, tuple[str, str]]) -> object | None:
+def _resolved(written: ast.expr, origins: dict[str, tuple[str, str]]) -> object | None:
     """The base class that an expression names; None if it is ours or of the standard library."""
     path = ast.unparse(written.value if isinstance(written, ast.Subscript) else written).split(".")
-    if path[0] not in known or known[path[0]][0].partition(".")[0] in sys.stdlib_module_names:
+    if path[0] not in origins or origins[path[0]][0].partition(".")[0] in sys.stdlib_module_names:
         return None
-    module, name = known[path[0]]
-    found: object = pkgutil.resolve_name(".".join([module, *filter(None, [name]), *path[1:]]))
-    return found
+    module, name = origins[path[0]]
+    base: object = pkgutil.resolve_name(".".join([module, *filter(None, [name]), *path[1:]]))
+    return base

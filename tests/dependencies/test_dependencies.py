@@ -47,7 +47,7 @@ TYPES_ONLY = "types-"
 
 
 def test_every_dependency_has_a_lower_bound():
-    unbounded = [name for name, bound in BOUNDS.items() if not any(one.operator == ">=" for one in bound)]
+    unbounded = [name for name, bound in BOUNDS.items() if not any(specifier.operator == ">=" for specifier in bound)]
     assert [name for name in unbounded if not name.startswith(TYPES_ONLY)] == []
 
 
@@ -55,8 +55,8 @@ def test_the_lowest_versions_are_those_of_pyproject():
     lines = {name_of(line): Requirement(line).specifier for line in lowest.constraints()}
     assert set(lines) == {name for name in BOUNDS if not name.startswith(TYPES_ONLY)}
     for name, pinned in lines.items():
-        (version,) = (one.version for one in pinned)
-        assert f">={version}" in {str(one) for one in BOUNDS[name]}
+        (version,) = (specifier.version for specifier in pinned)
+        assert f">={version}" in {str(specifier) for specifier in BOUNDS[name]}
 
 
 def test_what_is_imported_is_declared():
@@ -87,7 +87,7 @@ def test_what_the_service_imports_can_be_imported():
 
 @pytest.mark.parametrize("name", UNPROMISED)
 def test_a_dependency_of_which_more_is_used_than_it_promises_has_an_upper_bound(name):
-    assert any(one.operator == "<" for one in BOUNDS[canonicalize_name(name)])
+    assert any(specifier.operator == "<" for specifier in BOUNDS[canonicalize_name(name)])
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_wrong_usage_is_what_typer_says_of_a_bad_parameter():
 
 def test_the_installed_versions_are_those_that_are_asked_for():
     """An environment that is older than pyproject.toml tests something else."""
-    wanted = [name_of(one) for one in PROJECT["dependencies"]]
-    assert {name: version(name) for name in wanted if version(name) not in BOUNDS[name]} == {}
+    names = [name_of(requirement) for requirement in PROJECT["dependencies"]]
+    assert {name: version(name) for name in names if version(name) not in BOUNDS[name]} == {}
 
 
 def test_the_versions_of_python_are_those_that_are_supported():
-    named = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if "Python :: 3." in one]
+    named = [classifier.rpartition(" ")[2] for classifier in PROJECT["classifiers"] if "Python :: 3." in classifier]
     assert PROJECT["requires-python"] == f">={named[0]}"

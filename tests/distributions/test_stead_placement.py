@@ -108,7 +108,10 @@ def test_its_extras_are_those_of_stead_for_a_service() -> None:
     of_tests = {"dev", "docs", "test"}
     assert set(extras) == set(project(ROOT)["optional-dependencies"]) - of_tests
     required = {name: [Requirement(text) for text in requirements] for name, requirements in extras.items()}
-    assert all([(one.name, one.extras) for one in required[name]] == [("stead", {name})] for name in required)
+    assert all(
+        [(requirement.name, requirement.extras) for requirement in required[name]] == [("stead", {name})]
+        for name in required
+    )
 
 
 def test_it_has_the_license_of_stead() -> None:

@@ -53,17 +53,17 @@ def _bare(text: str) -> str:
 
 def commands_of(page: Path) -> list[Command]:
     """All commands of a page."""
-    found: list[Command] = []
+    commands: list[Command] = []
     for block in _BLOCK.findall(page.read_text()):
         for line in block.splitlines(keepends=True):
-            if found and is_unfinished(found[-1].text):
-                found[-1].text += line
+            if commands and is_unfinished(commands[-1].text):
+                commands[-1].text += line
             elif line.startswith("$ "):
-                found.append(Command(line[2:]))
+                commands.append(Command(line[2:]))
             else:
-                found[-1].printed.append(line)
-        assert not is_unfinished(found[-1].text), f"{page}: the block ends in a command: {found[-1].text}"
-    return found
+                commands[-1].printed.append(line)
+        assert not is_unfinished(commands[-1].text), f"{page}: the block ends in a command: {commands[-1].text}"
+    return commands
 
 
 @cache

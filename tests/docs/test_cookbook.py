@@ -30,10 +30,10 @@ def test_every_recipe_prints_what_the_page_shows(tmp_path: Path) -> None:
         if not query:
             assert command.prints(output), f"$ {command.text}{output}"
             continue
-        shown, found = candidates("".join(command.printed)), candidates(output)
+        shown, all_candidates = candidates("".join(command.printed)), candidates(output)
         assert shown, command.text
-        assert len(found) < ALL
-        assert set(shown) <= set(found), f"$ {command.text}{output}"
+        assert len(all_candidates) < ALL
+        assert set(shown) <= set(all_candidates), f"$ {command.text}{output}"
 
 
 def test_there_are_twenty_recipes() -> None:

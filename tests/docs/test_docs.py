@@ -53,10 +53,10 @@ def test_what_is_made_of_the_code_is_as_the_code_makes_it(file: Path) -> None:
 
 
 def test_every_part_that_can_be_made_is_somewhere() -> None:
-    found = {
+    parts = {
         name for page in PAGES for name in re.findall(r"<!-- ([a-z ]+): made by `make docs` -->", page.read_text())
     }
-    assert found == set(docs.PARTS)
+    assert parts == set(docs.PARTS)
 
 
 @pytest.mark.parametrize(("place", "page", "section"), citations())

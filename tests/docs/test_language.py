@@ -45,13 +45,13 @@ def test_each_summary_is_a_verb_and_a_noun() -> None:
 
 def test_messages_and_help_use_the_usual_words() -> None:
     """Every text of the program but docstrings: errors, log lines, help of options and commands."""
-    found = {
+    unusual = {
         f"{file}:{line}": language.hits(text)
         for file in sorted((language.ROOT / "src").rglob("*.py"))
         for line, text in language.messages(file)
         if text not in language.MATCHED and language.hits(text)
     }
-    assert found == {}
+    assert unusual == {}
 
 
 def test_docstrings_and_comments_use_the_usual_words() -> None:
@@ -67,22 +67,24 @@ def test_docstrings_and_comments_use_the_usual_words() -> None:
 
 def test_benchmarks_use_the_usual_words() -> None:
     """Their help and messages, docstrings and comments."""
-    found = {}
+    words_by_place = {}
     for file in sorted((language.ROOT / "bench").rglob("*.py")):
-        found |= {f"{file}:{line}": language.hits(text) for line, text in language.messages(file)}
-        found |= {f"{file}:{line} remark": language.unusual_words(text) for line, text in language.remarks(file)}
-    assert len(found) > 500
-    assert {place: words for place, words in found.items() if words} == {}
+        words_by_place |= {f"{file}:{line}": language.hits(text) for line, text in language.messages(file)}
+        words_by_place |= {
+            f"{file}:{line} remark": language.unusual_words(text) for line, text in language.remarks(file)
+        }
+    assert len(words_by_place) > 500
+    assert {place: words for place, words in words_by_place.items() if words} == {}
 
 
 def test_samples_use_the_usual_words() -> None:
-    found = {
+    words_by_place = {
         f"{file}:{line}": language.unusual_words(text)
         for file in language.samples()
         for line, text in language.paragraphs(file.read_text())
     }
-    assert len(found) > 50
-    assert {place: words for place, words in found.items() if words} == {}
+    assert len(words_by_place) > 50
+    assert {place: words for place, words in words_by_place.items() if words} == {}
 
 
 def test_the_targets_of_make_use_the_usual_words() -> None:

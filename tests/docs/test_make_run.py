@@ -248,12 +248,12 @@ def test_make_lists_the_variable_that_sets_the_port(checkout):
 
 def test_a_server_that_cannot_start_shows_the_end_of_its_log(make_run, checkout):
     broken = checkout / ".stead" / "tokens.json"
-    kept = broken.read_text()
+    contents = broken.read_text()
     broken.write_text("{")
     try:
         code, said = make_run().ended()
     finally:
-        broken.write_text(kept)
+        broken.write_text(contents)
     assert code != 0
     assert f"token file {broken}" in said
     assert ".stead/serve.log" in said

@@ -42,8 +42,8 @@ def place_stand_ins(checkout: Path, tools: Path) -> None:
     assert count == 1
     (tools / "machine.xml").write_text(named)
     extras = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    known = "|".join(f'"install .[{extra}]"' for extra in extras)
-    stand_in(checkout / ".venv" / "bin" / "pip", f'case "$*" in {known}) exit 0;; esac')
+    installs = "|".join(f'"install .[{extra}]"' for extra in extras)
+    stand_in(checkout / ".venv" / "bin" / "pip", f'case "$*" in {installs}) exit 0;; esac')
 
 
 def stand_in(program: Path, text: str) -> None:

@@ -24,14 +24,14 @@ BARS = set("▓░")
 
 def candidates(output: str) -> list[tuple[str, ...]]:
     """Those of a picture, each as its lines without what depends on the width and on the other candidates."""
-    found: list[list[str]] = []
+    candidates: list[list[str]] = []
     for line in output.splitlines():
         words = [word for word in line.split() if not set(word) <= BARS]
         if re.match(r" {0,3}\d+ ", line):
-            found.append(words[1:])
-        elif found and line.startswith(" ") and words:
-            found[-1].append(" ".join(words))
-    return [tuple(sorted(lines)) for lines in found]
+            candidates.append(words[1:])
+        elif candidates and line.startswith(" ") and words:
+            candidates[-1].append(" ".join(words))
+    return [tuple(sorted(lines)) for lines in candidates]
 
 
 def asked_for_all(command: Command) -> Command:
@@ -52,11 +52,11 @@ def test_every_query_of_the_page_finds_what_the_page_says(tmp_path: Path) -> Non
         if not command.text.startswith("stead candidates"):
             assert command.prints(output), f"$ {command.text}{output}"
             continue
-        shown, found = candidates("".join(command.printed)), candidates(output)
+        shown, all_candidates = candidates("".join(command.printed)), candidates(output)
         assert shown, command.text
-        assert len(found) < ALL
-        assert set(shown) <= set(found), f"$ {command.text}{output}"
-        assert LIMIT.search(command.text) or len(shown) == len(found), f"$ {command.text}{output}"
+        assert len(all_candidates) < ALL
+        assert set(shown) <= set(all_candidates), f"$ {command.text}{output}"
+        assert LIMIT.search(command.text) or len(shown) == len(all_candidates), f"$ {command.text}{output}"
 
 
 def test_all_queries_of_the_page_are_in_the_section_that_is_run() -> None:

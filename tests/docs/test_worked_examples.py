@@ -118,8 +118,8 @@ def embedded(directory: Path) -> Iterator[tuple[str, str]]:
 
 def require(commands: list[Command], directory: Path, **environment: str) -> None:
     """Every one of *commands*, run in *directory* one after the other, prints what its page says."""
-    for wanted, output in zip(commands, outputs(commands, directory, **environment), strict=True):
-        assert wanted.prints(output), f"$ {wanted.text}{output}"
+    for command, output in zip(commands, outputs(commands, directory, **environment), strict=True):
+        assert command.prints(output), f"$ {command.text}{output}"
 
 
 def outputs(commands: list[Command], directory: Path, **environment: str) -> list[str]:

@@ -83,11 +83,11 @@ class Node:
             f"--pid-file={self.home.path}/pid", f"--log-error={log}", "--wsrep-recover", "--skip-networking",
             "--wsrep-cluster-address=gcomm://",
         )  # fmt: skip
-        found = re.findall(r"Recovered position: *(\S+:-?\d+)", log.read_text(errors="replace"))
+        positions = re.findall(r"Recovered position: *(\S+:-?\d+)", log.read_text(errors="replace"))
         log.unlink()
-        if not found:
+        if not positions:
             raise Unavailable(f"node {self.number} does not say where it stood")
-        return str(found[-1])
+        return str(positions[-1])
 
     def status(self) -> dict[str, str]:
         """What it says of itself as a member, by name; nothing if it does not answer."""
@@ -234,8 +234,8 @@ def _install_data(homes: list[Home], lock: Path) -> None:
 
 
 def _free_ports(number: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-        for some in sockets:
-            some.bind((HOST, 0))
-        return [some.getsockname()[1] for some in sockets]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for bound in sockets:
+            bound.bind((HOST, 0))
+        return [bound.getsockname()[1] for bound in sockets]

@@ -15,7 +15,7 @@ class Unavailable(Exception):
 def find(names: tuple[str, ...], places: tuple[str, ...]) -> Path | None:
     """The first of these programs in PATH or in *places*, which may be patterns; of several versions the newest."""
     for name in names:
-        candidates = [Path(found) for found in [shutil.which(name)] if found]
+        candidates = [Path(path) for path in [shutil.which(name)] if path]
         for place in places:
             candidates += sorted(Path("/").glob(f"{place.lstrip('/')}/{name}"), key=_version, reverse=True)
         for candidate in candidates:
@@ -35,15 +35,15 @@ def find_or_install(package: str, names: tuple[str, ...], places: tuple[str, ...
 
 def look_or_install(look: Callable[[], Path | None], packages: tuple[str, ...], lock: Path) -> Path:
     """What *look* finds, if need be when *packages* are installed, or Unavailable. *lock*: one apt at a time."""
-    found = look()
-    if found is None:
-        with lock.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+    program = look()
+    if program is None:
+        with lock.open("w") as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
             install(*packages)
-        found = look()
-    if found is None:
+        program = look()
+    if program is None:
         raise Unavailable(f"{' and '.join(packages)} brought not what was looked for")
-    return found
+    return program
 
 
 def install(*packages: str) -> None:

@@ -9,8 +9,8 @@ from stead.domain import errors as domain
 from tests.system.api.client import NEWEST, Api, wsgi_door
 
 
-def every_error(of=domain.SteadError):
-    for cls in of.__subclasses__():
+def every_error(base=domain.SteadError):
+    for cls in base.__subclasses__():
         yield cls
         yield from every_error(cls)
 
@@ -20,7 +20,7 @@ def every_error(of=domain.SteadError):
 )
 def test_every_error_of_the_domain_has_a_status_of_its_own(error):
     """None of them is a bug, so none of them is 500."""
-    known = {
+    statuses = {
         domain.Forbidden: 403,
         domain.Unavailable: 503,
         domain.BadRequest: 400,
@@ -28,7 +28,7 @@ def test_every_error_of_the_domain_has_a_status_of_its_own(error):
         domain.Conflict: 409,
         domain.StartOver: 410,
     }
-    expected = next(status for base, status in known.items() if issubclass(error, base))
+    expected = next(status for base, status in statuses.items() if issubclass(error, base))
     made = error.__new__(error)
     for name in getattr(error, "__dataclass_fields__", {}):
         setattr(made, name, "x")

@@ -131,7 +131,7 @@ def test_a_huge_key_is_not_repeated_as_a_path() -> None:
 texts = st.text(alphabet="ab'\"\\\n\0é🖥", max_size=40)
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts),
-    lambda some: st.one_of(st.lists(some, max_size=4), st.dictionaries(texts, some, max_size=4)),
+    lambda parts: st.one_of(st.lists(parts, max_size=4), st.dictionaries(texts, parts, max_size=4)),
 )
 
 

@@ -23,7 +23,7 @@ def test_it_is_absolute():
 @pytest.mark.parametrize("name", ["HTTP_HOST", "SCRIPT_NAME", "wsgi.url_scheme"])
 @pytest.mark.parametrize("words", ["x\r\nSet-Cookie: a=b", "\0", "a b", "\xe9", '"', "\x7f"])
 def test_what_no_header_may_have_in_it_is_encoded(name, words):
-    found = location(**{name: words})
-    assert found.isascii()
-    assert found.isprintable()
-    assert not set(' "').intersection(found)
+    url = location(**{name: words})
+    assert url.isascii()
+    assert url.isprintable()
+    assert not set(' "').intersection(url)

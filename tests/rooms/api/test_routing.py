@@ -81,7 +81,7 @@ def a_path(template):
 def table():
     """Handlers by path and method."""
     router = create_app(None, None)._router
-    return {(path, method): handler for path, found in router.routes.items() for method, handler in found.items()}
+    return {(path, method): handler for path, handlers in router.routes.items() for method, handler in handlers.items()}
 
 
 def test_these_routes_exist_and_no_others(table):
@@ -92,7 +92,9 @@ def test_these_routes_exist_and_no_others(table):
 def test_the_checks_of_a_route_stand_in_the_contract_s_order(table, path, method, order, gate):
     gates = gates_of(table[path, method])
     assert " ".join(NAMES[type(gate)] for gate in gates) == order
-    assert [(found.first, found.otherwise) for found in gates if isinstance(found, Since)] == ([gate] if gate else [])
+    assert [(declared.first, declared.otherwise) for declared in gates if isinstance(declared, Since)] == (
+        [gate] if gate else []
+    )
 
 
 @pytest.mark.parametrize(("method", "path", "first", "otherwise"), GATED)

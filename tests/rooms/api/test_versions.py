@@ -27,15 +27,15 @@ def test_before_the_first_span_there_is_no_value():
 
 
 @pytest.mark.parametrize(
-    ("agreed", "known"),
+    ("agreed", "expected"),
     [
         (Agreed(V.FORBIDDEN_AGGREGATES), [True, False, False]),
         (Agreed(NEWEST), [True, True, False]),
         (Agreed(NEWEST, S.OWN_FEATURES), [True, True, True]),
     ],
 )
-def test_what_stead_has_of_its_own_is_known_to_who_asked_for_it_alone(agreed, known):
-    assert [agreed.knows(step) for step in (V.FORBIDDEN_AGGREGATES, NEWEST, S.OWN_FEATURES)] == known
+def test_what_stead_has_of_its_own_is_known_to_who_asked_for_it_alone(agreed, expected):
+    assert [agreed.knows(step) for step in (V.FORBIDDEN_AGGREGATES, NEWEST, S.OWN_FEATURES)] == expected
 
 
 def test_versions_are_named_apart():

@@ -216,9 +216,9 @@ def test_keystone_is_asked_as_often_as_the_cache_is_configured_to(behind, identi
 def test_processes_share_what_they_know_in_memcached(behind, identity, memcached, lines, strategy):
     lines = [f"memcached_servers = 127.0.0.1:{memcached.server_address[1]}", *lines]
     lines += [f"memcache_security_strategy = {strategy}", "memcache_secret_key = s3cr3t"]
-    one, other = (behind(*login(identity), *lines) for _ in range(2))
-    assert [each.get(X_Auth_Token=VALID).status for each in (one, other, one)] == [200, 200, 200]
-    assert other.credentials.user_id == "alice-id"
+    first, second = (behind(*login(identity), *lines) for _ in range(2))
+    assert [each.get(X_Auth_Token=VALID).status for each in (first, second, first)] == [200, 200, 200]
+    assert second.credentials.user_id == "alice-id"
     assert identity.asked == [VALID]
     assert len(memcached.kept) == 1
     assert VALID.encode() not in b"".join([*memcached.kept])

@@ -12,8 +12,14 @@ from tests.rooms.auth.odd_files import KINDS, replace_with
 
 
 def entry(token, **other):
-    known = {"name": token, "sha256": digest(token).hex(), "user": f"{token}-user", "project": "p1", "roles": ["admin"]}
-    return known | other
+    fields = {
+        "name": token,
+        "sha256": digest(token).hex(),
+        "user": f"{token}-user",
+        "project": "p1",
+        "roles": ["admin"],
+    }
+    return fields | other
 
 
 @pytest.fixture

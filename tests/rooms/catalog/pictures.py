@@ -46,8 +46,8 @@ class Picture:
         for provider in forest.providers:
             parent = None if provider.parent is None else ids[provider.parent]
             id_ = ids[provider.name] = picture.add_provider(provider.uuid, provider.name, parent)
-            for name, held in provider.inventories.items():
-                picture.set_inventory(id_, picture.class_id(name), held)
+            for name, inventory in provider.inventories.items():
+                picture.set_inventory(id_, picture.class_id(name), inventory)
             picture.traits[id_] = {picture.trait_id(name) for name in provider.traits}
             picture.aggregates[id_] = {picture.aggregate_id(uuid) for uuid in provider.aggregate_uuids}
             if provider.is_disabled:
@@ -67,20 +67,20 @@ class Picture:
 
     def _changes(self, ids: Collection[int], claimed: Collection[int], *, everything: bool, names: bool) -> Changes:
         there = sorted(id_ for id_ in set(ids) if id_ in self.providers)
-        held = [self.providers[id_] for id_ in sorted(claimed) if id_ in self.providers]
+        providers = [self.providers[id_] for id_ in sorted(claimed) if id_ in self.providers]
         aggregates = {id_: tuple(sorted(self.aggregates[id_])) for id_ in there if self.aggregates[id_]}
         return Changes(
             moment=self.moment,
             everything=everything,
             provider_ids=sorted(set(ids)),
             providers=[self.providers[id_] for id_ in there],
-            claimed=[StandingRow(row.id, row.generation, row.modified) for row in held],
+            claimed=[StandingRow(row.id, row.generation, row.modified) for row in providers],
             inventories=[row for id_ in there for _, row in sorted(self.inventories[id_].items())],
             used={key: sum_ for key, sum_ in self.used.items() if key[0] in {*there, *claimed}},
             disabled={id_: self.disabled[id_] for id_ in there if id_ in self.disabled},
             traits_of={id_: tuple(sorted(self.traits[id_])) for id_ in there if self.traits[id_]},
             aggregates_of=aggregates,
-            aggregate_uuids={id_: self.aggregate_uuids[id_] for some in aggregates.values() for id_ in some},
+            aggregate_uuids={id_: self.aggregate_uuids[id_] for ids in aggregates.values() for id_ in ids},
             traits=sorted(self.trait_names.values()) if names else None,
             resource_classes=sorted(self.class_names.values()) if names else None,
         )
@@ -109,18 +109,25 @@ class Picture:
         return moved
 
     def subtree(self, id_: int) -> set[int]:
-        found = {id_}
+        below = {id_}
         for _ in self.providers:  # no tree is deeper than there are providers
-            found |= {row.id for row in self.providers.values() if row.parent_id in found}
-        return found
+            below |= {row.id for row in self.providers.values() if row.parent_id in below}
+        return below
 
     def has_children(self, id_: int) -> bool:
         return any(row.parent_id == id_ for row in self.providers.values())
 
-    def set_inventory(self, id_: int, class_id: int, held: PlainInventory) -> None:
-        units = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
+    def set_inventory(self, id_: int, class_id: int, inventory: PlainInventory) -> None:
+        units = (
+            inventory.total,
+            inventory.reserved,
+            inventory.min_unit,
+            inventory.max_unit,
+            inventory.step_size,
+            inventory.allocation_ratio,
+        )
         self.inventories[id_][class_id] = InventoryRow(id_, class_id, *units, self.moment)
-        self.used[id_, class_id] = held.used
+        self.used[id_, class_id] = inventory.used
 
     def add_trait_name(self, name: str) -> int:
         id_ = lowest_free(self.trait_names)
@@ -143,8 +150,8 @@ class Picture:
         return next(row.id for row in self.trait_names.values() if row.name == name)
 
     def aggregate_id(self, uuid: str) -> int:
-        for id_, known in self.aggregate_uuids.items():
-            if known == uuid:
+        for id_, existing in self.aggregate_uuids.items():
+            if existing == uuid:
                 return id_
         id_ = lowest_free(self.aggregate_uuids)
         self.aggregate_uuids[id_] = uuid

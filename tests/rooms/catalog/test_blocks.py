@@ -29,7 +29,7 @@ def written(column: Blocks[Any], values: dict[int, int], size: int) -> Blocks[An
 
 @settings(deadline=None)
 @given(writes, st.lists(st.integers(0, 11), min_size=1))
-def test_a_column_is_what_a_list_would_be(steps: Sequence[dict[int, int]], wanted: list[int]) -> None:
+def test_a_column_is_what_a_list_would_be(steps: Sequence[dict[int, int]], slots: list[int]) -> None:
     with small_blocks():
         column, plain = Blocks.none(np.int64, FILL), []
         history = []
@@ -40,7 +40,7 @@ def test_a_column_is_what_a_list_would_be(steps: Sequence[dict[int, int]], wante
             history.append((column, plain))
         for old, expected in history:
             assert [old[slot] for slot in range(old.size)] == expected
-            inside = [slot for slot in wanted if slot < old.size]
+            inside = [slot for slot in slots if slot < old.size]
             assert old.at(np.array(inside, np.int64)).tolist() == [expected[slot] for slot in inside]
             assert old.whole.tolist() == expected
 
@@ -60,10 +60,10 @@ def test_a_change_to_what_is_there_already_is_none() -> None:
 
 def test_blocks_in_which_nobody_has_anything_take_no_memory() -> None:
     with small_blocks():
-        one, other = (written(Blocks.none(np.int32, 0), {}, 8) for _ in range(2))
-        assert all(np.shares_memory(mine, theirs) for mine, theirs in zip(one.blocks, other.blocks, strict=True))
+        first, second = (written(Blocks.none(np.int32, 0), {}, 8) for _ in range(2))
+        assert all(np.shares_memory(mine, theirs) for mine, theirs in zip(first.blocks, second.blocks, strict=True))
         with pytest.raises(ValueError, match="read-only"):
-            one.blocks[0][0] = 1
+            first.blocks[0][0] = 1
 
 
 def test_a_mask_is_worked_out_again_for_changed_blocks_only() -> None:

@@ -23,22 +23,22 @@ class Maker:
 
 
 def test_a_text_is_made_when_it_is_first_wanted_and_after_a_change() -> None:
-    kept, make = Fragments(), Maker()
-    assert kept.get("form", [3, 1], [10, 10], make) == ["text 3", "text 1"]
-    assert kept.get("form", [1, 2, 3], [10, 10, 10], make) == ["text 1", "text 2", "text 3"]
-    assert kept.get("form", [1, 3], [11, 10], make) == ["text 1", "text 3"]
+    texts, make = Fragments(), Maker()
+    assert texts.get("form", [3, 1], [10, 10], make) == ["text 3", "text 1"]
+    assert texts.get("form", [1, 2, 3], [10, 10, 10], make) == ["text 1", "text 2", "text 3"]
+    assert texts.get("form", [1, 3], [11, 10], make) == ["text 1", "text 3"]
     assert make.made == [3, 1, 2, 1]
 
 
 def test_forms_do_not_share_texts() -> None:
-    kept, make = Fragments(), Maker()
-    kept.get("one", [1], [10], make)
-    kept.get("other", [1], [10], make)
+    texts, make = Fragments(), Maker()
+    texts.get("one", [1], [10], make)
+    texts.get("other", [1], [10], make)
     assert make.made == [1, 1]
 
 
 def test_an_empty_text_is_a_text() -> None:
-    kept = Fragments()
+    texts = Fragments()
     asked: list[Sequence[int]] = []
 
     def make(slots: Sequence[int]) -> Iterable[str]:
@@ -46,43 +46,43 @@ def test_an_empty_text_is_a_text() -> None:
         return [""]
 
     for _ in range(2):
-        assert kept.get("form", [1], [10], make) == [""]
+        assert texts.get("form", [1], [10], make) == [""]
     assert asked == [[1]]
 
 
 def test_those_not_used_lately_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fragments, "MOST_CHARACTERS", 4 * len("text 1"))
-    kept, make = Fragments(), Maker()
+    texts, make = Fragments(), Maker()
     for slot in (1, 2, 3, 1, 4, 5):
-        kept.get("form", [slot], [10], make)
+        texts.get("form", [slot], [10], make)
     make.made.clear()
-    kept.get("form", [1], [10], make)
+    texts.get("form", [1], [10], make)
     assert make.made == []
-    kept.get("form", [2], [10], make)
+    texts.get("form", [2], [10], make)
     assert make.made == [2]
     for number in range(100):
-        kept.get("form", [number], [10], make)
-    shelf = kept._shelves["form"]
+        texts.get("form", [number], [10], make)
+    shelf = texts._shelves["form"]
     assert len(shelf.recent) + len(shelf.older) <= 6
 
 
 def test_a_text_that_was_not_used_lately_is_made_again_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fragments, "MOST_CHARACTERS", 4 * len("text 1"))
-    kept, make = Fragments(), Maker()
+    texts, make = Fragments(), Maker()
     for slot in (1, 2, 3):
-        kept.get("form", [slot], [10], make)
-    shelf = kept._shelves["form"]
+        texts.get("form", [slot], [10], make)
+    shelf = texts._shelves["form"]
     assert 1 in shelf.older
     assert 1 not in shelf.recent
     make.made.clear()
-    assert kept.get("form", [1], [11], make) == ["text 1"]
+    assert texts.get("form", [1], [11], make) == ["text 1"]
     assert make.made == [1]
-    kept.get("form", [1], [11], make)
+    texts.get("form", [1], [11], make)
     assert make.made == [1]
 
 
 def test_the_number_of_forms_is_bounded() -> None:
-    kept, make = Fragments(), Maker()
+    texts, make = Fragments(), Maker()
     for number in range(100):
-        kept.get(number, [1], [10], make)
-    assert len(kept._shelves) <= fragments.MOST_FORMS
+        texts.get(number, [1], [10], make)
+    assert len(texts._shelves) <= fragments.MOST_FORMS

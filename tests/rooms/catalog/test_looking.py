@@ -26,11 +26,11 @@ def test_nobody_looks_who_has_just_been_asked(monkeypatch: pytest.MonkeyPatch) -
     now = 0.0
     monkeypatch.setattr(catalog, "time", type("Clock", (), {"monotonic": lambda: now, "perf_counter": lambda: now}))
     source = Counting()
-    known = Catalog(source)
-    known.fresh()
+    fresh_catalog = Catalog(source)
+    fresh_catalog.fresh()
     now = 0.75
-    assert (known.look(), source.asked) == (0.25, 1)
+    assert (fresh_catalog.look(), source.asked) == (0.25, 1)
     now = 1.0
-    assert (known.look(), source.asked) == (1.0, 2)
+    assert (fresh_catalog.look(), source.asked) == (1.0, 2)
     now = 1.5
-    assert (known.look(), source.asked) == (0.5, 2)
+    assert (fresh_catalog.look(), source.asked) == (0.5, 2)

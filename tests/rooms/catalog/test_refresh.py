@@ -54,8 +54,8 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
     forest, sharing = snapshot.forest, snapshot.sharing
     roots = [slot for slot in slots.values() if forest.root[slot] == slot]
 
-    def named(some: Collection[Any]) -> list[str]:
-        return sorted(uuids[int(slot)] for slot in some)
+    def named(members: Collection[Any]) -> list[str]:
+        return sorted(uuids[int(slot)] for slot in members)
 
     return {
         "traits": snapshot.trait_names.rows,
@@ -105,8 +105,8 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
 
 def cause(snapshot: Snapshot, slot: int) -> Any:
     """By which provider one is disabled, by uuid, and why."""
-    found = snapshot.service_states.cause(slot)
-    return found and (snapshot.uuid(found[0]), found[1])
+    disabled = snapshot.service_states.cause(slot)
+    return disabled and (snapshot.uuid(disabled[0]), disabled[1])
 
 
 def candidates(snapshot: Snapshot, resource_class: str) -> Any:
@@ -127,12 +127,12 @@ def is_parents_first(snapshot: Snapshot, root: int) -> bool:
 
 def columns(snapshot: Snapshot, uuids: dict[int, str]) -> dict[str, dict[str, tuple[Any, ...]]]:
     """By class name and uuid what the columns say, asked one by one and as vectors."""
-    found: dict[str, dict[str, tuple[Any, ...]]] = {}
+    rows: dict[str, dict[str, tuple[Any, ...]]] = {}
     for class_id, column in snapshot.inventory.items():
         having = np.flatnonzero(column.having(np.arange(snapshot.size)))
         capacity, used = column.amounts(having)
         vectors = zip(having.tolist(), column.left(having).tolist(), capacity, used, strict=True)
-        found[snapshot.class_names.by_id[class_id].name] = {
+        rows[snapshot.class_names.by_id[class_id].name] = {
             uuids[slot]: (column.at(slot), *numbers) for slot, *numbers in vectors
         } | {
             f"serving {amount}": tuple(
@@ -140,7 +140,7 @@ def columns(snapshot: Snapshot, uuids: dict[int, str]) -> dict[str, dict[str, tu
             )
             for amount in range(1, 10)
         }
-    return found
+    return rows
 
 
 class Refreshing(RuleBasedStateMachine):
@@ -205,14 +205,14 @@ class Refreshing(RuleBasedStateMachine):
             self.touched.add(id_)
 
     @precondition(has_providers)
-    @rule(choice=choices, which=choices, held=st.sampled_from(INVENTORIES))
-    def give_inventory(self, choice: int, which: int, held: PlainInventory | None) -> None:
+    @rule(choice=choices, which=choices, inventory=st.sampled_from(INVENTORIES))
+    def give_inventory(self, choice: int, which: int, inventory: PlainInventory | None) -> None:
         id_, class_ids = self.one(choice), sorted(self.truth.class_names)
         class_id = class_ids[which % len(class_ids)]
-        if held is None:
+        if inventory is None:
             self.truth.inventories[id_].pop(class_id, None)
         else:
-            self.truth.set_inventory(id_, class_id, held)
+            self.truth.set_inventory(id_, class_id, inventory)
         self.touched.add(id_)
 
     @precondition(has_providers)
@@ -253,7 +253,7 @@ class Refreshing(RuleBasedStateMachine):
         rows = {row.name: row for row in self.truth.class_names.values()}
         if name not in rows:
             self.truth.add_class_name(name)
-        elif any(rows[name].id in held for held in self.truth.inventories.values()):
+        elif any(rows[name].id in inventories for inventories in self.truth.inventories.values()):
             if name.startswith("CUSTOM_") and "CUSTOM_RENAMED" not in rows:
                 self.truth.class_names[rows[name].id] = rows[name]._replace(name="CUSTOM_RENAMED")
         elif len(rows) > 1:

@@ -130,8 +130,12 @@ class Recording:
 
     def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:
         reply = self._transport.send(call, headers, timeout)
-        kept = {name: value for name, value in reply.headers.items() if name in HEADERS}
-        answer = {"status": reply.status, "headers": kept, "body": json.loads(reply.content) if reply.content else None}
+        recorded = {name: value for name, value in reply.headers.items() if name in HEADERS}
+        answer = {
+            "status": reply.status,
+            "headers": recorded,
+            "body": json.loads(reply.content) if reply.content else None,
+        }
         self.calls.append({"call": key_of(call), "versions": call.versions, **answer})
         return reply
 

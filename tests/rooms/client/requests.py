@@ -60,12 +60,12 @@ def maybe_requests(draw: st.DrawFn) -> Request | None:
     """A request; None if the arguments contradict each other, as of half of them."""
     names = draw(st.lists(st.one_of(st.just(""), _names), unique=True, min_size=1, max_size=3))
     suffixes = [name for name in names if name]
-    some = st.frozensets(st.sampled_from(suffixes), min_size=1) if suffixes else st.just(frozenset())
+    suffix_sets = st.frozensets(st.sampled_from(suffixes), min_size=1) if suffixes else st.just(frozenset())
     try:
         return Request(
             *(draw(_groups(name)) for name in names),
-            near=draw(st.lists(some, max_size=2)) if suffixes else (),
-            isolate=draw(st.one_of(st.booleans(), some)),
+            near=draw(st.lists(suffix_sets, max_size=2)) if suffixes else (),
+            isolate=draw(st.one_of(st.booleans(), suffix_sets)),
             root_required=draw(st.frozensets(_traits, max_size=2)),
             root_forbidden=draw(st.frozensets(_traits, max_size=1)),
             root_member_of=draw(_clauses(_aggregates)),

@@ -35,8 +35,8 @@ def test_a_claim_is_found_by_its_name_and_by_its_uuid(site, hosts):
     assert claim.consumer == stead.uuid_of("train-1")
     assert claim.project == claim.user == "lab"
     for consumer in ("train-1", claim.consumer, claim.consumer.upper(), uuid.UUID(claim.consumer)):
-        found = site.find(consumer)
-        assert (found.consumer, found.allocations, found.generation) == (claim.consumer, claim.allocations, 1)
+        holding = site.find(consumer)
+        assert (holding.consumer, holding.allocations, holding.generation) == (claim.consumer, claim.allocations, 1)
     assert site.find("train-2") is None
 
 

@@ -127,8 +127,8 @@ class Site:
     def answer(self, method: str = "GET", path: str = "/", **headers: str) -> tuple[int, dict[str, str]]:
         """Status and headers of an answer that may have any form."""
         sent = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        status, found, _ = wsgi_door(self.app)(method, path, sent, None)
-        return status, {name.lower(): value for name, value in found if name.lower() != "x-openstack-request-id"}
+        status, fields, _ = wsgi_door(self.app)(method, path, sent, None)
+        return status, {name.lower(): value for name, value in fields if name.lower() != "x-openstack-request-id"}
 
     def streams(self, number: int) -> list[str]:
         """The statuses of so many streams of changes, of which none ends before all have begun."""
@@ -202,8 +202,8 @@ def first_roots(site: Site) -> object:
     for root in site.hosts(2):
         for _ in range(2):
             site.api.create_provider(parent=root, inventories={"DISK_GB": 10})
-    found = site.api.get("/allocation_candidates?resources=DISK_GB:1").expect(200)
-    return len({each["root_provider_uuid"] for each in found.provider_summaries.values()})
+    answer = site.api.get("/allocation_candidates?resources=DISK_GB:1").expect(200)
+    return len({each["root_provider_uuid"] for each in answer.provider_summaries.values()})
 
 
 def drawn(site: Site) -> object:
@@ -234,8 +234,8 @@ def owner(site: Site) -> object:
 
 def number_found(site: Site) -> object:
     site.hosts(4)
-    found = site.api.get("/allocation_candidates?resources=VCPU:1")
-    return found.header("stead-incomplete"), len(found.allocation_requests)
+    answer = site.api.get("/allocation_candidates?resources=VCPU:1")
+    return answer.header("stead-incomplete"), len(answer.allocation_requests)
 
 
 def traced(site: Site) -> object:
@@ -311,8 +311,8 @@ def two_groups(site: Site) -> object:
 
 
 def two_allocations(site: Site) -> object:
-    one, two = site.hosts(2)
-    return site.api.put(f"/allocations/{fresh_uuid()}", holding((one, {"VCPU": 1}), (two, {"VCPU": 1}))).status
+    first, second = site.hosts(2)
+    return site.api.put(f"/allocations/{fresh_uuid()}", holding((first, {"VCPU": 1}), (second, {"VCPU": 1}))).status
 
 
 def two_tree_providers(site: Site) -> object:

@@ -37,11 +37,11 @@ def conf(tmp_path):
 @pytest.fixture
 def mask(conf):
     """What is known once a library has made its options known, as Keystone's does when the log is set up already."""
-    known = mask_of(conf)
-    assert known("fourth-secret") == "fourth-secret"
+    masking = mask_of(conf)
+    assert masking("fourth-secret") == "fourth-secret"
     options = [cfg.ListOpt("token", secret=True), *(cfg.StrOpt(name, secret=True) for name in ("short", "same"))]
     conf.register_opts([*options, cfg.StrOpt("user")], group="library")
-    return known
+    return masking
 
 
 @pytest.mark.parametrize(

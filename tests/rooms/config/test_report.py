@@ -41,15 +41,15 @@ def test_every_value_is_told_with_where_it_comes_from(conf_file, monkeypatch):
     )
     second = conf_file("[placement_database]\nmax_pool_size = 5\n[DEFAULT]\ndebug = true\n", "more/2.conf")
     monkeypatch.setenv("OS_PLACEMENT_DATABASE__POOL_TIMEOUT", "6")
-    found = shown(load([first], [second.parent]))
-    assert found["placement_database", "connection"] == ("sqlite:///a.db", str(first))
-    assert found["placement_database", "max_pool_size"] == ("5", str(second))
-    assert found["placement_database", "max_overflow"] == ("4", str(first))
-    assert found["placement_database", "pool_timeout"] == ("6", "OS_PLACEMENT_DATABASE__POOL_TIMEOUT")
-    assert found["placement_database", "slave_connection"] == (None, "default")
-    assert found["cors", "allow_methods"] == ("GET,PUT,POST,DELETE,PATCH", "default")
-    assert found["DEFAULT", "debug"] == ("true", str(second))
-    assert found["oslo_policy", "policy_file"] == ("policy.yaml", "default")
+    values = shown(load([first], [second.parent]))
+    assert values["placement_database", "connection"] == ("sqlite:///a.db", str(first))
+    assert values["placement_database", "max_pool_size"] == ("5", str(second))
+    assert values["placement_database", "max_overflow"] == ("4", str(first))
+    assert values["placement_database", "pool_timeout"] == ("6", "OS_PLACEMENT_DATABASE__POOL_TIMEOUT")
+    assert values["placement_database", "slave_connection"] == (None, "default")
+    assert values["cors", "allow_methods"] == ("GET,PUT,POST,DELETE,PATCH", "default")
+    assert values["DEFAULT", "debug"] == ("true", str(second))
+    assert values["oslo_policy", "policy_file"] == ("policy.yaml", "default")
 
 
 def test_a_value_in_its_old_place_is_told_with_a_warning(conf_file, caplog):
@@ -59,10 +59,10 @@ def test_a_value_in_its_old_place_is_told_with_a_warning(conf_file, caplog):
 
 
 def test_embedded_the_mode_decides(tmp_path):
-    found = shown(load(data_dir=tmp_path))
-    assert found["api", "auth_strategy"] == ("token", "embedded mode")
-    assert found["placement_database", "connection"] == (f"sqlite:///{tmp_path}/stead.db", "embedded mode")
-    assert found["stead", "token_file"] == (f"{tmp_path}/tokens.json", "embedded mode")
+    values = shown(load(data_dir=tmp_path))
+    assert values["api", "auth_strategy"] == ("token", "embedded mode")
+    assert values["placement_database", "connection"] == (f"sqlite:///{tmp_path}/stead.db", "embedded mode")
+    assert values["stead", "token_file"] == (f"{tmp_path}/tokens.json", "embedded mode")
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
@@ -195,12 +195,12 @@ URLS = (
 
 
 def test_passwords_in_urls_of_any_option_are_masked(conf_file):
-    found = shown(load([conf_file(URLS)]))
-    assert SECRET not in str(found)
-    assert found["keystone_authtoken", "auth_url"][0] == "http://u:***@host/v3"
-    assert found["keystone_authtoken", "www_authenticate_uri"][0] == "https://u:***@host"
-    assert found["keystone_authtoken", "memcached_servers"][0] == "a://u:***@h:1,b://u:***@h"
-    assert found["cors", "allowed_origin"][0] == "https://u:***@a.example,https://b.example:80"
+    values = shown(load([conf_file(URLS)]))
+    assert SECRET not in str(values)
+    assert values["keystone_authtoken", "auth_url"][0] == "http://u:***@host/v3"
+    assert values["keystone_authtoken", "www_authenticate_uri"][0] == "https://u:***@host"
+    assert values["keystone_authtoken", "memcached_servers"][0] == "a://u:***@h:1,b://u:***@h"
+    assert values["cors", "allowed_origin"][0] == "https://u:***@a.example,https://b.example:80"
 
 
 def test_the_log_of_all_options_has_no_passwords(conf_file, caplog):

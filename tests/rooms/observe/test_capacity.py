@@ -54,9 +54,9 @@ def samples(text: str) -> Samples:
     return dict(listed)
 
 
-def value(found: Samples, name: str, **labels: str) -> float | None:
+def value(read: Samples, name: str, **labels: str) -> float | None:
     """That of the sample with just these labels."""
-    return found.get((name, frozenset(labels.items())))
+    return read.get((name, frozenset(labels.items())))
 
 
 @contextmanager
@@ -89,29 +89,29 @@ def site(tmp_path: Path) -> Iterator[tuple[Service, Api]]:
 
 @pytest.mark.one_database
 def test_totals_are_the_sums_of_the_site_and_of_the_chosen_traits(site: tuple[Service, Api]) -> None:
-    found = samples(capacity_text(site[0], "totals", [TRAIT, "CUSTOM_UNKNOWN"]))
-    assert value(found, "stead_capacity_providers", resource_class="VCPU") == 2
-    assert value(found, "stead_capacity_inventory", resource_class="VCPU") == 16
-    assert value(found, "stead_capacity_reserved", resource_class="MEMORY_MB") == 96
-    assert value(found, "stead_capacity_allocatable", resource_class="VCPU") == 56
-    assert value(found, "stead_capacity_used", resource_class="VCPU") == 12
-    assert value(found, "stead_capacity_used", resource_class="SRIOV_NET_VF", trait=TRAIT) == 5
-    assert not [labels for _, labels in found if dict(labels).get("trait") == "CUSTOM_UNKNOWN"]
-    assert not [labels for _, labels in found if "aggregate" in dict(labels) or "hostname" in dict(labels)]
+    read = samples(capacity_text(site[0], "totals", [TRAIT, "CUSTOM_UNKNOWN"]))
+    assert value(read, "stead_capacity_providers", resource_class="VCPU") == 2
+    assert value(read, "stead_capacity_inventory", resource_class="VCPU") == 16
+    assert value(read, "stead_capacity_reserved", resource_class="MEMORY_MB") == 96
+    assert value(read, "stead_capacity_allocatable", resource_class="VCPU") == 56
+    assert value(read, "stead_capacity_used", resource_class="VCPU") == 12
+    assert value(read, "stead_capacity_used", resource_class="SRIOV_NET_VF", trait=TRAIT) == 5
+    assert not [labels for _, labels in read if dict(labels).get("trait") == "CUSTOM_UNKNOWN"]
+    assert not [labels for _, labels in read if "aggregate" in dict(labels) or "hostname" in dict(labels)]
 
 
 @pytest.mark.one_database
 def test_an_aggregate_has_the_whole_trees_of_its_roots(site: tuple[Service, Api]) -> None:
-    found = samples(capacity_text(site[0], "aggregates", []))
-    assert value(found, "stead_capacity_used", resource_class="VCPU", aggregate=ZONE) == 12
-    assert value(found, "stead_capacity_providers", resource_class="VCPU", aggregate=ZONE) == 1
-    assert value(found, "stead_capacity_used", resource_class="SRIOV_NET_VF", aggregate=ZONE) == 5
+    read = samples(capacity_text(site[0], "aggregates", []))
+    assert value(read, "stead_capacity_used", resource_class="VCPU", aggregate=ZONE) == 12
+    assert value(read, "stead_capacity_providers", resource_class="VCPU", aggregate=ZONE) == 1
+    assert value(read, "stead_capacity_used", resource_class="SRIOV_NET_VF", aggregate=ZONE) == 5
 
 
 @pytest.mark.one_database
 def test_hosts_have_the_metrics_of_the_exporter_that_operators_know(site: tuple[Service, Api]) -> None:
     service, api = site
-    found = samples(capacity_text(service, "hosts", []))
+    read = samples(capacity_text(service, "hosts", []))
     expected: Samples = {}
     for provider in api.get("/resource_providers").json["resource_providers"]:
         path = f"/resource_providers/{provider['uuid']}"
@@ -122,7 +122,7 @@ def test_hosts_have_the_metrics_of_the_exporter_that_operators_know(site: tuple[
                 expected[f"openstack_placement_resource_{metric}", labels] = inventory[metric]
             expected["openstack_placement_resource_usage", labels] = used[name]
     assert len(expected) == 4 * 5
-    assert {key: amount for key, amount in found.items() if key[0].startswith("openstack_")} == expected
+    assert {key: amount for key, amount in read.items() if key[0].startswith("openstack_")} == expected
 
 
 @pytest.mark.one_database
@@ -155,12 +155,12 @@ def test_a_scrape_works_while_the_database_does_not_answer() -> None:
 def test_every_name_and_number_is_read_as_it_was_written(names: list[str], numbers: list[float], used: int) -> None:
     numbers = numbers[: len(names)]
     inventories = Inventories("VCPU", names, numbers, numbers, numbers, [used] * len(names))
-    found = samples(text_of_providers([inventories]))
+    read = samples(text_of_providers([inventories]))
     for metric, attribute, _ in PROVIDERS:
         expected = {(metric, frozenset({("hostname", n), ("resourcetype", "VCPU")})) for n in names}
-        assert {key for key in found if key[0] == metric} == expected, attribute
+        assert {key for key in read if key[0] == metric} == expected, attribute
         for name, number in zip(names, getattr(inventories, attribute), strict=True):
-            assert value(found, metric, hostname=name, resourcetype="VCPU") == float(number)
+            assert value(read, metric, hostname=name, resourcetype="VCPU") == float(number)
     sums = Sums("VCPU", 1, *(numbers or [0.0])[:1] * 4)
     assert len(samples(text_of_sums([Group([sums])]))) == len(SUMS)
 

@@ -49,15 +49,15 @@ def scraped(service: Service) -> Samples:
 
 def expected(api: Api) -> Samples:
     """What GET /headroom says; a query with ``root_member_of`` stands for a zone."""
-    found: Samples = {}
+    told: Samples = {}
     for name in FLAVORS:
         for zone, uuid in {"": "", **ZONES}.items():
             among = f"&root_member_of={uuid}" if zone else ""
             headroom = api.get(f"/headroom?flavor={name}{among}").expect(200).json["headroom"]
             labels = frozenset({("flavor", name), *([("aggregate", zone)] if zone else [])})
-            found["stead_headroom", labels] = headroom["at_least"]
-            found["stead_headroom_at_most", labels] = headroom["at_most"]
-    return found
+            told["stead_headroom", labels] = headroom["at_least"]
+            told["stead_headroom_at_most", labels] = headroom["at_most"]
+    return told
 
 
 @pytest.mark.one_database
@@ -82,8 +82,8 @@ def test_a_flavor_of_a_class_that_is_gone_has_no_samples_and_the_others_have(sit
 
 @pytest.mark.one_database
 def test_a_name_is_written_as_a_label_must_be() -> None:
-    found = samples(text_of_flavors([FlavorRoom("m1", 'a "zone"\\', 1, 2)]))
-    assert value(found, "stead_headroom_at_most", flavor="m1", aggregate='a "zone"\\') == 2
+    read = samples(text_of_flavors([FlavorRoom("m1", 'a "zone"\\', 1, 2)]))
+    assert value(read, "stead_headroom_at_most", flavor="m1", aggregate='a "zone"\\') == 2
 
 
 @pytest.mark.one_database

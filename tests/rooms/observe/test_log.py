@@ -88,8 +88,8 @@ def test_what_was_refused_names_the_error(watched, caplog):
     caplog.set_level(logging.INFO, logger=LOGGER)
     watched.api.get("/resource_providers/11111111-2222-4333-8444-555555555555")
     watched.api.get("/nowhere")
-    found, nowhere = lines_of(caplog)
-    assert (found["error"], found["route"]) == ("ProviderNotFound", "/resource_providers/{uuid}")
+    missing, nowhere = lines_of(caplog)
+    assert (missing["error"], missing["route"]) == ("ProviderNotFound", "/resource_providers/{uuid}")
     assert "route" not in nowhere
 
 
@@ -114,15 +114,15 @@ def test_where_nobody_looks_nothing_is_noted(watched, monkeypatch):
 
 
 def test_a_request_is_a_span_below_the_caller_s_with_its_phases(tmp_path):
-    kept = InMemorySpanExporter()
+    spans = InMemorySpanExporter()
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
+    provider.add_span_processor(SimpleSpanProcessor(spans))
     watched = Watched(tmp_path)
     watched.watchers = [Tracing(provider)]
     api = Api(wsgi_door(application.assemble(watched.service, watched.settings, watched)))
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     api.get("/allocation_candidates?resources=VCPU:1", headers=[("traceparent", parent)])
-    *phases, request = kept.get_finished_spans()
+    *phases, request = spans.get_finished_spans()
     assert request.name == "GET /allocation_candidates"
     assert f"{request.context.trace_id:032x}" == parent.split("-")[1]
     assert f"{request.parent.span_id:016x}" == parent.split("-")[2]

@@ -83,9 +83,9 @@ class Log:
     def size(self) -> int:
         return self._path.stat().st_size
 
-    def wait(self, found: Callable[[list[Line]], bool], begin: int = 0) -> list[Line]:
+    def wait(self, condition: Callable[[list[Line]], bool], begin: int = 0) -> list[Line]:
         """The lines from a byte on, as soon as they are what the caller waits for."""
-        wait_until(lambda: found(self.lines(begin)), lambda: str(self.lines(begin)[-10:]))
+        wait_until(lambda: condition(self.lines(begin)), lambda: str(self.lines(begin)[-10:]))
         return self.lines(begin)
 
 
@@ -144,10 +144,10 @@ def about(lines: list[Line], word: str) -> list[Line]:
 
 def require_named(lines: list[Line], word: str, request_id: str, caller: str) -> None:
     """All *lines* about *word* name this request; there are some."""
-    found = about(lines, word)
-    assert found, word
-    assert {line.request_id for line in found} == {request_id}
-    assert {line.caller for line in found} <= {caller, None}
+    named = about(lines, word)
+    assert named, word
+    assert {line.request_id for line in named} == {request_id}
+    assert {line.caller for line in named} <= {caller, None}
 
 
 def test_requests_on_the_threads_of_a_pool_are_named_each_in_its_own_lines(service: Service) -> None:
@@ -221,7 +221,7 @@ class Kept(logging.Handler):
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def root_handler() -> Iterator[Kept]:
     handler = Kept()
     logging.getLogger().addHandler(handler)
     yield handler
@@ -236,7 +236,7 @@ def answer_of(app: Callable[..., object]) -> tuple[str, dict[str, str], object]:
     return *started[-1], body
 
 
-def test_what_a_layer_around_the_api_raises_is_a_500_that_both_name(kept: Kept) -> None:
+def test_what_a_layer_around_the_api_raises_is_a_500_that_both_name(root_handler: Kept) -> None:
     def broken(_environ: object, _start: object) -> list[bytes]:
         raise RuntimeError("no such layer")
 
@@ -244,7 +244,7 @@ def test_what_a_layer_around_the_api_raises_is_a_500_that_both_name(kept: Kept) 
     (error,) = json.loads(b"".join(body))["errors"]  # type: ignore[arg-type]  # parts of bytes
     assert status == "500 Internal Server Error"
     assert error["request_id"] == headers["x-openstack-request-id"]
-    (record,) = [record for record in kept.records if record.exc_info]
+    (record,) = [record for record in root_handler.records if record.exc_info]
     assert record.context.request_id == error["request_id"]  # type: ignore[attr-defined]  # oslo.log adds it to records
     logging.getLogger("afterwards").warning("outside")
-    assert kept.records[-1].context is None  # type: ignore[attr-defined]  # oslo.log adds it to records
+    assert root_handler.records[-1].context is None  # type: ignore[attr-defined]  # oslo.log adds it to records

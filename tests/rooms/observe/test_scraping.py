@@ -91,9 +91,9 @@ class Service:
                     return scraped
             return None
 
-        found = wait_until(scraped, "no scrape shows it")
-        assert found is not None
-        return found
+        matching = wait_until(scraped, "no scrape shows it")
+        assert matching is not None
+        return matching
 
 
 @pytest.fixture

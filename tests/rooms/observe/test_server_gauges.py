@@ -74,12 +74,12 @@ def until(server: Server, condition: Callable[[dict[str, float]], bool]) -> dict
     """The first gauges for which *condition* holds."""
 
     def gauges() -> dict[str, float] | None:
-        found = measured(server)
-        return found if condition(found) else None
+        matching = measured(server)
+        return matching if condition(matching) else None
 
-    found = wait_until(gauges, lambda: str(measured(server)))
-    assert found is not None
-    return found
+    matching = wait_until(gauges, lambda: str(measured(server)))
+    assert matching is not None
+    return matching
 
 
 def asking(address: tuple[str, int], path: str) -> socket.socket:

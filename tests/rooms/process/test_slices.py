@@ -302,17 +302,17 @@ def test_an_answer_is_written_in_portions(calls: list[str]) -> None:
     hosts = [PlainProvider(f"host {place}", None, {"VCPU": PlainInventory(1)}) for place in range(number)]
     snapshot = snapshot_of(Forest(tuple(hosts), frozenset({"VCPU"}), frozenset()))
     request = ask(RequestGroup("", {"VCPU": 1}))
-    found = list(found_within(snapshot, request, Enumeration(), Work()))
-    assert sum(batch.size for batch in found) == number
+    batches = list(found_within(snapshot, request, Enumeration(), Work()))
+    assert sum(batch.size for batch in batches) == number
     rendering = Rendering(snapshot, request, Form(), slices.give_way)
-    rendering.add(found)
-    assert len(calls) >= len(found) + 3  # arrangements and portions of candidates
+    rendering.add(batches)
+    assert len(calls) >= len(batches) + 3  # arrangements and portions of candidates
     calls.clear()
     written = rendering.finish()
     assert len(calls) >= 3  # portions of summaries
     calls.clear()
     searched = found_within(snapshot, request, Enumeration(), Work(give_way=slices.give_way))
-    assert len(list(searched)) == len(found)
+    assert len(list(searched)) == len(batches)
     few = len(calls)
     assert answer(snapshot, request, Enumeration(), Form()).body == written
     assert len(calls) > 2 * few  # while it searched, and while it was written

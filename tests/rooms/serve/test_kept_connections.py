@@ -103,8 +103,8 @@ def test_no_refusal_ends_a_connection_wherever_the_request_is_cut(connect):
                 connection.sendall(request[:cut])
                 time.sleep(0.0005)  # so that the pieces are two segments, as clients send them
                 connection.sendall(request[cut:])
-                found, fields = read_answer(connection)
-                assert found == status or (case.startswith("a trait") and found == 204) or status == 405, (case, found)
+                code, fields = read_answer(connection)
+                assert code == status or (case.startswith("a trait") and code == 204) or status == 405, (case, code)
                 assert fields.get(b"connection") is None, case
 
 

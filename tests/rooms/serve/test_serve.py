@@ -402,8 +402,8 @@ def test_a_worker_ends_if_the_main_process_is_killed_while_it_starts(machine):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
 
     def workers():
-        found = [Path("/proc", child) for child in children.read_text().split()]
-        return [each for each in found if b"stead.serve.worker" in (each / "cmdline").read_bytes()]
+        processes = [Path("/proc", child) for child in children.read_text().split()]
+        return [each for each in processes if b"stead.serve.worker" in (each / "cmdline").read_bytes()]
 
     until(workers)
     (worker,) = workers()

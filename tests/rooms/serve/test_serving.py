@@ -44,8 +44,8 @@ class TestUnixSocket:
 
     def test_what_an_earlier_service_left_behind_is_no_obstacle(self, machine):
         path = machine.home / "stead.sock"
-        with socket.socket(socket.AF_UNIX) as left:
-            left.bind(str(path))
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(path))
         machine.serve("--socket", str(path))
 
     def test_a_socket_in_use_is_one_line(self, machine):
@@ -253,13 +253,13 @@ class TestAWorkerThatLeaves:
             return self.asked(connection)[0]
 
     def test_answers_those_who_came_before_and_nobody_else(self, machine, connected):
-        with connected() as kept, connected() as silent:
-            worker, ends = self.asked(kept)
+        with connected() as busy, connected() as silent:
+            worker, ends = self.asked(busy)
             assert ends is None
             until(lambda: not queued(machine.service.url))  # it has taken the silent one, too
             machine.service.process.send_signal(signal.SIGHUP)
             until(lambda: self.asked_anew(connected) != worker)
-            until(lambda: self.asked(kept)[1] == "close")
+            until(lambda: self.asked(busy)[1] == "close")
             assert worker not in {self.asked_anew(connected) for _ in range(50)}
             assert self.asked(silent) == (worker, "close")
 

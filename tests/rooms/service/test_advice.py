@@ -42,8 +42,8 @@ def test_a_consumer_that_changed_after_the_snapshot_does_not_move(empty_books: B
     books.claim(consumers[0], {hosts[0]: {"VCPU": 3}})
     assert [move.tenant.consumer for move in advised(books, before).advice.moves or ()] == consumers[1:]
     books.release(consumers[1])
-    found = advised(books, before).advice
-    assert (found.moves, found.at_least) == (None, 1)
+    without = advised(books, before).advice
+    assert (without.moves, without.at_least) == (None, 1)
 
 
 def test_a_consumer_with_a_provider_that_is_new_does_not_move(empty_books: Books) -> None:
@@ -63,15 +63,15 @@ def test_the_consumers_of_some_trees_are_read_with_all_their_allocations(empty_b
     books = empty_books
     roots = [books.provider(VCPU=8) for _ in range(3)]
     child = books.provider(parent=roots[0], DISK_GB=8)
-    held = {
+    allocations = {
         fresh_uuid(): {child: {"DISK_GB": 1}, roots[2]: {"VCPU": 2}},
         fresh_uuid(): {roots[1]: {"VCPU": 1}},
         fresh_uuid(): {roots[2]: {"VCPU": 1}},
     }
-    for consumer, amounts in held.items():
+    for consumer, amounts in allocations.items():
         books.claim(consumer, amounts)
     snapshot = books.service.snapshot()
     ids = [snapshot.identities.ids[snapshot.find(uuid) or 0] for uuid in roots[:2]]
-    found = books.service.read(of_trees, ids, 10)
-    assert {consumer: of.amounts() for consumer, of in found.items()} == dict(list(held.items())[:2])
+    holders = books.service.read(of_trees, ids, 10)
+    assert {consumer: holder.amounts() for consumer, holder in holders.items()} == dict(list(allocations.items())[:2])
     assert len(books.service.read(of_trees, ids, 1)) == 1

@@ -50,51 +50,51 @@ def ask(amount: int, name: str = "VCPU") -> CandidateRequest:
 FLAVORS = {f"m{amount}": ask(amount) for amount in range(1, 7)}
 
 
-def found_in(site: Site, kept: FlavorHeadrooms, requests: Mapping[str, CandidateRequest]) -> dict[str, int | str]:
-    found = kept.headrooms(site.snapshot, str(site.state), requests, None)
-    return {name: one if isinstance(one, str) else one.at_least for name, one in found.items()}
+def found_in(site: Site, headrooms: FlavorHeadrooms, requests: Mapping[str, CandidateRequest]) -> dict[str, int | str]:
+    by_flavor = headrooms.headrooms(site.snapshot, str(site.state), requests, None)
+    return {name: room if isinstance(room, str) else room.at_least for name, room in by_flavor.items()}
 
 
 def test_they_follow_each_change_whichever_were_asked_before() -> None:
-    site, kept = Site(), FlavorHeadrooms()
+    site, headrooms = Site(), FlavorHeadrooms()
     for turn in range(20):
         site.use(turn % HOSTS, 3 * turn % 8)
-        some = {name: request for place, (name, request) in enumerate(FLAVORS.items()) if (turn + place) % 3}
-        assert found_in(site, kept, some) == {name: site.expected(request) for name, request in some.items()}
+        asked = {name: request for place, (name, request) in enumerate(FLAVORS.items()) if (turn + place) % 3}
+        assert found_in(site, headrooms, asked) == {name: site.expected(request) for name, request in asked.items()}
 
 
 def test_what_did_not_change_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    site, kept = Site(), FlavorHeadrooms()
-    found_in(site, kept, FLAVORS)
+    site, headrooms = Site(), FlavorHeadrooms()
+    found_in(site, headrooms, FLAVORS)
     monkeypatch.setattr(flavors, "keep", None)  # what counts everything anew
     monkeypatch.setattr(flavors, "headroom", None)
     for host in range(3):
         site.use(host, 5)
-        assert found_in(site, kept, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
+        assert found_in(site, headrooms, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
 
 
 def test_a_flavor_that_is_replaced_or_at_fault_is_answered_as_it_is_now() -> None:
-    site, kept = Site(), FlavorHeadrooms()
-    assert found_in(site, kept, {"m": ask(1)}) == {"m": 8 * HOSTS}
-    assert found_in(site, kept, {"m": ask(8)}) == {"m": HOSTS}
-    assert "CUSTOM_NONE" in str(found_in(site, kept, {"m": ask(1, "CUSTOM_NONE")})["m"])
-    assert found_in(site, kept, {"m": ask(1)}) == {"m": 8 * HOSTS}
+    site, headrooms = Site(), FlavorHeadrooms()
+    assert found_in(site, headrooms, {"m": ask(1)}) == {"m": 8 * HOSTS}
+    assert found_in(site, headrooms, {"m": ask(8)}) == {"m": HOSTS}
+    assert "CUSTOM_NONE" in str(found_in(site, headrooms, {"m": ask(1, "CUSTOM_NONE")})["m"])
+    assert found_in(site, headrooms, {"m": ask(1)}) == {"m": 8 * HOSTS}
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
 def test_a_site_that_is_loaded_again_at_the_same_moment_has_other_slots(is_empty: bool) -> None:
-    site, kept = Site(), FlavorHeadrooms()
+    site, headrooms = Site(), FlavorHeadrooms()
     for host in range(HOSTS):
         site.use(host, host % 8)
-    found_in(site, kept, FLAVORS)
+    found_in(site, headrooms, FLAVORS)
     for id_ in sorted(site.truth.providers)[: HOSTS if is_empty else 3]:
         site.truth.remove_provider(id_)
         site.snapshot = refreshed(site.snapshot, site.truth.changes({id_}))
         site.state += 1
-    found_in(site, kept, FLAVORS)
+    found_in(site, headrooms, FLAVORS)
     site.snapshot = refreshed(Snapshot.empty(), site.truth.everything())  # as after a failed refresh
     half = np.arange(site.snapshot.size) % 2 == 0
-    rooms = list(kept.among(site.snapshot, str(site.state), FLAVORS, {"half": half}, None))
+    rooms = list(headrooms.among(site.snapshot, str(site.state), FLAVORS, {"half": half}, None))
     expected = {}
     for name, request in FLAVORS.items():
         for label, among in (("", None), ("half", half)):
@@ -108,10 +108,10 @@ def test_what_is_kept_is_bounded_and_answers_are_right_all_the_same(
     monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(flavors, limit, 3 if limit == "MOST_KEPT" else 3 * 12 * HOSTS)
-    site, kept = Site(), FlavorHeadrooms()
+    site, headrooms = Site(), FlavorHeadrooms()
     for turn in range(4):
         site.use(turn, 2)
-        assert found_in(site, kept, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
-        assert len(kept._found) == 3
-        assert all(isinstance(one, Kept) for _, one in kept._found.values())
-    assert list(kept._found) == ["m1", "m2", "m3"], "those that were kept go on being brought up to date"
+        assert found_in(site, headrooms, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
+        assert len(headrooms._found) == 3
+        assert all(isinstance(stored, Kept) for _, stored in headrooms._found.values())
+    assert list(headrooms._found) == ["m1", "m2", "m3"], "those that were kept go on being brought up to date"

@@ -79,15 +79,15 @@ def outcome(path: Path, caplog: pytest.LogCaptureFixture) -> Callable[[Books], s
 
     def started(books: Books) -> str:
         caplog.clear()
-        kept = path.read_bytes() if path.exists() else None
+        contents = path.read_bytes() if path.exists() else None
         service = start(books.url, path)
         try:
             assert texts(service.snapshot()) == cold(books.url)
             lines = [record.getMessage() for record in caplog.records if record.name == snapshot_keeper.__name__]
         finally:
             service.close()
-        if kept is not None and os.access(path.parent, os.W_OK):
-            path.write_bytes(kept)
+        if contents is not None and os.access(path.parent, os.W_OK):
+            path.write_bytes(contents)
         assert len(lines) <= 1
         return lines[0] if lines else ""
 
@@ -148,8 +148,8 @@ def test_a_file_with_one_other_byte_is_ignored(stored: Books, path: Path, outcom
 
 def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, tuple[str, bytes]]], None]) -> None:
     """Write the file with a changed header or sections, and with the right checksum."""
-    found = snapshot_file.read(path)
-    header, sections = dict(found.header), dict(found._sections)
+    stored = snapshot_file.read(path)
+    header, sections = dict(stored.header), dict(stored._sections)
     change(header, sections)
     with snapshot_file.replacing(path) as writing:
         for name, (form, data) in sections.items():

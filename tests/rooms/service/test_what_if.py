@@ -36,25 +36,25 @@ def after_the_first_view(books: Books, monkeypatch: pytest.MonkeyPatch, write: C
     monkeypatch.setattr(catalog, "view", view_and_write)
 
 
-@pytest.mark.parametrize("held", ["also", "only"])
+@pytest.mark.parametrize("holds", ["also", "only"])
 def test_a_move_has_all_allocations_also_those_from_a_provider_that_is_newer_than_the_snapshot(
-    books: Books, monkeypatch: pytest.MonkeyPatch, held: str
+    books: Books, monkeypatch: pytest.MonkeyPatch, holds: str
 ) -> None:
     host, other = books.provider(VCPU=8), books.provider(VCPU=8)
     books.provider(parent=other, VGPU=4)
     consumer = fresh_uuid()
-    if held == "also":
+    if holds == "also":
         books.claim(consumer, {host: {"VCPU": 2}})
 
     def claim_from_a_new_child() -> None:
         child = books.provider(parent=host, VGPU=4)
-        books.claim(consumer, {child: {"VGPU": 1}, **({host: {"VCPU": 2}} if held == "also" else {})})
+        books.claim(consumer, {child: {"VGPU": 1}, **({host: {"VCPU": 2}} if holds == "also" else {})})
 
     after_the_first_view(books, monkeypatch, claim_from_a_new_child)
     planned, _ = books.service.what_if([Drain(host)], Bounds(100, 100))
     (move,) = planned.moves
     classes = {class_id for amounts in move.amounts.values() for class_id in amounts}
-    assert len(classes) == (2 if held == "also" else 1)
+    assert len(classes) == (2 if holds == "also" else 1)
     assert not planned.stuck
 
 

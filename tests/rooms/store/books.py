@@ -68,8 +68,8 @@ class Books:
 
     def restock(self, provider: str, **stock: int) -> int:
         """Replace all inventory, as a client that has just read the generation."""
-        wanted = {name: Inventory(total) for name, total in stock.items()}
-        return self.service.write(inventories.replace_all, provider, wanted, self.generation(provider))
+        stocked = {name: Inventory(total) for name, total in stock.items()}
+        return self.service.write(inventories.replace_all, provider, stocked, self.generation(provider))
 
     def drop(self, provider: str) -> None:
         self.service.write(providers.delete, provider)
@@ -86,9 +86,9 @@ class Books:
     def release(self, consumer: str) -> None:
         self.service.write(allocations.release, consumer)
 
-    def reshape(self, wanted: Mapping[str, NewInventories], claims: Mapping[str, Amounts]) -> None:
+    def reshape(self, shapes: Mapping[str, NewInventories], claims: Mapping[str, Amounts]) -> None:
         """New inventories by provider, new allocations by consumer."""
-        self.service.reshape(wanted, [claim_of(consumer, amounts) for consumer, amounts in claims.items()])
+        self.service.reshape(shapes, [claim_of(consumer, amounts) for consumer, amounts in claims.items()])
 
     def shape(self, provider: str, **stock: int) -> NewInventories:
         """New inventories, for a reshape at the generation that the provider has now."""
@@ -133,12 +133,12 @@ class Books:
 
     def held(self, consumer: str) -> Amounts:
         """What SQL says that a consumer holds."""
-        held = self.service.read(consumer_listing.of_consumer, consumer)
-        return {} if held is None else {uuid: dict(amounts) for uuid, (_, amounts) in held.providers.items()}
+        holding = self.service.read(consumer_listing.of_consumer, consumer)
+        return {} if holding is None else {uuid: dict(amounts) for uuid, (_, amounts) in holding.providers.items()}
 
     def consumer_generation(self, consumer: str) -> int | None:
-        held = self.service.read(consumer_listing.of_consumer, consumer)
-        return None if held is None else held.generation
+        holding = self.service.read(consumer_listing.of_consumer, consumer)
+        return None if holding is None else holding.generation
 
     def used(self, provider: str, resource_class: str = "VCPU") -> int:
         """What memory says is taken."""
@@ -271,10 +271,12 @@ def faults(books: Books) -> dict[str, list[Any]]:
     """What is wrong with the books: nothing, ever. Not by the checks of ``stead audit``, which is tested itself."""
 
     def look(connection: sa.Connection) -> dict[str, list[Any]]:
-        found = {fault: [row[0] for row in connection.execute(sa.text(query))] for fault, query in FAULTS.items()}
+        rows_by_fault = {
+            fault: [row[0] for row in connection.execute(sa.text(query))] for fault, query in FAULTS.items()
+        }
         parents = dict(connection.execute(sa.text("SELECT id, parent_provider_id FROM resource_providers")).all())
-        found["a cycle of parents"] = [id_ for id_ in parents if _is_in_a_cycle(id_, parents)]
-        return {fault: rows for fault, rows in found.items() if rows}
+        rows_by_fault["a cycle of parents"] = [id_ for id_ in parents if _is_in_a_cycle(id_, parents)]
+        return {fault: rows for fault, rows in rows_by_fault.items() if rows}
 
     return books.service.read(look)
 

@@ -100,8 +100,8 @@ class Site:
         elif write == "inventories":
             books.restock(host, VCPU=20 + number % 4, DISK_GB=20)
         elif write == "reshape" and consumer:
-            wanted = {host: books.shape(host, VCPU=20, DISK_GB=20 + number % 3)}
-            books.reshape(wanted, {consumer: {host: {"VCPU": 1}, other: {"DISK_GB": 1}}})
+            shapes = {host: books.shape(host, VCPU=20, DISK_GB=20 + number % 3)}
+            books.reshape(shapes, {consumer: {host: {"VCPU": 1}, other: {"DISK_GB": 1}}})
         elif write == "replace provider":
             with suppress(ProviderInUse):
                 books.drop(host)
@@ -214,10 +214,10 @@ def test_a_provider_takes_its_sums_with_it(books: Books) -> None:
     id_ = id_of(books, host)
     books.claim(consumer, {host: {"VCPU": 3}})
     books.release(consumer)
-    kept = "SELECT COUNT(*) FROM stead_usage WHERE provider_id = :id"
-    assert books.scalar(kept, id=id_) == 1
+    number_of_sums = "SELECT COUNT(*) FROM stead_usage WHERE provider_id = :id"
+    assert books.scalar(number_of_sums, id=id_) == 1
     books.drop(host)
-    assert books.scalar(kept, id=id_) == 0
+    assert books.scalar(number_of_sums, id=id_) == 0
 
 
 def test_a_new_provider_inherits_nothing_of_one_that_had_its_id(books: Books) -> None:
@@ -282,11 +282,11 @@ def test_the_sums_survive_a_storm_of_every_kind_of_write(empty_books: Books) -> 
         others = [pool.submit(change, write) for write in changes]
         storms = [pool.submit(storm, books, seed, hosts, 12) for seed in range(3)]
         try:
-            held = {consumer: amounts for each in storms for consumer, amounts in each.result()["held"].items()}
+            allocations = {consumer: amounts for each in storms for consumer, amounts in each.result()["held"].items()}
         finally:
             done.set()
         for other in others:
             other.result()
-    assert {consumer: books.held(consumer) for consumer in held} == held
+    assert {consumer: books.held(consumer) for consumer in allocations} == allocations
     ids = books.service.read(providers.ids_by_uuid, hosts)
     assert sums_of(books, None) == books.service.read(usages.added_up, list(ids.values()))

@@ -79,7 +79,7 @@ def test_classes_in_use_are_named_once_in_the_order_of_their_ids(books: Books) -
                 assert refused.value.resource_classes == in_use
                 others = [other for other in hosts if other != host]
                 with pytest.raises(InventoryInUse) as refused:
-                    books.reshape({one: books.shape(one, VCPU=99) for one in (host, *others)}, {})
+                    books.reshape({provider: books.shape(provider, VCPU=99) for provider in (host, *others)}, {})
                 assert refused.value.resource_classes == in_use
 
 
@@ -122,7 +122,7 @@ def test_allocations_are_shown_in_the_order_in_which_they_were_written(books: Bo
         books.claim(consumer, {host: {"VCPU": 1} for host in reversed(hosts)})
     for _ in every_plan(books):
         for consumer in consumers:
-            held = books.service.read(consumer_listing.of_consumer, consumer)
-            assert held is not None
-            assert list(held.providers) == hosts[::-1]
+            holding = books.service.read(consumer_listing.of_consumer, consumer)
+            assert holding is not None
+            assert list(holding.providers) == hosts[::-1]
         assert list(books.service.read(consumer_listing.of_provider, hosts[0]).consumers) == consumers

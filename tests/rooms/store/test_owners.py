@@ -27,9 +27,9 @@ def held(books: Books, claim: Claim) -> HeldAllocations | None:
 
 
 def owner_of(books: Books, claim: Claim) -> tuple[str, str, str | None]:
-    found = held(books, claim)
-    assert found is not None
-    return found.project, found.user, found.consumer_type
+    holding = held(books, claim)
+    assert holding is not None
+    return holding.project, holding.user, holding.consumer_type
 
 
 def test_a_claim_alone_makes_none_and_writes_nothing(books: Books) -> None:
@@ -60,16 +60,16 @@ def test_each_of_many_consumers_gets_its_own(books: Books) -> None:
 
 
 def test_no_id_is_remembered_that_a_restored_database_gave_to_another(books: Books) -> None:
-    host, one, other = books.provider(VCPU=4), fresh_uuid(), fresh_uuid()
-    books.service.claim([a_claim(host, one)])
+    host, first, second = books.provider(VCPU=4), fresh_uuid(), fresh_uuid()
+    books.service.claim([a_claim(host, first)])
     for table, column, prefix in (
         ("projects", "external_id", "project "),
         ("users", "external_id", "user "),
         ("consumer_types", "name", ""),
     ):
         rename = f"UPDATE {table} SET {column} = :other WHERE {column} = :one"
-        assert books.execute(rename, one=prefix + one, other=prefix + other) == 1
-    for owner in (one, other):
+        assert books.execute(rename, one=prefix + first, other=prefix + second) == 1
+    for owner in (first, second):
         claim = a_claim(host, owner)
         books.service.claim([claim])
         assert owner_of(books, claim) == (claim.project, claim.user, claim.consumer_type)
@@ -93,10 +93,10 @@ def test_a_consumer_changes_hands_with_its_next_claim_and_keeps_its_type_if_none
 def test_what_is_refused_makes_no_aggregates(books: Books, refused: type[Exception]) -> None:
     """A client whose knowledge is old must not fill the tables with names that nobody uses."""
     provider = books.provider() if refused is GenerationConflict else fresh_uuid()
-    wanted = [fresh_uuid() for _ in range(3)]
+    uuids = [fresh_uuid() for _ in range(3)]
     with pytest.raises(refused):
-        books.service.replace_aggregates(provider, wanted, 7)
+        books.service.replace_aggregates(provider, uuids, 7)
     aggregates = placement_aggregates.c.uuid
     assert not books.service.read(
-        lambda connection: connection.scalars(sa.select(aggregates).where(aggregates.in_(wanted))).all()
+        lambda connection: connection.scalars(sa.select(aggregates).where(aggregates.in_(uuids))).all()
     )

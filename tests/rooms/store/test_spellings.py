@@ -74,9 +74,9 @@ def test_of_two_spellings_each_sees_its_own_or_one_is_refused(empty_books: Books
     for mark in in_every_charset(books):
         claimed = 0
         for number, spellings in enumerate(SPELLINGS):
-            of = f"{mark} {number}"
+            base = f"{mark} {number}"
             for amount, spelling in enumerate(spellings, 1):
-                owner = {"project": of, "user": of, "type": of} | {part: f"{of} {spelling}"}
+                owner = {"project": base, "user": base, "type": base} | {part: f"{base} {spelling}"}
                 project, user, kind = owner.values()
                 claim = Claim(fresh_uuid(), {host: {"VCPU": amount}}, project, user, kind)
                 made = is_claimed(books, claim)
@@ -89,7 +89,10 @@ def test_of_two_spellings_each_sees_its_own_or_one_is_refused(empty_books: Books
                 expected = {kind: {"VCPU": amount}} if made else {}
                 assert {name: of_type.resources for name, of_type in used.items()} == expected
                 page = books.service.read(consumer_listing.page_of, Whose(project, user, kind), Page(), 1000)
-                shown = {uuid: (one.project, one.user, one.consumer_type) for uuid, one in page.allocations.items()}
+                shown = {
+                    uuid: (holding.project, holding.user, holding.consumer_type)
+                    for uuid, holding in page.allocations.items()
+                }
                 assert shown == ({claim.consumer: (project, user, kind)} if made else {})
                 claimed += made
         assert claimed >= len(SPELLINGS) - 1  # one of each pair, but for the characters that the oldest tables lack
@@ -145,7 +148,7 @@ def test_names_are_still_found_by_their_index(empty_books: Books) -> None:
         sa.event.listen(books.store.reader, "before_cursor_execute", hear)
         assert books.service.read(names.find, [(names.PROJECT, f"{mark} 7")]) != [None]
         sa.event.remove(books.store.reader, "before_cursor_execute", hear)
-        (text, arguments) = next(one for one in asked if "projects" in one[0])
+        (text, arguments) = next(query for query in asked if "projects" in query[0])
         with books.store.reader.connect() as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN {text}", arguments).mappings().all()
         assert [row["type"] for row in plan if row["table"] == "projects"] == ["const"]

@@ -57,8 +57,8 @@ def make_providers(books: Books, number: int, parent: str | None = None) -> list
     uuids = sorted(fresh_uuid() for _ in range(number))
 
     def make(tx: Transaction) -> None:
-        known = providers.ids_by_uuid(tx.connection, [parent] if parent else [])
-        above = providers.rows_by_id(tx.connection, known.values())
+        ids_by_uuid = providers.ids_by_uuid(tx.connection, [parent] if parent else [])
+        above = providers.rows_by_id(tx.connection, ids_by_uuid.values())
         row = next(iter(above.values()), None)
         place = {"parent_provider_id": row and row.id, "root_provider_id": row and row.root}
         rows = [{"uuid": uuid, "name": uuid, "generation": 0, **place} for uuid in uuids]
@@ -107,7 +107,7 @@ class TestClaimsOfManyConsumers:
         consumers = sorted(fresh_uuid() for _ in range(number))
         hosts, others = make_providers(books, number), make_providers(books, number)
         claim(books, [fresh_uuid()], hosts[:1], one_owner, 1)
-        found = []
+        counts = []
         for places, owner, amount in (
             (hosts, own_owner, 1),
             (hosts, own_and_later_other_owner, 2),
@@ -116,11 +116,11 @@ class TestClaimsOfManyConsumers:
         ):
             with counted(books) as seen:
                 claim(books, consumers, places, owner, amount)
-            found.append(seen.statements)
+            counts.append(seen.statements)
             assert [books.held(consumers[place]) for place in (0, -1)] == [
                 {places[place]: {"VCPU": amount, "MEMORY_MB": amount}} if amount else {} for place in (0, -1)
             ]
-        return found
+        return counts
 
     def test_take_as_many_statements_as_those_of_few(self, books: Books) -> None:
         few = self.counts(books, FEW)
@@ -180,14 +180,14 @@ def test_a_reshape_of_many_providers_takes_as_many_statements_as_one_of_few(book
         numas = make_providers(books, number, root)
         consumers = [fresh_uuid() for _ in hosts]
         claim(books, consumers, hosts, one_owner, 1)
-        wanted = {host: books.shape(host, VCPU=9) for host in hosts}
-        wanted |= {numa: books.shape(numa, VCPU=8, MEMORY_MB=9, DISK_GB=1) for numa in numas}
+        shapes = {host: books.shape(host, VCPU=9) for host in hosts}
+        shapes |= {numa: books.shape(numa, VCPU=8, MEMORY_MB=9, DISK_GB=1) for numa in numas}
         moved = {
             consumer: {host: {"VCPU": 1}, numa: {"MEMORY_MB": 1}}
             for consumer, host, numa in zip(consumers, hosts, numas, strict=True)
         }
         with counted(books) as seen:
-            books.reshape(wanted, moved)
+            books.reshape(shapes, moved)
         assert seen.commits == 1
         assert books.held(consumers[-1]) == moved[consumers[-1]]
         assert books.used(numas[-1], "MEMORY_MB") == 1

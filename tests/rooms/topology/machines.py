@@ -51,7 +51,10 @@ def read(inside: str, options: Options | None = None, **around: str) -> Site:
 
 
 def what(site: Site) -> dict[str, dict[str, int]]:
-    return {name: {key: one.total for key, one in said.inventories.items()} for name, said in site.providers.items()}
+    return {
+        name: {key: inventory.total for key, inventory in said.inventories.items()}
+        for name, said in site.providers.items()
+    }
 
 
 def where(site: Site) -> dict[str, str | None]:

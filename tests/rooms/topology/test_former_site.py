@@ -61,7 +61,10 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def without_uuids(site: Site) -> dict[str, tuple[object, ...]]:
-    return {name: (one.parent, dict(one.inventories), one.traits) for name, one in site.providers.items()}
+    return {
+        name: (provider.parent, dict(provider.inventories), provider.traits)
+        for name, provider in site.providers.items()
+    }
 
 
 def on_the_server(stead: Stead) -> Site:
@@ -71,7 +74,7 @@ def on_the_server(stead: Stead) -> Site:
 def test_providers_in_use_move_and_keep_their_uuids_and_allocations(stead: Stead, site: Path):
     stead("topology", "apply", str(FORMER))
     before = on_the_server(stead).providers
-    held = [
+    claims = [
         stead("claim", query, "--project", "p", "--user", "u")
         for query in (
             "resources=MEMORY_MB:1024&required=CUSTOM_MEMORY_HBM",
@@ -90,8 +93,10 @@ def test_providers_in_use_move_and_keep_their_uuids_and_allocations(stead: Stead
     assert stead("topology", "apply", "--exact", str(site))["steps"] == []
     after = on_the_server(stead)
     assert without_uuids(after) == without_uuids(load(site.read_text()))
-    assert {name: after.providers[name].uuid for name in before} == {name: one.uuid for name, one in before.items()}
-    for claim in held:
+    assert {name: after.providers[name].uuid for name in before} == {
+        name: provider.uuid for name, provider in before.items()
+    }
+    for claim in claims:
         stead("release", claim["consumer"])  # which is an error if it holds nothing
 
 

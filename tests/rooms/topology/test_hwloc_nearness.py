@@ -36,8 +36,8 @@ def group(inside: str, cpus: int, nodes: int) -> str:
 def four_nodes(inside: str = "", *, first: str = "", second: str = "", relations: str = "") -> Site:
     """Two packages of two nodes with two threads each, *first* and *second* in them, and *inside* beside them."""
     packages = [
-        package(numa(2 * n, 3 << 4 * n) + numa(2 * n + 1, 12 << 4 * n) + held, cpus=15 << 4 * n, nodes=3 << 2 * n)
-        for n, held in enumerate((first, second))
+        package(numa(2 * n, 3 << 4 * n) + numa(2 * n + 1, 12 << 4 * n) + objects, cpus=15 << 4 * n, nodes=3 << 2 * n)
+        for n, objects in enumerate((first, second))
     ]
     return read("".join(packages) + inside, sets=EIGHT, relations=relations)
 
@@ -257,9 +257,9 @@ def test_groups_that_cross_are_not_both_providers():
 
 
 def test_a_device_near_memory_only_is_near_the_cpus_of_that_memory():
-    held = group(bridge(pci("01:00.0", GPU)), 0, 0x10)
+    device = group(bridge(pci("01:00.0", GPU)), 0, 0x10)
     near = memory_attribute("Latency", LOWER, NEAR_2)
-    assert where(four_nodes(numa(4, 0) + held, relations=near))["h_GPU_0000:01:00.0"] == "h_NUMA2"
+    assert where(four_nodes(numa(4, 0) + device, relations=near))["h_GPU_0000:01:00.0"] == "h_NUMA2"
 
 
 # hwloc 1

@@ -25,9 +25,12 @@ def top_of(name: str, site: Site) -> str:
 @given(sites(), st.integers(1, 9))
 def test_parts_have_each_provider_once_and_parents_first(site: Site, most: int):
     parts = parts_of(site, most)
-    names = [one.name for part in parts for one in part.providers]
+    names = [described.name for part in parts for described in part.providers]
     assert sorted(names) == sorted(site.providers)
-    assert all(one.parent is None or names.index(one.parent) < names.index(one.name) for one in site.providers.values())
+    assert all(
+        described.parent is None or names.index(described.parent) < names.index(described.name)
+        for described in site.providers.values()
+    )
     assert all(1 <= len(part.providers) <= most for part in parts)
 
 
@@ -37,7 +40,7 @@ def test_a_tree_is_in_one_part_unless_it_is_larger_than_a_part(site: Site, most:
     parts = parts_of(site, most)
     for top in {top_of(name, site) for name in site.providers}:
         members = {name for name in site.providers if top_of(name, site) == top}
-        having = [part for part in parts if members & {one.name for one in part.providers}]
+        having = [part for part in parts if members & {described.name for described in part.providers}]
         assert [part.is_whole for part in having] == [len(members) <= most] * len(having)
         assert len(having) == 1 or len(members) > most
 
@@ -46,13 +49,13 @@ def test_a_tree_is_in_one_part_unless_it_is_larger_than_a_part(site: Site, most:
 @given(sites().filter(lambda site: len(site.providers) > 1))
 def test_halves_are_between_trees_if_there_are_several(site: Site):
     (part,) = parts_of(site, 100)
-    one, other = halves(part, site)
-    assert [*one.providers, *other.providers] == list(part.providers)
-    assert one.providers
-    assert other.providers
-    tops = [{top_of(described.name, site) for described in half.providers} for half in (one, other)]
+    first, second = halves(part, site)
+    assert [*first.providers, *second.providers] == list(part.providers)
+    assert first.providers
+    assert second.providers
+    tops = [{top_of(described.name, site) for described in half.providers} for half in (first, second)]
     is_one_tree = len({top_of(name, site) for name in site.providers}) == 1
-    assert (tops[0] & tops[1] != set()) == is_one_tree == (not one.is_whole)
+    assert (tops[0] & tops[1] != set()) == is_one_tree == (not first.is_whole)
 
 
 @unhurried
@@ -62,10 +65,10 @@ def test_a_table_has_a_row_for_each_inventory_and_each_bare_provider(site: Site)
     write_inventories(site, file)
     rows = list(csv.DictReader(io.StringIO(file.getvalue(), newline="")))
     expected = {
-        (printable(one.name), resource_class, str(inventory.total))
-        for one in site.providers.values()
-        for resource_class, inventory in one.inventories.items()
-    } | {(printable(one.name), "", "") for one in site.providers.values() if not one.inventories}
+        (printable(described.name), resource_class, str(inventory.total))
+        for described in site.providers.values()
+        for resource_class, inventory in described.inventories.items()
+    } | {(printable(described.name), "", "") for described in site.providers.values() if not described.inventories}
     assert {(row["name"], row["resource_class"], row["total"]) for row in rows} == expected
     assert len(rows) == len(expected)
 

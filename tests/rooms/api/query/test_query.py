@@ -59,8 +59,8 @@ def test_a_request_of_everything():
         f"&member_of=in:{A},{B}&member_of=!{A}&resources_X=VGPU:1&in_tree_X={A}&required1=CUSTOM_T&resources1=VCPU:1"
         "&same_subtree=_X,1&same_subtree=1&root_required=HW_R,!HW_S&required_N=!HW_Z&same_subtree=_N"
     )
-    found = candidates(query)
-    assert found.groups == (
+    request = candidates(query)
+    assert request.groups == (
         RequestGroup(
             "",
             {"VCPU": 2, "MEMORY_MB": 1024},
@@ -71,9 +71,9 @@ def test_a_request_of_everything():
         RequestGroup("1", {"VCPU": 1}, all_of("CUSTOM_T")),
         RequestGroup("_N", {}, Terms((), frozenset(["HW_Z"]))),
     )
-    assert (found.limit, found.isolate, found.one_provider_per_tree) == (5, True, False)
-    assert found.same_subtree == (frozenset(["_X", "1"]), frozenset(["1"]), frozenset(["_N"]))
-    assert found.root_traits == Terms((frozenset(["HW_R"]),), frozenset(["HW_S"]))
+    assert (request.limit, request.isolate, request.one_provider_per_tree) == (5, True, False)
+    assert request.same_subtree == (frozenset(["_X", "1"]), frozenset(["1"]), frozenset(["_N"]))
+    assert request.root_traits == Terms((frozenset(["HW_R"]),), frozenset(["HW_S"]))
 
 
 @pytest.mark.parametrize(

@@ -92,19 +92,19 @@ wishes = st.dictionaries(st.sampled_from(["", "1", "2", "_X"]), st.tuples(st.sam
 
 
 @given(wishes)
-def test_the_rows_add_up_to_the_allocations(wanted):
+def test_the_rows_add_up_to_the_allocations(groups_asked):
     taken: dict[str, Counter] = {}
-    for provider, resources in wanted.values():
+    for provider, resources in groups_asked.values():
         taken.setdefault(provider, Counter()).update(resources)
     request = {
         "allocations": {provider: {"resources": dict(resources)} for provider, resources in taken.items()},
-        "mappings": {group: [provider] for group, (provider, _) in wanted.items()},
+        "mappings": {group: [provider] for group, (provider, _) in groups_asked.items()},
     }
     summaries = {provider: summary(A=(99, 0), B=(99, 0), C=(99, 0)) for provider in "pqr"}
-    groups = {group: resources for group, (_, resources) in wanted.items() if group}
+    groups = {group: resources for group, (_, resources) in groups_asked.items() if group}
     rows = list(rows_of(request, summaries, groups))
     assert Counter({(row.provider, row.group, row.resource_class): row.amount for row in rows}) == Counter(
-        {(provider, group, name): n for group, (provider, rs) in wanted.items() for name, n in rs.items()}
+        {(provider, group, name): n for group, (provider, rs) in groups_asked.items() for name, n in rs.items()}
     )
 
 

@@ -189,8 +189,8 @@ def with_own_features(server, versions=("1.0", "1.0")):
 
 
 def granted(tries=1):
-    one = {"consumer_uuid": CONSUMER, "consumer_generation": 1}
-    return {"claims": [{**one, **offer()["allocation_requests"][0]}], "tries": tries}
+    claim = {"consumer_uuid": CONSUMER, "consumer_generation": 1}
+    return {"claims": [{**claim, **offer()["allocation_requests"][0]}], "tries": tries}
 
 
 def can_be_looked_at(server, used=2):

@@ -45,7 +45,10 @@ def test_a_claim_looks_the_same_from_either_server(stead):
     assert (code, err) == (0, "")
     claimed = json.loads(out)
     assert (claimed["consumer"], claimed["tries"], claimed["replaced"]) == (CONSUMER, 1, {})
-    shown = [(one["name"], one["root_name"], one["group"], one["resources"]) for one in claimed["providers"]]
+    shown = [
+        (provider["name"], provider["root_name"], provider["group"], provider["resources"])
+        for provider in claimed["providers"]
+    ]
     assert sorted(shown) == [
         ("host", "host", "", {"VCPU": {"amount": 8, "capacity": 8, "used_before": 0, "free_after": 0}}),
         ("numa", "host", "_N", {"PCPU": {"amount": 4, "capacity": 4, "used_before": 0, "free_after": 0}}),

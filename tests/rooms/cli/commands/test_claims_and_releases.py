@@ -133,7 +133,7 @@ def remaining(stead, names):
 
 
 @pytest.mark.parametrize(
-    ("options", "left"),
+    ("options", "staying"),
     [
         (("--project", "p"), "c"),
         (("--type", "JOB"), "b"),
@@ -141,19 +141,19 @@ def remaining(stead, names):
         (("--user", "nobody"), "abc"),
     ],
 )
-def test_several_are_listed_and_released_by_project_and_type(stead, two_projects, options, left):
+def test_several_are_listed_and_released_by_project_and_type(stead, two_projects, options, staying):
     code, out, err = stead("release", *options, "--dry-run")
     assert (code, err) == (0, "")
-    assert {name for uuid, name in two_projects.items() if uuid in out} == set("abc") - set(left)
+    assert {name for uuid, name in two_projects.items() if uuid in out} == set("abc") - set(staying)
     assert remaining(stead, two_projects) == "abc"
     code, _, err = stead("release", *options)
-    assert code == (2 if left != "abc" else 0)  # no terminal to ask on
+    assert code == (2 if staying != "abc" else 0)  # no terminal to ask on
     assert remaining(stead, two_projects) == "abc"
     code, out, _ = stead("release", *options, "--yes")
     assert code == 0
-    count = {1: "1 of 1 consumer", 2: "2 of 2 consumers"}.get(3 - len(left))
+    count = {1: "1 of 1 consumer", 2: "2 of 2 consumers"}.get(3 - len(staying))
     assert out.splitlines()[-1:] == ([f"released {count}"] if count else ["no consumers"])
-    assert remaining(stead, two_projects) == left
+    assert remaining(stead, two_projects) == staying
 
 
 def test_all_consumers_of_a_host_are_released(stead, two_projects):

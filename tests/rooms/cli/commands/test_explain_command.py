@@ -5,8 +5,8 @@ from tests.system.api.client import NEWEST
 QUERY = "resources_A=VCPU:8&required_A=!CUSTOM_OLD"
 
 
-def step(parameter, value, left, removed, **check):
-    return {"parameter": parameter, "value": value, **check, "left": left, "removed": removed}
+def step(parameter, value, remaining, removed, **check):
+    return {"parameter": parameter, "value": value, **check, "left": remaining, "removed": removed}
 
 
 def explanation(**more):

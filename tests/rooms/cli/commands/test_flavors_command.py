@@ -82,7 +82,7 @@ def test_flavors_are_listed_with_a_bar_and_what_runs_out(real, monkeypatch):
     assert out == LISTED
     assert real("flavors", "list")[1] == out
     told = json.loads(real("flavors", "--json")[1])["flavors"]
-    assert [(one["name"], one["headroom"].get("at_least")) for one in told] == [
+    assert [(flavor["name"], flavor["headroom"].get("at_least")) for flavor in told] == [
         ("m1.gpu", 2),
         ("m1.large", 5),
         ("m1.none", 0),
@@ -197,13 +197,13 @@ def test_a_flavor_stands_for_its_query_in_each_command(real):
     real("flavors", "set", "m1.gpu", GPU)
     assert real("headroom", "--flavor", "m1.gpu")[1].startswith("Fits 2 times in 1 tree.\n")
     assert real("headroom", "in_tree=name:host-1", "--flavor", "m1.gpu")[1].startswith("Nothing fits.")
-    found = json.loads(real("candidates", "--flavor", "m1.gpu", "--json")[1])["candidates"]
-    parts = {(one["name"], one["group"], *one["resources"]) for one in found[0]["providers"]}
+    candidates = json.loads(real("candidates", "--flavor", "m1.gpu", "--json")[1])["candidates"]
+    parts = {(provider["name"], provider["group"], *provider["resources"]) for provider in candidates[0]["providers"]}
     of_host = {("host-2", "", name) for name in ("DISK_GB", "MEMORY_MB", "VCPU")}
     assert parts == {("gpu", "1", "VGPU"), *of_host}
     assert json.loads(real("explain", "--flavor", "m1.gpu", "--json")[1])["candidates"] == 1
     claimed = json.loads(real("claim", "--flavor", "m1.gpu", "--project", "p", "--user", "u", "--json")[1])
-    assert {(one["name"], one["group"], *one["resources"]) for one in claimed["providers"]} == parts
+    assert {(provider["name"], provider["group"], *provider["resources"]) for provider in claimed["providers"]} == parts
 
 
 def test_a_consumer_that_is_resized_by_a_flavor_stays_in_its_tree(real):
@@ -213,7 +213,9 @@ def test_a_consumer_that_is_resized_by_a_flavor_stays_in_its_tree(real):
     for host in ("host-1", "host-2"):
         assert real("claim", f"resources=VCPU:1&in_tree=name:{host}", *owner)[0] == 0
         for flavor in ("small", "big") * 3:
-            (name,) = {one["name"] for one in json.loads(real("claim", "--flavor", flavor, *owner)[1])["providers"]}
+            (name,) = {
+                provider["name"] for provider in json.loads(real("claim", "--flavor", flavor, *owner)[1])["providers"]
+            }
             assert name == host
 
 
@@ -225,8 +227,8 @@ def test_a_request_needs_a_query_or_a_flavor(stead, command):
 
 def test_the_amounts_of_a_flavor_that_may_not_be_read_are_left_out(server, stead):
     provider = {"root_provider_uuid": "u", "resources": {}, "traits": []}
-    found = {"allocations": {"u": {"resources": {"VCPU": 1}}}, "mappings": {"": ["u"]}}
-    answer = {"allocation_requests": [found], "provider_summaries": {"u": provider}}
+    request = {"allocations": {"u": {"resources": {"VCPU": 1}}}, "mappings": {"": ["u"]}}
+    answer = {"allocation_requests": [request], "provider_summaries": {"u": provider}}
     server.can("GET /allocation_candidates?flavor=a&limit=20", answer)
     server.refuse("GET /flavors/a", 403, "no")
     (candidate,) = stead("candidates", "--flavor", "a", "--json").json["candidates"]
@@ -248,7 +250,10 @@ def test_all_pages_are_read(server, stead):
 
     server.can("GET /flavors", page("a+b", [{"rel": "next", "href": "/elsewhere"}]))
     server.can("GET /flavors?marker=a+b", page("c", []))
-    assert [one["name"] for one in stead("flavors", "list", "--queries", "--json").json["flavors"]] == ["a+b", "c"]
+    assert [flavor["name"] for flavor in stead("flavors", "list", "--queries", "--json").json["flavors"]] == [
+        "a+b",
+        "c",
+    ]
 
 
 def flavor(name, number, *limits):

@@ -108,9 +108,9 @@ def test_a_mix_of_flavors_is_drawn(server, stead):
         {"flavor": flavor, "weight": weight, "at_least": least, "at_most": most, "limited_by": []}
         for flavor, weight, least, most in parts
     ]
-    found = {"at_least": 10, "at_most": 12, "exact": False, "mix": mix, "stranded": {"VCPU": 12, "DISK_GB": 0}}
-    found["limited_by"] = [{"flavor": "m1.large"}, {"resource_class": "VCPU"}]
-    server.can("GET /headroom?root_required=CUSTOM_A&mix=m1.small:3,m1.large:1", {"headroom": found, "links": []})
+    headroom = {"at_least": 10, "at_most": 12, "exact": False, "mix": mix, "stranded": {"VCPU": 12, "DISK_GB": 0}}
+    headroom["limited_by"] = [{"flavor": "m1.large"}, {"resource_class": "VCPU"}]
+    server.can("GET /headroom?root_required=CUSTOM_A&mix=m1.small:3,m1.large:1", {"headroom": headroom, "links": []})
     ran = stead("headroom", "root_required=CUSTOM_A", "--mix", "m1.small:3,m1.large:1")
     assert (ran.code, ran.err) == (0, "")
     assert "\n".join(line.rstrip() for line in ran.out.splitlines()) + "\n" == MIX_PICTURE

@@ -242,8 +242,8 @@ def test_a_large_site_shows_its_progress_on_a_terminal_and_never_on_stdout(serve
         monkeypatch.setenv("FORCE_COLOR", "1")
     records = [record(f"host-{number}") for number in range(60)]
     server.can("GET /resource_providers", {"resource_providers": records})
-    for one in records:
-        path = f"GET /resource_providers/{one['uuid']}"
+    for listed in records:
+        path = f"GET /resource_providers/{listed['uuid']}"
         server.can(f"{path}/inventories", {"inventories": {}, "resource_provider_generation": 0})
         server.can(f"{path}/traits", {"traits": []})
         server.can(f"{path}/aggregates", {"aggregates": []})

@@ -116,12 +116,12 @@ def test_the_worst_result_is_the_exit_code(
         (tmp_path / "rules").write_text(policy)
         deployment.configure(f"[oslo_policy]\npolicy_file = {tmp_path / 'rules'}\n")
     assert status(deployment, *CHECK, "--json") == code
-    found = json.loads(capsys.readouterr().out)
-    assert found["name"] == "Upgrade Check Results"
-    assert [(row["check"], row["result"]) for row in found["checks"]] == list(zip(NAMES, results, strict=True))
-    assert [row["details"] is None for row in found["checks"]] == [result == 0 for result in results]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["name"] == "Upgrade Check Results"
+    assert [(row["check"], row["result"]) for row in printed["checks"]] == list(zip(NAMES, results, strict=True))
+    assert [row["details"] is None for row in printed["checks"]] == [result == 0 for result in results]
     if consumers:
-        assert f" {consumers}." in found["checks"][1]["details"]
+        assert f" {consumers}." in printed["checks"][1]["details"]
 
 
 @pytest.mark.one_database

@@ -46,22 +46,22 @@ def hold():
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted"),
+    ("taken", "asked"),
     [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("127.0.0.1", "::"), ("::1", "::1"), ("::1", "::"),
      ("::ffff:127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")],
 )  # fmt: skip
-def test_a_process_is_named_at_each_address_where_it_is_in_the_way(hold, held, wanted):
-    pid, name, port = hold(held)
-    assert port_holder(wanted, port) == f"process {pid} ({name})"
+def test_a_process_is_named_at_each_address_where_it_is_in_the_way(hold, taken, asked):
+    pid, name, port = hold(taken)
+    assert port_holder(asked, port) == f"process {pid} ({name})"
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted"),
+    ("taken", "asked"),
     [("127.0.0.1", "127.0.0.2"), ("127.0.0.1", "::1"), ("::1", "127.0.0.1"), ("::1", "0.0.0.0")],
 )
-def test_one_at_another_address_is_not(hold, held, wanted):
-    _, _, port = hold(held)
-    assert port_holder(wanted, port) is None
+def test_one_at_another_address_is_not(hold, taken, asked):
+    _, _, port = hold(taken)
+    assert port_holder(asked, port) is None
 
 
 def test_a_free_port_has_no_holder():
@@ -93,10 +93,10 @@ def test_of_another_user_s_process_the_user_is_named():
 
 
 def test_a_name_that_moves_the_cursor_is_made_harmless(monkeypatch):
-    kept = Path("/proc/self/comm").read_text()
+    own_name = Path("/proc/self/comm").read_text()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         try:
             Path("/proc/self/comm").write_text("a\x1b[2J\nb")
             assert port_holder("127.0.0.1", taken.getsockname()[1]) == f"process {os.getpid()} (a?[2J?b)"
         finally:
-            Path("/proc/self/comm").write_text(kept.strip())
+            Path("/proc/self/comm").write_text(own_name.strip())

@@ -31,7 +31,7 @@ class Server:
         provider["generation"] += 1
 
     def named(self, name: str) -> dict[str, Any]:
-        return next(one for one in self.providers.values() if one["name"] == name)
+        return next(provider for provider in self.providers.values() if provider["name"] == name)
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         match method:
@@ -49,7 +49,9 @@ class Server:
         match path.strip("/").split("/"):
             case ["resource_providers"]:
                 keys = ("uuid", "name", "generation", "parent_provider_uuid")
-                return {"resource_providers": [{key: one[key] for key in keys} for one in self.providers.values()]}
+                return {
+                    "resource_providers": [{key: provider[key] for key in keys} for provider in self.providers.values()]
+                }
             case ["resource_classes"]:
                 return {"resource_classes": [{"name": name} for name in self.classes]}
             case ["traits"]:
@@ -64,7 +66,7 @@ class Server:
         self._write(f"POST {path}")
         assert path == "/resource_providers"
         uuid = body.get("uuid") or str(uuid4())
-        if uuid in self.providers or any(one["name"] == body["name"] for one in self.providers.values()):
+        if uuid in self.providers or any(provider["name"] == body["name"] for provider in self.providers.values()):
             raise conflict("duplicate_name")
         parent = body.get("parent_provider_uuid")
         assert parent is None or parent in self.providers
@@ -98,7 +100,7 @@ class Server:
     def delete(self, path: str) -> None:
         self._write(f"DELETE {path}")
         uuid = path.rpartition("/")[2]
-        if any(one["parent_provider_uuid"] == uuid for one in self.providers.values()):
+        if any(provider["parent_provider_uuid"] == uuid for provider in self.providers.values()):
             raise conflict("resource_provider.cannot_delete_parent")
         if any(self._find(uuid)["usages"].values()):
             raise conflict("resource_provider.inuse")
@@ -107,8 +109,8 @@ class Server:
     def _replace(self, provider: dict[str, Any], part: str, body: Any) -> Any:
         if body["resource_provider_generation"] != provider["generation"]:
             raise conflict("concurrent_update")
-        known = {"inventories": self.classes, "traits": self.traits}.get(part, set(body[part]))
-        assert set(body[part]) <= known, "unknown names"
+        existing = {"inventories": self.classes, "traits": self.traits}.get(part, set(body[part]))
+        assert set(body[part]) <= existing, "unknown names"
         if part == "inventories" and any(used and name not in body[part] for name, used in provider["usages"].items()):
             raise conflict("inventory.inuse")
         provider[part] = body[part]
@@ -116,11 +118,11 @@ class Server:
         return {part: body[part], "resource_provider_generation": provider["generation"]}
 
     def _lineage(self, uuid: str | None) -> list[str]:
-        found = []
+        lineage = []
         while uuid is not None:
-            found.append(uuid)
+            lineage.append(uuid)
             uuid = self.providers[uuid]["parent_provider_uuid"]
-        return found
+        return lineage
 
     def _find(self, uuid: str) -> dict[str, Any]:
         if uuid not in self.providers:

@@ -32,7 +32,8 @@ def apply_text(server: Server, text: str, *, prune: bool = False):
 
 def without_uuids(site: Site) -> dict[str, tuple[object, ...]]:
     return {
-        name: (one.parent, dict(one.inventories), one.traits, one.aggregates) for name, one in site.providers.items()
+        name: (provider.parent, dict(provider.inventories), provider.traits, provider.aggregates)
+        for name, provider in site.providers.items()
     }
 
 
@@ -61,9 +62,9 @@ def test_unpruned_nothing_is_removed(before: Site, after: Site):
         return
     said = on(server)
     for name, (parent, inventories, traits, aggregates) in without_uuids(before).items():
-        wanted = after.providers.get(name)
-        assert said[name][0] == (wanted.parent if wanted else parent)
-        assert said[name][1] == {**inventories, **(wanted.inventories if wanted else {})}
+        described = after.providers.get(name)
+        assert said[name][0] == (described.parent if described else parent)
+        assert said[name][1] == {**inventories, **(described.inventories if described else {})}
         assert said[name][2] >= traits
         assert said[name][3] >= aggregates
 

@@ -54,7 +54,7 @@ def test_an_inventory_is_not_lowered_below_its_use(what, prune):
     assert "--allow-overcommit" in str(refused.value)
     assert server.writes == []
     rehearsed = rehearse(server, site(LOWERED[what]), Watcher(), prune=prune)
-    assert [str(one) in amounts for one in rehearsed.overcommitted] == [True]
+    assert [str(inventory_change) in amounts for inventory_change in rehearsed.overcommitted] == [True]
 
 
 @pytest.mark.parametrize("what", LOWERED)
@@ -104,7 +104,9 @@ def test_whatever_is_applied_no_changed_inventory_is_smaller_than_its_use(before
     for provider in server.providers.values():
         for name in provider["inventories"]:
             provider["usages"][name] = used.get(name, 0)
-    said = {name: dict(one["inventories"]) for one in server.providers.values() for name in [one["name"]]}
+    said = {
+        name: dict(provider["inventories"]) for provider in server.providers.values() for name in [provider["name"]]
+    }
     server.writes.clear()
     try:
         apply(server, after, Watcher(), prune=prune)
@@ -175,9 +177,13 @@ def test_a_change_shows_every_field_before_and_after(name):
 
 
 def test_what_is_added_and_removed_is_shown_with_what_it_reserves():
-    some = Inventory(total=4096, reserved=512)
-    assert str(InventoryChange("MEMORY_MB", None, some, 0)) == "+MEMORY_MB total 4,096, reserved 512, capacity 3,584"
-    assert str(InventoryChange("MEMORY_MB", some, None, 0)) == "-MEMORY_MB total 4,096, reserved 512, capacity 3,584"
+    inventory = Inventory(total=4096, reserved=512)
+    assert (
+        str(InventoryChange("MEMORY_MB", None, inventory, 0)) == "+MEMORY_MB total 4,096, reserved 512, capacity 3,584"
+    )
+    assert (
+        str(InventoryChange("MEMORY_MB", inventory, None, 0)) == "-MEMORY_MB total 4,096, reserved 512, capacity 3,584"
+    )
     assert str(InventoryChange("VCPU", Inventory(8), Inventory(9), 0)) == "VCPU total 8 -> 9"
 
 

@@ -295,19 +295,19 @@ def test_what_is_planted_is_found_and_repaired_if_it_can_be(site: Site, name: st
             site.consumer, {site.host: {"VCPU": 4, "DISK_GB": 10}, site.child: {"VCPU": 1}}, generation(site)
         )
     site.plant(planted.plant)
-    found = site.found()
-    assert {finding.fault for finding in found} == {planted.fault}
-    assert len(found) == planted.times
-    for finding in found:
+    findings = site.found()
+    assert {finding.fault for finding in findings} == {planted.fault}
+    assert len(findings) == planted.times
+    for finding in findings:
         assert finding.subject.startswith(planted.subject.format(**site.words))
         assert planted.detail in finding.detail
     site.repair()
-    left = site.found()
+    remaining = site.found()
     if planted.fault.value.is_repaired:
-        assert left == []
+        assert remaining == []
         assert picture(site.books.service.snapshot()) == reloaded(site.books)
     else:
-        assert left == found
+        assert remaining == findings
         site.undo(planted.undo)
 
 
@@ -398,7 +398,7 @@ def test_a_repair_in_the_middle_of_a_storm_breaks_nothing(empty_books: Books) ->
     planted = [PLANTED[name].plant for name in ("kept sum of an unknown provider", "kept sum missing")]
     with ThreadPoolExecutor(2) as pool:
         storms = [pool.submit(storm, empty_books, seed, hosts, 40) for seed in (5, 6)]
-        statements = [statement.format(**words) for some in planted for statement in some]
+        statements = [statement.format(**words) for texts in planted for statement in texts]
         plant(empty_books.store, statements, least=0)  # a claim may be about to write the sums of this provider
         repair(empty_books.store, found(empty_books.store), lambda _done, _total: None)
         for each in storms:

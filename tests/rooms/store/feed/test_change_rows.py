@@ -52,7 +52,7 @@ def mistyped(value: Any, hint: Any, place: str) -> list[str]:
 def _key_mistyped(key: Any, hint: Any, place: str) -> list[str]:
     if get_origin(hint) is tuple:
         parts = zip(key, get_args(hint), strict=True)
-        return [fault for part, of in parts for fault in mistyped(part, of, f"a key of {place}")]
+        return [fault for part, part_hint in parts for fault in mistyped(part, part_hint, f"a key of {place}")]
     return mistyped(key, hint, f"a key of {place}")
 
 

@@ -175,9 +175,9 @@ class Watching(RuleBasedStateMachine):
             case "change rows are pruned":
                 Pruning(store, 0).prune_change_rows(self.read_earlier(choice).ticks)
 
-    @rule(writer=writers, kept=st.integers(0, 3), choice=choices)
-    def prune_the_log(self, writer: Writer, kept: int, choice: int) -> None:
-        Pruning(self.writes(writer).store, kept).prune_log(self.read_earlier(choice).ticks)
+    @rule(writer=writers, most_writes=st.integers(0, 3), choice=choices)
+    def prune_the_log(self, writer: Writer, most_writes: int, choice: int) -> None:
+        Pruning(self.writes(writer).store, most_writes).prune_log(self.read_earlier(choice).ticks)
         self.refusable()
 
     def read_earlier(self, choice: int) -> Clock:
@@ -225,7 +225,7 @@ class Watching(RuleBasedStateMachine):
             listed = getattr(told, what)
             assert moment.changed(what) <= listed.keys(), f"changes of {what} were lost"
             now = {uuid: self.state[what].get(uuid) for uuid in listed}
-            assert listed == {uuid: one and one["generation"] for uuid, one in now.items()}
+            assert listed == {uuid: state and state["generation"] for uuid, state in now.items()}
         return told
 
     def changed_consumers_are_noticed(self, moment: Moment) -> None:

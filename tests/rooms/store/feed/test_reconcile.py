@@ -169,10 +169,10 @@ def test_our_own_writes_are_not_taken_for_those_of_others(
     """One that comes between the look at the database and that at memory is gone at the second look."""
 
     def state_of(*args: Any) -> Any:
-        found = real(*args)
+        states = real(*args)
         while writes:
             writes.pop()()
-        return found
+        return states
 
     writes: list[Callable[[], Any]] = [lambda: second.claim(fresh_uuid(), {host: {"VCPU": 1}})]
     real = reconcile.state_of

@@ -50,10 +50,10 @@ def outcome(write: Write) -> Any:
 def orders(make: Callable[[], Case]) -> list[Any]:
     """What may come out: that of the first before the second, and the other way round."""
     case = make()
-    one = outcome(case.first), outcome(case.second), case.seen()
+    forwards = outcome(case.first), outcome(case.second), case.seen()
     case = make()
-    other = (outcome(case.second), outcome(case.first))[::-1]
-    return [one, (*other, case.seen())]
+    backwards = (outcome(case.second), outcome(case.first))[::-1]
+    return [forwards, (*backwards, case.seen())]
 
 
 def interleavings(books: Books, make: Callable[[], Case]) -> Iterator[tuple[int, Any]]:

@@ -26,26 +26,26 @@ class Told(TypedDict):
 
 def storm(books: Books, seed: int, providers: Sequence[str], rounds: int) -> Told:
     rng = random.Random(seed)
-    held: dict[str, Amounts] = {}
+    allocations: dict[str, Amounts] = {}
     generations: dict[str, int] = {}
     taken: Counter[str] = Counter()
     writes = refused = 0
     for _ in range(rounds):
-        if held and rng.random() < 0.3:
-            consumer = rng.choice(sorted(held))
+        if allocations and rng.random() < 0.3:
+            consumer = rng.choice(sorted(allocations))
             books.release(consumer)
             writes += 1
-            del held[consumer], generations[consumer]
+            del allocations[consumer], generations[consumer]
             continue
-        consumer = rng.choice(sorted(held)) if held and rng.random() < 0.4 else fresh_uuid()
-        wanted = {uuid: {"VCPU": rng.randint(1, 2)} for uuid in rng.sample(providers, rng.randint(1, 3))}
+        consumer = rng.choice(sorted(allocations)) if allocations and rng.random() < 0.4 else fresh_uuid()
+        amounts = {uuid: {"VCPU": rng.randint(1, 2)} for uuid in rng.sample(providers, rng.randint(1, 3))}
         try:
-            books.claim(consumer, wanted, generations.get(consumer))
+            books.claim(consumer, amounts, generations.get(consumer))
         except AllocationRefused:
             refused += 1
             continue
         writes += 1
-        taken.update(wanted.keys())
-        held[consumer] = wanted
+        taken.update(amounts.keys())
+        allocations[consumer] = amounts
         generations[consumer] = generations.get(consumer, 0) + 1
-    return Told(held=held, taken=dict(taken), writes=writes, refused=refused)
+    return Told(held=allocations, taken=dict(taken), writes=writes, refused=refused)

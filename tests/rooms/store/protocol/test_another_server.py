@@ -70,16 +70,16 @@ def test_it_is_read_with_new_connections_alone(books: Books, second: Books, monk
 
 
 def test_it_is_the_same_on_every_connection(books: Books) -> None:
-    with books.store.refresher.connect() as one, books.store.refresher.connect() as other:
-        found = [Connections.server_of(connection) for connection in (one, other)]
-    assert found[0] == found[1] is not None
+    with books.store.refresher.connect() as first, books.store.refresher.connect() as second:
+        servers = [Connections.server_of(connection) for connection in (first, second)]
+    assert servers[0] == servers[1] is not None
 
 
 def put_in_place(url: str, backup: Path) -> None:
     """A file is put where the database was, as a restore does."""
     path = Path(sa.make_url(url).database or "")
-    for left in path.parent.glob(f"{path.name}-*"):
-        left.unlink()
+    for file in path.parent.glob(f"{path.name}-*"):
+        file.unlink()
     backup.rename(path)
 
 
@@ -87,7 +87,7 @@ def put_in_place(url: str, backup: Path) -> None:
 class TestAFileThatWasReplaced:
     def test_reads_and_writes_go_on_with_the_new_one(self, empty_books: Books, tmp_path: Path) -> None:
         books, backup = empty_books, tmp_path / "backup.db"
-        kept = books.provider(VCPU=4)
+        saved = books.provider(VCPU=4)
         source, target = sqlite3.connect(sa.make_url(books.url).database or ""), sqlite3.connect(backup)
         source.backup(target)
         source.close()
@@ -97,7 +97,7 @@ class TestAFileThatWasReplaced:
         assert books.knows(lost)
 
         put_in_place(books.url, backup)
-        assert (books.knows(kept), books.knows(lost)) == (True, False)
+        assert (books.knows(saved), books.knows(lost)) == (True, False)
         new = books.provider(VCPU=1)
         assert books.knows(new)
         another = Books(books.url, upgrade=False)
@@ -108,8 +108,8 @@ class TestAFileThatWasReplaced:
 
         put_in_place(books.url, tmp_path / "again.db")
         consumer = fresh_uuid()
-        books.claim(consumer, {kept: {"VCPU": 1}}, None)
-        assert (books.held(consumer), books.used(kept), books.knows(new)) == ({kept: {"VCPU": 1}}, 1, False)
+        books.claim(consumer, {saved: {"VCPU": 1}}, None)
+        assert (books.held(consumer), books.used(saved), books.knows(new)) == ({saved: {"VCPU": 1}}, 1, False)
 
     def test_one_that_is_away_is_not_made_anew(self, empty_books: Books, tmp_path: Path) -> None:
         books, host = empty_books, empty_books.provider()

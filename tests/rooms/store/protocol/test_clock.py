@@ -171,11 +171,11 @@ class TestWhatIsTouched:
 
     def test_both_ways_all_that_a_reshape_concerns(self, books: Books) -> None:
         """A release that comes at the same time, on another node, notes only what is used, and must collide."""
-        a, b, left, consumer = books.provider(VCPU=1), books.provider(), books.provider(VCPU=1), fresh_uuid()
-        books.claim(consumer, {a: {"VCPU": 1}, left: {"VCPU": 1}})
-        wanted = {a: books.shape(a), b: books.shape(b, VCPU=1)}
-        ids = {id_of(books, each) for each in (a, b, left)}
-        touched = all_touched_by(books, lambda: books.reshape(wanted, {consumer: {b: {"VCPU": 1}}}))
+        a, b, c, consumer = books.provider(VCPU=1), books.provider(), books.provider(VCPU=1), fresh_uuid()
+        books.claim(consumer, {a: {"VCPU": 1}, c: {"VCPU": 1}})
+        shapes = {a: books.shape(a), b: books.shape(b, VCPU=1)}
+        ids = {id_of(books, each) for each in (a, b, c)}
+        touched = all_touched_by(books, lambda: books.reshape(shapes, {consumer: {b: {"VCPU": 1}}}))
         assert touched == (ids, ids)
 
     def test_the_class_by_a_new_inventory(self, books: Books) -> None:
@@ -403,9 +403,9 @@ def test_a_second_service_sees_every_acknowledged_write(books: Books, second: Bo
 
 
 def test_a_snapshot_does_not_change_under_its_holder(books: Books, second: Books) -> None:
-    held = [(snapshot := second.service.snapshot(), picture(snapshot))]
-    held += [((snapshot := second.service.snapshot()), picture(snapshot)) for _ in all_kinds_of_writes(books)]
-    for snapshot, before in held:
+    pictures = [(snapshot := second.service.snapshot(), picture(snapshot))]
+    pictures += [((snapshot := second.service.snapshot()), picture(snapshot)) for _ in all_kinds_of_writes(books)]
+    for snapshot, before in pictures:
         assert picture(snapshot) == before
 
 

@@ -55,18 +55,18 @@ def test_a_storm_of_claims_in_threads_and_processes_is_in_the_books_to_the_last_
     ticks = "SELECT SUM(tick) FROM stead_clock"
     before = books.scalar(ticks)
     clients, rounds = 4, 12
-    with OtherProcess(books.url) as one, OtherProcess(books.url) as other, ThreadPoolExecutor(clients) as pool:
-        for number, process in enumerate((one, other)):
+    with OtherProcess(books.url) as first, OtherProcess(books.url) as second, ThreadPoolExecutor(clients) as pool:
+        for number, process in enumerate((first, second)):
             process.send("storm", -1 - number, hosts, rounds)
         ours = [pool.submit(storm, books, seed, hosts, rounds) for seed in range(clients)]
-        told = [*(future.result() for future in ours), one.receive(), other.receive()]
-    held = {consumer: amounts for each in told for consumer, amounts in each["held"].items()}
-    assert {consumer: books.held(consumer) for consumer in held} == held
-    assert books.scalar("SELECT COUNT(*) FROM consumers") == len(held)
+        told = [*(future.result() for future in ours), first.receive(), second.receive()]
+    allocations = {consumer: amounts for each in told for consumer, amounts in each["held"].items()}
+    assert {consumer: books.held(consumer) for consumer in allocations} == allocations
+    assert books.scalar("SELECT COUNT(*) FROM consumers") == len(allocations)
     taken: Counter[str] = sum((Counter(each["taken"]) for each in told), Counter())
     assert {host: books.generation(host) for host in hosts} == {host: 1 + taken[host] for host in hosts}
     used = Counter(dict.fromkeys(hosts, 0))
-    for amounts in held.values():
+    for amounts in allocations.values():
         used.update({uuid: resources["VCPU"] for uuid, resources in amounts.items()})
     assert {host: books.used(host) for host in hosts} == dict(used)
     assert sum(each["refused"] for each in told) > 0, "the storm was too weak to fill anything"
@@ -92,9 +92,9 @@ def test_claims_in_opposite_orders_do_not_deadlock(empty_books: Books) -> None:
     errors = retryable_errors(books)
 
     def claims(number: int) -> None:
-        some = hosts if number % 2 else hosts[::-1]
+        ordered = hosts if number % 2 else hosts[::-1]
         for _ in range(6):
-            books.claim(fresh_uuid(), {host: {"VCPU": 1} for host in some}, None)
+            books.claim(fresh_uuid(), {host: {"VCPU": 1} for host in ordered}, None)
 
     at_once([lambda number=number: claims(number) for number in range(6)])
     assert errors == []
@@ -172,9 +172,9 @@ def test_services_that_start_together_on_an_empty_database_all_start(database_ur
 
 
 def test_processes_that_start_together_on_an_empty_database_all_start(database_url: str) -> None:
-    with OtherProcess(database_url) as one, OtherProcess(database_url) as other:
-        host = one.call("provider", VCPU=1)
-        assert other.call("knows", host)
+    with OtherProcess(database_url) as first, OtherProcess(database_url) as second:
+        host = first.call("provider", VCPU=1)
+        assert second.call("knows", host)
 
 
 @pytest.mark.parametrize("change", ["rename", "move", "delete"])

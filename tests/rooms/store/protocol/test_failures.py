@@ -78,8 +78,8 @@ OURS = {
 }
 
 
-def codes(of: dict[str, list[int] | list[str]]) -> list[tuple[str, int | str]]:
-    return [(url, code) for url, listed in of.items() for code in listed]
+def codes(codes_by_url: dict[str, list[int] | list[str]]) -> list[tuple[str, int | str]]:
+    return [(url, code) for url, listed in codes_by_url.items() for code in listed]
 
 
 def means(url: str, code: int | str) -> Exception:

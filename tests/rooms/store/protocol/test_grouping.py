@@ -92,9 +92,9 @@ def claims(books: Books, provider: str, amounts: Sequence[int]) -> list[Callable
 
 def test_writers_that_wait_share_one_commit(books: Books, crowd: Crowd) -> None:
     host = books.provider(VCPU=10)
-    some = claims(books, host, [1] * 10)
+    writes = claims(books, host, [1] * 10)
     ticks = books.scalar("SELECT SUM(tick) FROM stead_clock")
-    assert crowd.writes(*some) == [None] * 10
+    assert crowd.writes(*writes) == [None] * 10
     assert crowd.commits == 1
     assert books.used(host) == 10
     assert books.scalar("SELECT SUM(tick) FROM stead_clock") == ticks + 10
@@ -165,10 +165,10 @@ def test_nobody_is_told_anything_before_the_commit_and_no_success_if_it_fails(bo
         told_at_commit.extend(future.done() for future in crowd.futures)
         raise full_disk()
 
-    some = claims(books, host, [1, 2, 1])
+    writes = claims(books, host, [1, 2, 1])
     sa.event.listen(books.store.writer, "commit", at_commit)
     try:
-        told = crowd.writes(*some)
+        told = crowd.writes(*writes)
     finally:
         sa.event.remove(books.store.writer, "commit", at_commit)
     assert told == [Unavailable.__name__] * 3
@@ -293,18 +293,18 @@ def interrupt(thread: threading.Thread) -> None:
 def test_a_leader_who_does_not_come_is_replaced(books: Books, crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "LONGEST_SECONDS", -1.0)  # so the first who waits is called to lead
     host = books.provider(VCPU=10)
-    one, other = claims(books, host, [1, 2])
+    first, second = claims(books, host, [1, 2])
     threads: list[threading.Thread] = []
 
     def interrupted() -> str:
         threads.append(threading.current_thread())
         try:
-            one()
+            first()
         except KeyboardInterrupt:
             return "interrupted"
         return "not interrupted"
 
-    told = crowd.writes(interrupted, other, first=lambda _: interrupt(threads[0]))
+    told = crowd.writes(interrupted, second, first=lambda _: interrupt(threads[0]))
     assert told == ["interrupted", None]
     assert books.used(host) == 2
 

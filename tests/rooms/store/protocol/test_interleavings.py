@@ -30,11 +30,11 @@ def second(module_books: Books) -> Iterator[Books]:
 
 
 def two_claims_of_the_last_unit(books: Books) -> Case:
-    host, one, other = books.provider(VCPU=1), fresh_uuid(), fresh_uuid()
+    host, first, second = books.provider(VCPU=1), fresh_uuid(), fresh_uuid()
     return Case(
-        lambda: books.claim(one, {host: {"VCPU": 1}}, None),
-        lambda: books.claim(other, {host: {"VCPU": 1}}, None),
-        lambda: (books.held(one) != {}, books.held(other) != {}, books.used(host), books.generation(host)),
+        lambda: books.claim(first, {host: {"VCPU": 1}}, None),
+        lambda: books.claim(second, {host: {"VCPU": 1}}, None),
+        lambda: (books.held(first) != {}, books.held(second) != {}, books.used(host), books.generation(host)),
     )
 
 
@@ -49,31 +49,31 @@ def two_claims_for_one_new_consumer(books: Books) -> Case:
 
 
 def a_claim_and_a_claim_by_another_service(books: Books) -> Case:
-    host, one, other = books.provider(VCPU=2), fresh_uuid(), fresh_uuid()
+    host, first, second = books.provider(VCPU=2), fresh_uuid(), fresh_uuid()
     books.claim(fresh_uuid(), {host: {"VCPU": 1}})  # so that the sum is kept
 
     def claim_elsewhere() -> bool:
-        fitted = books.claim_elsewhere(other, host, 0, 1)
+        fitted = books.claim_elsewhere(second, host, 0, 1)
         books.service.write(lambda tx: tx.touch(providers.ids_by_uuid(tx.connection, [host]).values()))  # to be seen
         return fitted
 
     return Case(
-        lambda: books.claim(one, {host: {"VCPU": 1}}, None),
+        lambda: books.claim(first, {host: {"VCPU": 1}}, None),
         claim_elsewhere,
-        lambda: (books.held(one) != {}, books.held(other) != {}, books.used(host), books.generation(host)),
+        lambda: (books.held(first) != {}, books.held(second) != {}, books.used(host), books.generation(host)),
     )
 
 
 def a_release_and_a_claim_by_another_service(books: Books) -> Case:
-    host, one, other = books.provider(VCPU=4), fresh_uuid(), fresh_uuid()
-    books.claim(one, {host: {"VCPU": 1}})
+    host, first, second = books.provider(VCPU=4), fresh_uuid(), fresh_uuid()
+    books.claim(first, {host: {"VCPU": 1}})
 
     def claim_elsewhere() -> bool:
-        fitted = books.claim_elsewhere(other, host, 0, 2)
+        fitted = books.claim_elsewhere(second, host, 0, 2)
         books.service.write(lambda tx: tx.touch(providers.ids_by_uuid(tx.connection, [host]).values()))
         return fitted
 
-    return Case(lambda: books.release(one), claim_elsewhere, lambda: (books.used(host), books.generation(host)))
+    return Case(lambda: books.release(first), claim_elsewhere, lambda: (books.used(host), books.generation(host)))
 
 
 def a_claim_and_new_traits(books: Books) -> Case:
@@ -100,10 +100,10 @@ def a_release_and_new_traits(books: Books) -> Case:
 
 def two_claims_of_overlapping_providers(books: Books) -> Case:
     a, b, c = sorted(books.provider(VCPU=2, MEMORY_MB=4) for _ in range(3))
-    one, other = fresh_uuid(), fresh_uuid()
+    first, second = fresh_uuid(), fresh_uuid()
     return Case(
-        lambda: books.claim(one, {a: {"VCPU": 1}, b: {"VCPU": 1, "MEMORY_MB": 3}, c: {"VCPU": 2}}),
-        lambda: books.claim(other, {c: {"MEMORY_MB": 4}, b: {"MEMORY_MB": 1}, a: {"VCPU": 1}}),
+        lambda: books.claim(first, {a: {"VCPU": 1}, b: {"VCPU": 1, "MEMORY_MB": 3}, c: {"VCPU": 2}}),
+        lambda: books.claim(second, {c: {"MEMORY_MB": 4}, b: {"MEMORY_MB": 1}, a: {"VCPU": 1}}),
         lambda: [(books.used(p, "VCPU"), books.used(p, "MEMORY_MB"), books.generation(p)) for p in (a, b, c)],
     )
 
@@ -119,12 +119,12 @@ def two_first_claims_of_one_consumer(books: Books) -> Case:
 
 def two_first_claims_of_the_same_two_consumers(books: Books) -> Case:
     a, b = books.provider(VCPU=9), books.provider(VCPU=9)
-    one, other = sorted((fresh_uuid(), fresh_uuid()))
+    first, second = sorted((fresh_uuid(), fresh_uuid()))
     claim = books.service.claim
     return Case(
-        lambda: claim([claim_of(one, {a: {"VCPU": 1}}), claim_of(other, {a: {"VCPU": 2}})]),
-        lambda: claim([claim_of(other, {b: {"VCPU": 3}}), claim_of(one, {b: {"VCPU": 4}})]),
-        lambda: (books.used(a), books.used(b), books.consumer_generation(one), books.consumer_generation(other)),
+        lambda: claim([claim_of(first, {a: {"VCPU": 1}}), claim_of(second, {a: {"VCPU": 2}})]),
+        lambda: claim([claim_of(second, {b: {"VCPU": 3}}), claim_of(first, {b: {"VCPU": 4}})]),
+        lambda: (books.used(a), books.used(b), books.consumer_generation(first), books.consumer_generation(second)),
     )
 
 
@@ -385,9 +385,9 @@ def a_reshape_and_a_claim(books: Books) -> Case:
     host, consumer, late = books.provider(VCPU=4), fresh_uuid(), fresh_uuid()
     numa = books.provider(parent=host)
     books.claim(consumer, {host: {"VCPU": 2}})
-    wanted = {host: books.shape(host), numa: books.shape(numa, VCPU=4)}
+    shapes = {host: books.shape(host), numa: books.shape(numa, VCPU=4)}
     return Case(
-        lambda: books.reshape(wanted, {consumer: {numa: {"VCPU": 2}}}),
+        lambda: books.reshape(shapes, {consumer: {numa: {"VCPU": 2}}}),
         lambda: books.claim(late, {host: {"VCPU": 1}}),
         lambda: (books.held(consumer) == {host: {"VCPU": 2}}, books.held(late) != {}, books.generation(numa)),
     )
@@ -397,9 +397,9 @@ def a_reshape_and_a_release(books: Books) -> Case:
     host, consumer = books.provider(VCPU=4), fresh_uuid()
     numa = books.provider(parent=host)
     books.claim(consumer, {host: {"VCPU": 2}})
-    wanted = {host: books.shape(host), numa: books.shape(numa, VCPU=4)}
+    shapes = {host: books.shape(host), numa: books.shape(numa, VCPU=4)}
     return Case(
-        lambda: books.reshape(wanted, {consumer: {numa: {"VCPU": 2}}}),
+        lambda: books.reshape(shapes, {consumer: {numa: {"VCPU": 2}}}),
         lambda: books.release(consumer),
         lambda: (books.held(consumer) != {}, books.used(numa), books.generation(host), books.generation(numa)),
     )
@@ -409,9 +409,9 @@ def a_reshape_and_the_deletion_of_a_provider(books: Books) -> Case:
     host, consumer = books.provider(VCPU=4), fresh_uuid()
     numa = books.provider(parent=host)
     books.claim(consumer, {host: {"VCPU": 2}})
-    wanted = {host: books.shape(host), numa: books.shape(numa, VCPU=4)}
+    shapes = {host: books.shape(host), numa: books.shape(numa, VCPU=4)}
     return Case(
-        lambda: books.reshape(wanted, {consumer: {numa: {"VCPU": 2}}}),
+        lambda: books.reshape(shapes, {consumer: {numa: {"VCPU": 2}}}),
         lambda: books.drop(numa),
         lambda: (books.held(consumer) == {host: {"VCPU": 2}}, books.knows(numa)),
     )
@@ -443,8 +443,8 @@ def test_what_comes_between_is_before_or_after(
 
     allowed = orders(make)
     tried = 0
-    for statement, found in interleavings(books, make):
+    for statement, end in interleavings(books, make):
         tried += 1
-        assert found in allowed, f"the second came after statement {statement} of the first"
+        assert end in allowed, f"the second came after statement {statement} of the first"
     assert tried
     assert picture(second.service.snapshot()) == reloaded(books)

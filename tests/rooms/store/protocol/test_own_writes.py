@@ -121,7 +121,7 @@ def with_standings_before_those_of_others(monkeypatch: pytest.MonkeyPatch) -> No
     def beside(self: Own, others: Changed, *, is_all: bool) -> tuple[Changed, object]:
         whole = self.changed.whole | others.whole
         usage = (self.changed.usage | others.usage) - whole
-        return Changed(whole, usage), {id_: of for id_, of in self.standings.items() if id_ in usage}
+        return Changed(whole, usage), {id_: standing for id_, standing in self.standings.items() if id_ in usage}
 
     monkeypatch.setattr(Own, "beside", beside)
 
@@ -172,11 +172,11 @@ def refresh_statements(service: Service, books: Books) -> list[str]:
 
 
 def test_a_refresh_after_own_claims_and_releases_reads_the_clock_alone(books: Books) -> None:
-    host, one, other = books.provider(VCPU=9), fresh_uuid(), fresh_uuid()
-    books.claim(one, {host: {"VCPU": 1}})
+    host, first, second = books.provider(VCPU=9), fresh_uuid(), fresh_uuid()
+    books.claim(first, {host: {"VCPU": 1}})
     books.service.snapshot()
-    books.claim(other, {host: {"VCPU": 2}})
-    books.release(one)
+    books.claim(second, {host: {"VCPU": 2}})
+    books.release(first)
     assert len(refresh_statements(books.service, books)) == 1
     snapshot = books.service.snapshot()
     assert snapshot.provider(snapshot.find(host)).generation == books.generation(host)  # type: ignore[arg-type]  # exists

@@ -213,8 +213,8 @@ def a_release(books: Books) -> Write:
 def a_reshape(books: Books) -> Write:
     first, second, consumer = host(books), host(books), fresh_uuid()
     books.claim(consumer, {first: {"VCPU": 1}})
-    wanted = {first: books.shape(first, DISK_GB=100), second: books.shape(second, VCPU=9)}
-    return lambda: books.reshape(wanted, {consumer: {second: {"VCPU": 1}}})
+    shapes = {first: books.shape(first, DISK_GB=100), second: books.shape(second, VCPU=9)}
+    return lambda: books.reshape(shapes, {consumer: {second: {"VCPU": 1}}})
 
 
 def a_repair(books: Books) -> Write:
@@ -225,8 +225,8 @@ def a_repair(books: Books) -> Write:
         SELECT :uuid, MIN(p.id), MIN(u.id), 0 FROM projects p CROSS JOIN users u"""
     books.claim(fresh_uuid(), {spare: {"VCPU": 1}})
     books.execute(idle, uuid=trait)
-    found = books.store.read(audit, lambda _done, _total: None)
-    return lambda: repair(books.store, found, lambda _done, _total: None)
+    findings = books.store.read(audit, lambda _done, _total: None)
+    return lambda: repair(books.store, findings, lambda _done, _total: None)
 
 
 def roots_set(books: Books) -> Write:

@@ -66,7 +66,7 @@ def row_locks(books: Books) -> None:
 def is_explained(books: Books, case: Callable[[Books], Case]) -> bool:
     """Whether whatever comes between is before or after."""
     allowed = orders(lambda: case(books))
-    return all(found in allowed for _, found in interleavings(books, lambda: case(books)))
+    return all(end in allowed for _, end in interleavings(books, lambda: case(books)))
 
 
 def do_not_lock(_tx: Transaction, *_args: object, **_options: object) -> None:
@@ -91,8 +91,8 @@ class TestReadAfterTheLocks:
             old[id(tx.connection)] = usages.of_locked(tx.connection, generations, needed=generations)
             return real_lock(tx, uuids, **options)
 
-        def stale(connection: sa.Connection, kept: Any, generations: Any, needed: Any = ()) -> Any:
-            sums = old.get(id(connection)) or real_sums(connection, kept, generations, needed)
+        def stale(connection: sa.Connection, rows: Any, generations: Any, needed: Any = ()) -> Any:
+            sums = old.get(id(connection)) or real_sums(connection, rows, generations, needed)
             return {id_: sums[id_] for id_ in generations}
 
         assert is_explained(books, two_claims_of_the_last_unit)
@@ -151,10 +151,10 @@ class TestKeptSumsStandWhileTheyCarryTheGeneration:
     """Rule 16."""
 
     def test_trusted_blindly_they_over_commit(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-        def blindly(connection: sa.Connection, kept: Any, generations: Any, needed: Any = ()) -> Any:
+        def blindly(connection: sa.Connection, rows: Any, generations: Any, needed: Any = ()) -> Any:
             query = sa.text("SELECT provider_id, generation FROM stead_usage")
             marks = dict(map(tuple, connection.execute(query)))
-            return real(connection, kept, {id_: marks.get(id_, now) for id_, now in generations.items()}, needed)
+            return real(connection, rows, {id_: marks.get(id_, now) for id_, now in generations.items()}, needed)
 
         def refused(host: str) -> bool:
             books.claim(fresh_uuid(), {host: {"VCPU": 1}})
@@ -190,9 +190,9 @@ def test_locks_in_any_order_deadlock(books: Books, monkeypatch: pytest.MonkeyPat
     """Rule 3; the attempts are repeated, so that clients do not notice."""
 
     def lock_in_any_order(tx: Transaction, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
-        some = list(ids)
-        rng.shuffle(some)
-        for id_ in some:
+        shuffled = list(ids)
+        rng.shuffle(shuffled)
+        for id_ in shuffled:
             tx.connection.execute(sa.select(table.c.id).where(table.c.id == id_).with_for_update(read=shared)).all()
 
     rng = random.Random(1)
@@ -426,11 +426,11 @@ class TestOneSnapshotPerRefresh:
         """Without one snapshot it is the order alone that saves what a torn refresh missed."""
 
         def clock_last(reading: Any, earlier: Any, commits: Any, own_writes: Any) -> Any:
-            found = list(real(reading, earlier, commits, own_writes))
+            portions = list(real(reading, earlier, commits, own_writes))
             if between:
                 between.pop()()
             moment = refresh_source._Moment(refresh_source.read_clock(reading._connection), commits)
-            return iter([replace(portion, moment=moment) for portion in found])
+            return iter([replace(portion, moment=moment) for portion in portions])
 
         host = books.provider(VCPU=1)
         between: list[Callable[[], Any]] = []
@@ -454,10 +454,10 @@ class Gate:
         self.opened, self.has_read = threading.Event(), threading.Event()
 
     def changes(self, since: Any) -> Any:
-        found = list(self._source.changes(since))
+        portions = list(self._source.changes(since))
         self.has_read.set()
         assert self.opened.wait(PATIENCE_SECONDS)
-        return found
+        return portions
 
 
 def test_who_comes_after_a_refresh_began_waits_for_the_next(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,12 +99,12 @@ class Client:
     def _some(self) -> Amounts:
         return {uuid: {"VCPU": 1} for uuid in self._chance.sample(self._providers, self._chance.randint(1, 4))}
 
-    def _write(self, wanted: dict[str, Amounts]) -> list[Any]:
-        claims = [claim_of(consumer, wanted[consumer], self._generations.get(consumer)) for consumer in wanted]
+    def _write(self, amounts: dict[str, Amounts]) -> list[Any]:
+        claims = [claim_of(consumer, amounts[consumer], self._generations.get(consumer)) for consumer in amounts]
         told = outcome(partial(self._books.service.claim, claims))
         if told is None:
-            self.held |= wanted
-            self._generations |= {consumer: self._generations.get(consumer, 0) + 1 for consumer in wanted}
+            self.held |= amounts
+            self._generations |= {consumer: self._generations.get(consumer, 0) + 1 for consumer in amounts}
         return [told]
 
     def _claim(self) -> list[Any]:
@@ -144,8 +144,8 @@ def test_64_clients_who_do_everything_at_once_are_told_of_no_conflict_but_their_
     told = all_at_once(lambda number: clients[number].run())
     assert told.keys() <= {None, GenerationConflict.__name__}, told  # the second by who changes a total
     assert told[None] >= WRITERS * Client.ROUNDS
-    held = {consumer: amounts for client in clients for consumer, amounts in client.held.items()}
-    used = Counter(uuid for amounts in held.values() for uuid in amounts)
+    allocations = {consumer: amounts for client in clients for consumer, amounts in client.held.items()}
+    used = Counter(uuid for amounts in allocations.values() for uuid in amounts)
     assert {host: books.used(host) for host in hosts} == {host: used[host] for host in hosts}
-    assert {consumer: books.held(consumer) for consumer in held} == held
-    assert books.scalar("SELECT COUNT(*) FROM consumers") == len(held)
+    assert {consumer: books.held(consumer) for consumer in allocations} == allocations
+    assert books.scalar("SELECT COUNT(*) FROM consumers") == len(allocations)

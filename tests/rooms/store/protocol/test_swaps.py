@@ -32,16 +32,16 @@ def a_renaming_and_the_deletion_of_a_provider(books: Books) -> Case:
 
 
 def two_renamings_of_one_class(books: Books) -> Case:
-    old, one, other = fresh_custom(), fresh_custom("ONE"), fresh_custom("OTHER")
+    old, first, second = fresh_custom(), fresh_custom("ONE"), fresh_custom("OTHER")
     books.service.write(resource_classes.create, old)
 
     def seen() -> list[bool]:
-        known = {row.name for row in books.service.snapshot().class_names.rows}
-        return [name in known for name in (old, one, other)]
+        names = {row.name for row in books.service.snapshot().class_names.rows}
+        return [name in names for name in (old, first, second)]
 
     return Case(
-        lambda: books.service.write(resource_classes.rename, old, one),
-        lambda: books.service.write(resource_classes.rename, old, other),
+        lambda: books.service.write(resource_classes.rename, old, first),
+        lambda: books.service.write(resource_classes.rename, old, second),
         seen,
     )
 
@@ -75,5 +75,5 @@ def test_without_locks_what_comes_between_is_before_or_after(
     def lock(_self: Transaction, *_args: Any, **_more: Any) -> None: ...
 
     monkeypatch.setattr(Transaction, "lock", lock)
-    for statement, found in interleavings(books, lambda: case(books)):
-        assert found in allowed, f"the second came after statement {statement} of the first"
+    for statement, end in interleavings(books, lambda: case(books)):
+        assert end in allowed, f"the second came after statement {statement} of the first"

@@ -31,9 +31,9 @@ def described(uuid: str | None, **fields: Any) -> DescribedProvider:
     )
 
 
-def put(books: Books, *some: DescribedProvider, **options: bool) -> list[list[str]]:
+def put(books: Books, *described_providers: DescribedProvider, **options: bool) -> list[list[str]]:
     """Write a document; returns what was done with each of its providers."""
-    plan: TreePlan = books.service.replace_trees(TreeDocument(some, **options))
+    plan: TreePlan = books.service.replace_trees(TreeDocument(described_providers, **options))
     return [planned.changes for planned in plan.providers]
 
 
@@ -87,12 +87,12 @@ def a_document_that_creates_and_the_deletion_of_the_parent(books: Books) -> Case
 
 
 def a_document_that_moves_and_a_move(books: Books) -> Case:
-    one, other, branch = (books.provider() for _ in range(3))
+    first, second, branch = (books.provider() for _ in range(3))
     leaf = books.provider(parent=branch)
-    where = {one: "one", other: "other", branch: "branch"}
+    where = {first: "one", second: "other", branch: "branch"}
     return Case(
-        lambda: put(books, described(branch, parent=one)),
-        lambda: where[books.move(branch, other).root],
+        lambda: put(books, described(branch, parent=first)),
+        lambda: where[books.move(branch, second).root],
         lambda: [where[root_of(books, uuid)] for uuid in (branch, leaf)],
     )
 
@@ -133,18 +133,18 @@ def a_document_and_an_inventory_at_its_generation(books: Books) -> Case:
 
 def two_documents_of_the_same_providers(books: Books) -> Case:
     """Each leaves unchanged what the other changes: the end is one of them, not a mixture."""
-    one, other = books.provider(VCPU=1), books.provider(VCPU=2)
+    first, second = books.provider(VCPU=1), books.provider(VCPU=2)
     total = books.scalar
     return Case(
-        lambda: put(books, described(one, totals={"VCPU": 1}), described(other, totals={"VCPU": 1})),
-        lambda: put(books, described(one, totals={"VCPU": 2}), described(other, totals={"VCPU": 2})),
+        lambda: put(books, described(first, totals={"VCPU": 1}), described(second, totals={"VCPU": 1})),
+        lambda: put(books, described(first, totals={"VCPU": 2}), described(second, totals={"VCPU": 2})),
         lambda: [
             total(
                 "SELECT total FROM inventories i JOIN resource_providers p ON p.id = i.resource_provider_id "
                 "WHERE p.uuid = :uuid",
                 uuid=uuid,
             )
-            for uuid in (one, other)
+            for uuid in (first, second)
         ],
     )
 
@@ -169,15 +169,15 @@ def two_documents_that_create_one_tree(books: Books) -> Case:
 
 
 def two_documents_that_exchange_names(books: Books) -> Case:
-    one, other = books.provider(), books.provider()
+    first, second = books.provider(), books.provider()
 
     def exchange(name: str, another: str) -> object:
-        return put(books, described(one, name=name), described(other, name=another))
+        return put(books, described(first, name=name), described(second, name=another))
 
     return Case(
-        lambda: exchange(other, one),
-        lambda: exchange(other, one),
-        lambda: books.scalar("SELECT name FROM resource_providers WHERE uuid = :uuid", uuid=one) == other,
+        lambda: exchange(second, first),
+        lambda: exchange(second, first),
+        lambda: books.scalar("SELECT name FROM resource_providers WHERE uuid = :uuid", uuid=first) == second,
     )
 
 

@@ -51,12 +51,12 @@ def layout(store: Store) -> Any:
 def test_a_sound_database_is_told_what_would_be_done_and_not_changed(store: Store, revision: str) -> None:
     upgrade_to(store.writer, revision)
     before = str(layout(store))
-    found = adoption.examine(store.writer)
-    pending = [step.revision for standing in found.standings for step in standing.pending]
+    examined = adoption.examine(store.writer)
+    pending = [step.revision for standing in examined.standings for step in standing.pending]
     assert pending == [*REVISIONS[REVISIONS.index(revision) + 1 :], *STEAD_REVISIONS]
-    assert all(step.meaning for standing in found.standings for step in standing.pending)
-    assert found.objections == ()
-    assert not found.is_ready
+    assert all(step.meaning for standing in examined.standings for step in standing.pending)
+    assert examined.objections == ()
+    assert not examined.is_ready
     assert str(layout(store)) == before
 
 
@@ -66,9 +66,9 @@ def test_after_an_upgrade_nothing_stands_against_it(store: Store) -> None:
 
 
 def test_an_empty_database_gets_everything(store: Store) -> None:
-    found = adoption.examine(store.writer)
-    assert [len(standing.pending) for standing in found.standings] == [len(REVISIONS), len(STEAD_REVISIONS)]
-    assert found.objections == ()
+    examined = adoption.examine(store.writer)
+    assert [len(standing.pending) for standing in examined.standings] == [len(REVISIONS), len(STEAD_REVISIONS)]
+    assert examined.objections == ()
 
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-1]])
@@ -133,10 +133,10 @@ def test_tables_of_an_unknown_age_are_not_touched(store: Store) -> None:
 def test_what_a_release_that_is_not_known_made_is_refused_without_advice_to_upgrade(store: Store) -> None:
     schema.upgrade(store.writer)
     execute(store.writer, "UPDATE alembic_version SET version_num = 'ffffffffffff'")
-    found = adoption.examine(store.writer)
-    [objection] = found.objections
+    examined = adoption.examine(store.writer)
+    [objection] = examined.objections
     assert "placement is at ffffffffffff" in objection
-    assert "stead db upgrade" not in f"{objection}{positions.refusal_of(found.standings)}"
+    assert "stead db upgrade" not in f"{objection}{positions.refusal_of(examined.standings)}"
     with pytest.raises(positions.SchemaTooNew):
         schema.upgrade(store.writer)
 
@@ -147,12 +147,12 @@ def test_what_is_missing_is_named(store: Store) -> None:
     drop_index(store, "allocations_consumer_id_idx", "allocations")
     execute(store.writer, "ALTER TABLE users DROP COLUMN updated_at")
     execute(store.writer, "DROP TABLE projects")
-    found = adoption.examine(store.writer)
-    assert found.objections == (
+    examined = adoption.examine(store.writer)
+    assert examined.objections == (
         f"the table projects is missing, which revision {REVISIONS[-2]} has made",
         f"users lacks the columns updated_at, which revision {REVISIONS[-2]} has made",
     )
-    assert [warning for warning in found.warnings if "index" in warning] == [
+    assert [warning for warning in examined.warnings if "index" in warning] == [
         "allocations lacks the index allocations_consumer_id_idx, which is needed",
         "resource_providers lacks the index resource_providers_name_idx, which is to be dropped",
     ]
@@ -176,7 +176,7 @@ def test_tables_without_transactions_are_named(store: Store, database_server: Se
         pytest.skip("all tables have them here")
     schema.upgrade(store.writer)
     execute(store.writer, "ALTER TABLE allocations ENGINE=Aria")
-    assert [one for one in against(store) if "allocations" in one and "ENGINE=InnoDB" in one]
+    assert [objection for objection in against(store) if "allocations" in objection and "ENGINE=InnoDB" in objection]
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ def test_a_table_that_was_lost_before_an_upgrade_does_not_go_unnoticed_in_it(sto
     schema.upgrade(store.writer)
     execute(store.writer, "DROP TABLE stead_usage")
     execute(store.writer, f"UPDATE stead_version SET version_num = '{STEAD_REVISIONS[-2]}'")
-    assert [one for one in against(store) if "stead_usage" in one]
+    assert [objection for objection in against(store) if "stead_usage" in objection]
     with pytest.raises(positions.TablesMissing, match="stead_usage"):
         schema.upgrade(store.writer)
 
@@ -277,7 +277,7 @@ def test_a_column_of_our_own_that_is_missing_is_named(store: Store) -> None:
     schema.upgrade(store.writer)
     execute(store.writer, "ALTER TABLE stead_clock DROP COLUMN earlier")
     drop_index(store, "stead_usage_change_slot_tick_idx", "stead_usage_change")
-    found = adoption.examine(store.writer)
-    [objection] = found.objections
+    examined = adoption.examine(store.writer)
+    [objection] = examined.objections
     assert objection.startswith("stead_clock lacks the columns earlier")
-    assert "stead_usage_change lacks the index stead_usage_change_slot_tick_idx, which is needed" in found.warnings
+    assert "stead_usage_change lacks the index stead_usage_change_slot_tick_idx, which is needed" in examined.warnings

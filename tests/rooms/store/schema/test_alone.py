@@ -50,9 +50,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def repaired(store: Store) -> None:
-    found = store.read(audit, lambda _done, _total: None)
-    assert found
-    repair(store, found, lambda _done, _total: None)
+    findings = store.read(audit, lambda _done, _total: None)
+    assert findings
+    repair(store, findings, lambda _done, _total: None)
 
 
 OPERATIONS: dict[str, tuple[str, Callable[[Store], Any]]] = {

@@ -56,7 +56,7 @@ def asked_by(upgrade: Callable[[], None]) -> list[MigrateOperation]:
 def objections(asked: list[MigrateOperation]) -> list[str]:
     """What a release that knows nothing of it can not live with."""
     made = {operation.table_name for operation in asked if isinstance(operation, ops.CreateTableOp)}
-    found = []
+    complaints = []
     for operation in asked:
         match operation:
             case ops.CreateTableOp(table_name=name):
@@ -71,8 +71,8 @@ def objections(asked: list[MigrateOperation]) -> list[str]:
             case _:
                 allowed = getattr(operation, "table_name", None) in made
         if not allowed:
-            found.append(f"{type(operation).__name__} {getattr(operation, 'table_name', '')}".strip())
-    return found
+            complaints.append(f"{type(operation).__name__} {getattr(operation, 'table_name', '')}".strip())
+    return complaints
 
 
 def revisions() -> list[Any]:
@@ -217,6 +217,6 @@ def test_a_release_that_is_too_old_does_not_start_and_says_why(
 
 
 def test_the_oldest_release_that_may_go_on_is_one_that_is_known(empty_books: Books) -> None:
-    known = {script.revision for script in revisions()} | set(BEFORE_THE_RULE)
-    assert empty_books.scalar("SELECT oldest FROM stead_schema") in known
+    known_revisions = {script.revision for script in revisions()} | set(BEFORE_THE_RULE)
+    assert empty_books.scalar("SELECT oldest FROM stead_schema") in known_revisions
     assert PREVIOUS.keys() | SINCE == {name for name in metadata.tables if name.startswith("stead_")}

@@ -149,9 +149,9 @@ def test_the_tables_are_those_of_a_placement_database(store: Store) -> None:
     inspector = sa.inspect(store.writer)
     assert {t for t in inspector.get_table_names() if not t.startswith("stead_")} == {*COLUMNS, "alembic_version"}
     for table, columns in COLUMNS.items():
-        found = {column["name"]: column for column in inspector.get_columns(table)}
-        assert {name: type_of(column) for name, column in found.items()} == {**STAMPS, **columns}
-        assert {(table, name) for name, column in found.items() if column["nullable"]} == {
+        columns_by_name = {column["name"]: column for column in inspector.get_columns(table)}
+        assert {name: type_of(column) for name, column in columns_by_name.items()} == {**STAMPS, **columns}
+        assert {(table, name) for name, column in columns_by_name.items() if column["nullable"]} == {
             *((table, name) for name in STAMPS),
             *(pair for pair in NULLABLE if pair[0] == table),
         }
@@ -163,22 +163,22 @@ def test_the_indexes_and_constraints_are_those_of_a_placement_database(store: St
     schema.upgrade(store.writer)
     inspector = sa.inspect(store.writer)
     unique = {
-        (table, one["name"], tuple(one["column_names"]))
+        (table, constraint["name"], tuple(constraint["column_names"]))
         for table in COLUMNS
-        for one in inspector.get_unique_constraints(table)
+        for constraint in inspector.get_unique_constraints(table)
     }
     assert unique == UNIQUE
     indexes = {
-        (table, one["name"], tuple(one["column_names"]))
+        (table, index["name"], tuple(index["column_names"]))
         for table in COLUMNS
-        for one in inspector.get_indexes(table)
-        if not one["unique"]
+        for index in inspector.get_indexes(table)
+        if not index["unique"]
     }
     assert indexes == INDEXES
     foreign = {
-        (table, one["constrained_columns"][0], one["referred_table"])
+        (table, key["constrained_columns"][0], key["referred_table"])
         for table in COLUMNS
-        for one in inspector.get_foreign_keys(table)
+        for key in inspector.get_foreign_keys(table)
     }
     assert foreign == FOREIGN_KEYS
 

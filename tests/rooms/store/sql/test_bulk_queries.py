@@ -61,8 +61,8 @@ def test_many_rows_of_sqlite_are_one_for_the_driver(connection: Connection, monk
     fetched = []
 
     def rows(*arguments: object) -> list[object]:
-        fetched.append(len(found := plainly(*arguments)))
-        return found
+        fetched.append(len(portion := plainly(*arguments)))
+        return portion
 
     plainly = driver.rows
     monkeypatch.setattr(driver, "rows", rows)

@@ -109,20 +109,20 @@ def test_the_table_is_cut_and_says_so(deployment: Deployment, capsys: pytest.Cap
 
 
 @pytest.mark.one_database
-@pytest.mark.parametrize(("answer", "left", "code"), [("y\n", 0, 0), ("n\n", 3, 1), ("\n", 3, 1), ("", 3, 1)])
+@pytest.mark.parametrize(("answer", "remaining", "code"), [("y\n", 0, 0), ("n\n", 3, 1), ("\n", 3, 1), ("", 3, 1)])
 def test_a_repair_asks_first(
     deployment: Deployment,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     answer: str,
-    left: int,
+    remaining: int,
     code: int,
 ) -> None:
     with_idle_consumers(deployment.at(HEAD), 3)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     assert audit(deployment, "--repair") == code
     assert "consumer idle-2" in capsys.readouterr().out
-    assert idle(deployment) == left
+    assert idle(deployment) == remaining
 
 
 @pytest.mark.one_database

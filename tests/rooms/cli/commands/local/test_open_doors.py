@@ -109,24 +109,24 @@ def status(url: str, token: str) -> int:
 
 def test_deleting_the_file_of_a_running_server_revokes_its_tokens_and_a_reload_reads_all_anew(tmp_path: Path) -> None:
     tokens, others = tmp_path / "tokens.json", tmp_path / "others.json"
-    one = create(tokens, "one", user="u", project="p", roles=["admin"])
+    first = create(tokens, "one", user="u", project="p", roles=["admin"])
     file = configuration(tmp_path, "token", f"[stead]\ntoken_file = {tokens}\n")
     with started(file, workers=1) as server:
-        assert status(server.url, one) == 200
+        assert status(server.url, first) == 200
         tokens.unlink()
-        assert [status(server.url, one) for _ in range(3)] == [401] * 3
-        two = create(tokens, "two", user="u", project="p", roles=["admin"])
-        assert [status(server.url, token) for token in (one, two)] == [401, 200]
-        three = create(others, "three", user="u", project="p", roles=["admin"])
+        assert [status(server.url, first) for _ in range(3)] == [401] * 3
+        second = create(tokens, "two", user="u", project="p", roles=["admin"])
+        assert [status(server.url, token) for token in (first, second)] == [401, 200]
+        third = create(others, "three", user="u", project="p", roles=["admin"])
         file.write_text(file.read_text().replace(str(tokens), str(others)))
-        assert status(server.url, three) == 401
+        assert status(server.url, third) == 401
         server.process.send_signal(signal.SIGHUP)
         # For a moment the worker from before the reload answers as well.
-        wait_until(lambda: (status(server.url, three), status(server.url, two)) == (200, 401))
+        wait_until(lambda: (status(server.url, third), status(server.url, second)) == (200, 401))
         others.unlink()
         # The main process may not have finished the first reload; a worker without its token file does not start.
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "nothing is reloaded" in file.with_suffix(".log").read_text())
-        assert status(server.url, three) == 401
+        assert status(server.url, third) == 401
         four = create(others, "four", user="u", project="p", roles=["admin"])
         assert status(server.url, four) == 200

@@ -42,17 +42,17 @@ def test_a_token_works_from_the_request_after_it_was_made_until_it_is_revoked(to
     service = TokenFile(token.file)  # as one that runs
     assert service.find(first).roles == ("service", "reader")
     second = made(token, "ci", "--role", "admin")
-    found = service.find(second)
-    assert (found.user, found.project, found.expires) == ("ci", "ci", None)
+    stored = service.find(second)
+    assert (stored.user, stored.project, stored.expires) == ("ci", "ci", None)
     assert token("revoke", "nova") == (0, "revoked nova\n", "")
     assert service.find(first) is None
-    assert service.find(second) == found
+    assert service.find(second) == stored
 
 
 def test_the_file_has_no_token_in_it_and_only_its_owner_may_read_it(token):
     made_ = [made(token, name, "--role", "admin") for name in ("a", "b")]
     assert len({*made_}) == 2
-    assert all(one not in token.file.read_text() for one in made_)
+    assert all(text not in token.file.read_text() for text in made_)
     assert token.file.stat().st_mode & 0o777 == 0o600
 
 
@@ -180,7 +180,7 @@ def test_a_role_that_no_rule_names_is_refused_with_the_nearest(token, role, comp
 def test_a_role_is_known_whatever_its_case_or_if_the_operator_says_so(token):
     first = made(token, "a", "--role", "Admin", "--role", "READER")
     second = made(token, "b", "--role", "servic", "--any-role")
-    assert [TokenFile(token.file).find(one).roles for one in (first, second)] == [("Admin", "READER"), ("servic",)]
+    assert [TokenFile(token.file).find(text).roles for text in (first, second)] == [("Admin", "READER"), ("servic",)]
 
 
 def test_a_role_that_a_rule_of_the_operator_names_is_known(token):
