@@ -155,20 +155,20 @@ def test_names_are_still_found_by_their_index(empty_books: Books) -> None:
 
 
 def test_known_aggregates_beside_new_ones_cost_no_statement_each(books: Books) -> None:
-    known, new = [fresh_uuid() for _ in range(3)], [fresh_uuid() for _ in range(50)]
-    first = names.aggregate_ids(books.store, known)
+    stored, new = [fresh_uuid() for _ in range(3)], [fresh_uuid() for _ in range(50)]
+    first = names.aggregate_ids(books.store, stored)
     statements = []
 
     def note(*given: Any) -> None:
         statements.append(given[2])
 
     sa.event.listen(books.store.writer, "before_cursor_execute", note)
-    ids = names.aggregate_ids(books.store, [*known, *new])
+    ids = names.aggregate_ids(books.store, [*stored, *new])
     sa.event.remove(books.store.writer, "before_cursor_execute", note)
-    assert {uuid: ids[uuid] for uuid in known} == first
-    assert len(ids) == len(known) + len(new)
+    assert {uuid: ids[uuid] for uuid in stored} == first
+    assert len(ids) == len(stored) + len(new)
     assert len(statements) < len(new), statements
-    for spelling in (known[0].upper(), new[0].upper()):
+    for spelling in (stored[0].upper(), new[0].upper()):
         if books.store.writer.dialect.name == "mysql":  # its collations take both for the same
             assert names.aggregate_ids(books.store, [spelling, new[1]])[spelling] == ids[spelling.lower()]
         else:
