@@ -1,6 +1,7 @@
 """Passes statements to the driver as text: SQLAlchemy's processing takes longer than many of the statements.
 
-SQLAlchemy's events are still sent, so that listeners see these statements too. Errors are SQLAlchemy's own.
+SQLAlchemy's events are still sent, so that the listeners of an engine see these statements too. Errors are SQLAlchemy's
+own.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ def run(connection: Connection, text: str, arguments: Any) -> Any:
     Raises:
         DBAPIError: as SQLAlchemy raises it.
     """
-    cursor: Any = connection.connection.cursor()
-    for hear in connection.dispatch.before_cursor_execute:
+    # Past the pool's proxy and the connection's own listeners, which would cost as much as a short statement.
+    driver: Any = connection.connection.dbapi_connection
+    cursor, heard = driver.cursor(), connection.engine.dispatch
+    for hear in heard.before_cursor_execute:
         text, arguments = hear(connection, cursor, text, arguments, None, False)
     try:
         cursor.execute(text, arguments)
     except connection.dialect.loaded_dbapi.Error as error:
         cursor.close()
         raise failure(connection, error, text) from error
-    for hear in connection.dispatch.after_cursor_execute:
+    for hear in heard.after_cursor_execute:
         hear(connection, cursor, text, arguments, None, False)
     return cursor
 

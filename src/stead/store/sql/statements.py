@@ -91,6 +91,10 @@ class _Text:
         self._cut(f"{whole[:start]}{_mark(_ROWS)}{whole[end:]}")
         return _MARK.findall(row)
 
+    def conversion(self, name: str) -> Callable[[Any], Any] | None:
+        """Converts a value of the column *name* into the form that the driver accepts; None if it is in that form."""
+        return self._conversions.get(name)
+
     def converted(self, name: str, given: Any) -> Any:
         """A value of the column *name* in the form that the driver accepts."""
         conversion = self._conversions.get(name)
@@ -294,30 +298,40 @@ class Insert(_Statement):
         super().__init__()
         self._table, self._changing, self._unless = table, changing, unless
         self._values = {**{name: value(name) for name in columns}, **made}
-        self._names: dict[str, list[str]] = {}
+        self._given: dict[str, list[tuple[str, Callable[[Any], Any] | None]]] = {}
 
     def run(self, connection: Connection, rows: Collection[Mapping[str, Any]]) -> None:
         """Insert *rows*, which are by column, in order."""
         if not rows:
             return
         text = self._text(connection)
-        names = self._names[connection.dialect.name]
+        given = self._given[connection.dialect.name]
         # A portion of any table has fewer values than the limit of SQLite, 32,766.
         for portion in in_portions(rows):
-            arguments = tuple([text.converted(name, row[name]) for row in portion for name in names])
+            arguments = tuple(
+                [
+                    row[name] if conversion is None else conversion(row[name])
+                    for row in portion
+                    for name, conversion in given
+                ]
+            )
             driver.count(connection, text.of(len(portion)), arguments)
 
     def _compiled(self, connection: Connection) -> _Text:
         text = _Text(self._insert(connection).values(self._values), connection, self._table.columns)
         # Stored before the caller caches the text: another thread that finds the text reads the names.
-        self._names[connection.dialect.name] = text.repeat_values()
+        names = text.repeat_values()
+        self._given[connection.dialect.name] = [(name, text.conversion(name)) for name in names]
         return text
 
     def _insert(self, connection: Connection) -> sa.Insert:
         dialect = dialect_of(connection.engine.url)
         if self._unless is not None:
-            return dialect.insert_missing(self._table, self._unless)
-        return dialect.upsert(self._table, self._changing) if self._changing else sa.insert(self._table)
+            insert = dialect.insert_missing(self._table, self._unless)
+        else:
+            insert = dialect.upsert(self._table, self._changing) if self._changing else sa.insert(self._table)
+        # Otherwise the compiler lets the statement return the keys of the rows, which no caller reads.
+        return insert.inline()
 
 
 class Swap(_Statement):
