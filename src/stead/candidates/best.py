@@ -97,9 +97,14 @@ def best_first(
     work: Work,
     *,
     breadth_first: bool,
+    limit: int | None = None,
 ) -> Iterator[Batch]:
-    """All candidates under *anchors*, the best first: tree by tree, or one of each tree in every round."""
-    runs = tree_kinds.runs(anchors, trees_in_order(snapshot, anchors, measure))
+    """All candidates under *anchors*, the best first: tree by tree, or one of each tree in every round.
+
+    Args:
+        limit: the caller needs up to this number; None if it is unknown.
+    """
+    runs = tree_kinds.runs(anchors, trees_in_order(snapshot, anchors, measure), limit=limit)
     if breadth_first:
         return order.breadth_first(_apart(snapshot, runs, measure, work))
     return _tree_by_tree(_apart(snapshot, runs, measure, work))

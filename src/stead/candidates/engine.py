@@ -218,10 +218,12 @@ def _ordered_batches(
     phases.mark("trees")
     if request.order is None or isinstance(request.order, Drawn):
         is_cut = request.limit is not None or enumeration.maximum is not None
-        batches = _in_order(tree_kinds, anchors, enumeration, is_cut=is_cut)
+        batches = _in_order(tree_kinds, anchors, enumeration, is_cut=is_cut, limit=request.limit)
     else:
         measure = resolve_order(snapshot, request.order, tree_kinds.requested)
-        batches = best_first(snapshot, tree_kinds, anchors, measure, work, breadth_first=enumeration.breadth_first)
+        batches = best_first(
+            snapshot, tree_kinds, anchors, measure, work, breadth_first=enumeration.breadth_first, limit=request.limit
+        )
     if not all(pool.shared.size for pool in tree_kinds.pools):
         return batches
     # Candidates of sharing providers alone can be found again under another anchor.
@@ -229,19 +231,20 @@ def _ordered_batches(
 
 
 def _in_order(
-    tree_kinds: TreeKinds, anchors: NDArray[np.int64], enumeration: Enumeration, *, is_cut: bool
+    tree_kinds: TreeKinds, anchors: NDArray[np.int64], enumeration: Enumeration, *, is_cut: bool, limit: int | None
 ) -> Iterator[Batch]:
     """The candidates under *anchors*, in the order that the service is configured for.
 
     Args:
         is_cut: the caller does not need all of them.
+        limit: the caller needs up to this number; None if it is unknown.
     """
     # If nothing is cut, `_shuffled` reorders all candidates at the end, so drawing trees would add nothing.
     if enumeration.randomize and is_cut:
-        runs = tree_kinds.runs(anchors, drawn(len(anchors)))
+        runs = tree_kinds.runs(anchors, drawn(len(anchors)), limit=limit)
         alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))
         return order.breadth_first((kind.shuffled(), tree) for kind, tree in alone)
-    runs = tree_kinds.runs(anchors, range(len(anchors)), of_all=not is_cut)
+    runs = tree_kinds.runs(anchors, range(len(anchors)), of_all=not is_cut, limit=limit)
     if enumeration.breadth_first:
         return order.breadth_first((kind.arrangements(), run) for kind, run in runs)
     return order.depth_first(runs)

@@ -127,15 +127,17 @@ class TreeKinds:
         return total
 
     def runs(
-        self, anchors: NDArray[np.int64], places: Iterable[int], *, of_all: bool = False
+        self, anchors: NDArray[np.int64], places: Iterable[int], *, of_all: bool = False, limit: int | None = None
     ) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
         """The trees in order, as runs of consecutive trees of one kind: the kind, and the slots by position.
 
         Args:
             places: the places in *anchors*, in the order of the trees.
             of_all: the caller needs all trees, so all portions can be large.
+            limit: the caller needs this number of trees if all of them serve the request; None if it is unknown.
         """
-        remaining, portion_size = iter(places), _MOST_TREES if of_all else _FIRST_TREES
+        remaining = iter(places)
+        portion_size = _MOST_TREES if of_all else min(_FIRST_TREES, limit or _FIRST_TREES)
         while portion := list(islice(remaining, portion_size)):
             self._work.require_time()  # reading trees spends no work, so this is where it ends in time
             yield from self._runs(anchors[portion])
