@@ -28,7 +28,7 @@ from stead.store.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -80,13 +80,13 @@ def replace(
     # Only the usage, so that a refresh after a claim reads sums and no whole providers.
     tx.touch_usage(touched)
     # Read only now: a concurrent claim may have committed while this one waited for the locks.
-    rows, sums, is_any_disabled = _state(tx.connection, touched)
-    require_still_there(ids, rows, remembered)
+    state = _State.of(tx.connection, touched)
+    require_still_there(ids, state.rows, remembered)
     if since is not None:
-        _require_unchanged(tx.connection, {*ids.values(), *(rows[id_].root for id_ in ids.values())}, since)
-    generations = {id_: row.generation for id_, row in rows.items()}
-    taken = usages.of_rows(tx.connection, sums, generations, needed=ids.values())
-    settle(tx, claims, present, ids, rows, allocated, taken, is_any_disabled=is_any_disabled)
+        state.require_unchanged(ids.values(), since)
+    generations = {id_: row.generation for id_, row in state.rows.items()}
+    taken = usages.of_rows(tx.connection, state.sums, generations, needed=ids.values())
+    settle(tx, claims, present, ids, state.rows, allocated, taken, is_any_disabled=state.is_any_disabled)
     rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated)}
     usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     consumers.write(tx, claims, present, owners)
@@ -96,15 +96,45 @@ class IdsOutdated(Exception):
     """The ids that the caller of `replace` remembers are out of date; nothing was written."""
 
 
-def _state(
-    connection: Connection, provider_ids: Collection[int]
-) -> tuple[dict[int, providers.Row], list[usages.Kept], bool]:
-    """The rows of locked and touched providers, their kept sums, and whether any provider at all is disabled."""
-    provider_rows = _STATE.rows(connection, sorted(provider_ids))
-    rows = {row[0]: providers.Row(*row[:6]) for row in provider_rows}
-    sums = [usages.Kept(row[0], *row[6:9]) for row in provider_rows if row[6] is not None]
-    return rows, sums, any(row[9] is not None for row in provider_rows)
+class _State(NamedTuple):
+    """What a claim reads of the providers that it has locked and touched.
 
+    ``changes`` are by provider id: the slot and the tick of the last change, other than by claims, of the provider, of
+    its root, and of everything.
+    """
+
+    rows: dict[int, providers.Row]
+    sums: list[usages.Kept]
+    is_any_disabled: bool
+    changes: dict[int, list[tuple[int, int]]]
+
+    @classmethod
+    def of(cls, connection: Connection, provider_ids: Collection[int]) -> _State:
+        """The state of these providers, with their kept sums, and whether any provider at all is disabled."""
+        read = _STATE.rows(connection, sorted(provider_ids))
+        return cls(
+            {row[0]: providers.Row(*row[:6]) for row in read},
+            [usages.Kept(row[0], *row[6:9]) for row in read if row[6] is not None],
+            any(row[9] is not None for row in read),
+            {
+                row[0]: [(slot, row[place + 1]) for place in (10, 12, 14) if (slot := row[place]) is not None]
+                for row in read
+            },
+        )
+
+    def require_unchanged(self, provider_ids: Iterable[int], since: Clock) -> None:
+        """Refuse a claim if any of some providers, or its root, changed other than by claims.
+
+        Raises:
+            ProvidersChanged
+        """
+        if any(tick > since.ticks[slot] for id_ in provider_ids for slot, tick in self.changes[id_]):
+            raise ProvidersChanged
+
+
+_own_change, _root_change, _change_of_all = (
+    stead_provider_change.alias(name).c for name in ("own_change", "root_change", "change_of_all")
+)
 
 _STATE = Query(
     sa.select(
@@ -113,34 +143,25 @@ _STATE = Query(
         stead_usage.c.used,
         stead_usage.c.generation,
         sa.select(sa.func.min(stead_disabled_provider.c.provider_id)).scalar_subquery(),
+        _own_change.slot,
+        _own_change.tick,
+        _root_change.slot,
+        _root_change.tick,
+        # A write that touches too many objects has no other row.
+        _change_of_all.slot,
+        _change_of_all.tick,
     )
     .select_from(resource_providers)
     .outerjoin(stead_usage, stead_usage.c.provider_id == resource_providers.c.id)
+    .outerjoin(_own_change.slot.table, _own_change.provider_id == resource_providers.c.id)
+    .outerjoin(_root_change.slot.table, _root_change.provider_id == resource_providers.c.root_provider_id)
+    .outerjoin(_change_of_all.slot.table, _change_of_all.provider_id == sa.literal_column(str(EVERYTHING)))
     .where(resource_providers.c.id.in_([LISTED]))
 )
 
 
 class ProvidersChanged(Exception):
     """A provider in which a place was found changed meanwhile, other than by claims; nothing was written."""
-
-
-def _require_unchanged(connection: Connection, provider_ids: Collection[int], since: Clock) -> None:
-    """Refuse a claim if any of some locked providers changed other than by claims.
-
-    Raises:
-        ProvidersChanged
-    """
-    # With the row for everything: a write that touches too many objects has no other row.
-    for slot, tick in _CHANGED.rows(connection, sorted({EVERYTHING, *provider_ids})):
-        if tick > since.ticks[slot]:
-            raise ProvidersChanged
-
-
-_CHANGED = Query(
-    sa.select(stead_provider_change.c.slot, stead_provider_change.c.tick).where(
-        stead_provider_change.c.provider_id.in_([LISTED])
-    )
-)
 
 
 def resolve_providers(

@@ -16,6 +16,7 @@ import pytest
 
 from stead.catalog.catalog import Catalog
 from stead.process import slices
+from stead.store.protocol import clock
 from stead.store.protocol.store import Store
 from tests.conftest import open_door
 from tests.system.api.client import CONCURRENT_UPDATE, NEWEST, Answer, Api, Provider, fresh_uuid, holding
@@ -405,6 +406,27 @@ class TestRaces:
         with meanwhile(lambda: own.put(hosts[0].traits, traits=[trait], generation=1).expect(200)):
             answer = claim(own, wish(rack.query(root_required=f"!{trait}", order_by="pack")))
         assert (givers(answer), answer.tries) == ([[nodes[1].uuid]], 2)
+
+    def test_nor_one_that_changed_itself_below_a_root_that_did_not(self, own: Api, rack: Rack) -> None:
+        trait = own.create_trait()
+        hosts = sorted((rack.host(inventories={}) for _ in range(2)), key=lambda host: host.uuid)
+        nodes = [own.create_provider(parent=host, inventories={"VCPU": 4}) for host in hosts]
+        with meanwhile(lambda: own.put(nodes[0].traits, traits=[trait], generation=1).expect(200)):
+            answer = claim(own, wish(rack.query(required=f"!{trait}", order_by="pack")))
+        assert (givers(answer), answer.tries) == ([[nodes[1].uuid]], 2)
+
+    def test_nor_one_that_a_write_of_too_many_to_list_changed(
+        self, own: Api, rack: Rack, hosts: list[Provider], in_process: None
+    ) -> None:
+        trait = own.create_trait()
+
+        def forbid() -> None:
+            with patch.object(clock, "TOO_MANY", 0):
+                own.put(hosts[0].traits, traits=[trait], generation=2).expect(200)
+
+        with meanwhile(forbid):
+            answer = claim(own, wish(rack.query(required=f"!{trait}", order_by="pack")))
+        assert (givers(answer), answer.tries) == ([[hosts[1].uuid]], 2)
 
     def test_a_provider_that_went_meanwhile_is_not_the_end(self, own: Api, rack: Rack, hosts: list[Provider]) -> None:
         with meanwhile(lambda: own.delete(hosts[0].path).expect(204)):
