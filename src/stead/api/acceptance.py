@@ -29,7 +29,9 @@ class Predicates:
         Raises:
             KeyError: the schema has an unsupported keyword, type or format.
         """
-        checks = [self._check(keyword, schema) for keyword in schema if keyword not in _OF_MEMBERS]
+        # The type first: the checks after it then get values of that type only.
+        keywords = sorted(schema.keys() - _OF_MEMBERS, key=lambda keyword: (keyword != "type", keyword))
+        checks = [self._check(keyword, schema) for keyword in keywords]
         if not _OF_MEMBERS.isdisjoint(schema):
             checks.append(self._members(schema))
 
@@ -55,7 +57,7 @@ class Predicates:
             case "items" | "propertyNames":
                 operand = self.of(operand)
         kind, make = _KEYWORDS[keyword]
-        return _only(_TYPES[kind], make(operand))
+        return _only(kind, schema, make(operand))
 
     def _members(self, schema: Schema) -> Accepts:
         named = {name: self.of(part) for name, part in schema.get("properties", {}).items()}
@@ -78,15 +80,18 @@ class Predicates:
                     return False
             return True
 
-        return _only(_TYPES["object"], accepts)
+        return _only("object", schema, accepts)
 
 
 def _any(checks: Sequence[Accepts]) -> Accepts:
     return checks[0] if len(checks) == 1 else lambda value: any(check(value) for check in checks)
 
 
-def _only(is_of_kind: Accepts, check: Accepts) -> Accepts:
+def _only(kind: str, schema: Schema, check: Accepts) -> Accepts:
     """*check* for values of one kind; a value of another kind is valid."""
+    if schema.get("type") in (kind, _NARROWER.get(kind, kind)):
+        return check  # the check of the type has refused all others
+    is_of_kind = _TYPES[kind]
     return lambda value: check(value) if is_of_kind(value) else True
 
 
@@ -109,6 +114,9 @@ _TYPES: dict[str, Accepts] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
 }
+
+_NARROWER = {"number": "integer"}
+"""The type that is part of another one."""
 
 _OF_MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties"})
 """Keywords that only together decide which members an object may have."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -248,7 +249,7 @@ class Request:
         return encoded(self.pairs(limit))
 
     def __str__(self) -> str:
-        return self.query()
+        return _text(self)
 
     def __repr__(self) -> str:
         parts = [repr(group) for group in self.groups]
@@ -263,6 +264,12 @@ class Request:
         parts += _shown_terms(self, "root_required", "root_forbidden", "root_member_of", "root_not_member_of")
         parts += [f"{key}={getattr(self, key)!r}" for key in ("order", "limit") if getattr(self, key) is not None]
         return f"Request({', '.join(parts)})"
+
+
+@lru_cache(maxsize=256)
+def _text(request: Request) -> str:
+    """The query string of a request that a program claims again and again. Requests that are equal have the same."""
+    return request.query()
 
 
 def encoded(pairs: Iterable[tuple[str, str]]) -> str:

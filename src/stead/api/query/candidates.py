@@ -19,6 +19,7 @@ from stead.api.query.values import BAD_VALUE, parse_root_aggregates, parse_root_
 from stead.api.versions import ALL_FEATURES, Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery
 from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
+from stead.process.short_keys import cached_if_short
 
 if TYPE_CHECKING:
     from stead.api.query.flavors import Flavors
@@ -87,6 +88,22 @@ def stored_request(query: str) -> CandidateRequest:
         InvalidQuery: it was valid when it was stored, perhaps by an older release.
     """
     return parse_candidate_request(Pairs.read(query), ALL_FEATURES)
+
+
+def parse_query(query: str, agreed: Agreed, flavors: Flavors) -> CandidateRequest:
+    """`parse_candidate_request` from the text of a query, of which clients repeat a few.
+
+    Raises:
+        InvalidQuery, UnknownFlavor
+    """
+    return _without_flavor(query, agreed) or parse_candidate_request(Pairs.read(query), agreed, flavors)
+
+
+@cached_if_short(256)
+def _without_flavor(query: str, agreed: Agreed) -> CandidateRequest | None:
+    """The request of *query*; None if it names a flavor, which can change."""
+    pairs = Pairs.read(query)
+    return None if pairs.all("flavor") else parse_candidate_request(pairs, agreed)
 
 
 def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> CandidateRequest:

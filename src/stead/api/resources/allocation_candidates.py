@@ -49,7 +49,15 @@ def form_of(version: Microversion) -> Form:
 
 def finder(service: Service) -> Callable[[str], Flavor | None]:
     """Finds flavors by name in the database, each once for one request."""
-    return cache(lambda name: service.read(flavors.find, name))
+    # Not a `cache`: to make one takes longer than the rest of a request that names no flavor.
+    flavor_of: dict[str, Flavor | None] = {}
+
+    def find(name: str) -> Flavor | None:
+        if name not in flavor_of:
+            flavor_of[name] = service.read(flavors.find, name)
+        return flavor_of[name]
+
+    return find
 
 
 class AllocationCandidates:

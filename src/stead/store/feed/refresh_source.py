@@ -190,7 +190,7 @@ class _Reading:
         self._server = server
         self._connection = connection
         self._dialect = dialect
-        self._members = cache(_members)  # a cloud has few kinds of hosts, and so few different sets
+        self._members: dict[str, tuple[int, ...]] = {}  # a cloud has few kinds of hosts, and so few different sets
 
     def changes(
         self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
@@ -291,7 +291,11 @@ class _Reading:
 
     def _grouped(self, query: BulkQuery, among: Among) -> dict[int, tuple[int, ...]]:
         """The members of each provider, ascending. They are read as one text; equal texts are parsed once."""
-        return {id_: self._members(text) for id_, text in among.rows(self._connection, query)}
+        members = self._members
+        return {
+            id_: members.get(text) or members.setdefault(text, _members(text))
+            for id_, text in among.rows(self._connection, query)
+        }
 
     def _uuids(self, ids: Collection[int]) -> dict[int, str]:
         return dict(_SOME_AGGREGATES.rows(self._connection, sorted(ids)))

@@ -5,12 +5,13 @@ Source: "Query grammar" and "GET /resource_providers", docs/api.md.
 
 import pytest
 
-from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.candidates import parse_candidate_request, parse_query
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.query.values import BEYOND
-from stead.api.versions import NEWEST, Agreed, S, V
+from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, S, V
 from stead.domain.errors import InvalidQuery
+from stead.domain.flavor import Flavor
 from stead.domain.request import Apart, ProviderQuery, RequestGroup, Terms
 from tests.rooms.api.query.queries import CANDIDATE_FAULTS, OWN_FAULTS, PROVIDER_FAULTS, A, B
 
@@ -34,6 +35,30 @@ def providers(query, minor=39):
 
 def all_of(*names):
     return Terms(tuple(frozenset([name]) for name in names))
+
+
+def test_a_repeated_query_is_parsed_once_at_each_version():
+    def none(_name):
+        raise AssertionError("no flavor is named")
+
+    agreed = Agreed(V(39), NEWEST_STEAD)
+    first = parse_query("resources=VCPU:7&limit=3", agreed, none)
+    assert first == parse_candidate_request(Pairs.read("resources=VCPU:7&limit=3"), agreed)
+    assert parse_query("resources=VCPU:7&limit=3", agreed, none) is first
+    assert parse_query("resources=VCPU:7&limit=3", Agreed(V(28)), none).one_provider_per_tree
+    for _ in range(2):
+        with pytest.raises(InvalidQuery):
+            parse_query("resources=VCPU:0", agreed, none)
+
+
+def test_a_query_with_a_flavor_follows_the_flavor():
+    for amount in (1, 2):
+        request = parse_query(
+            "fl%61vor=small&limit=3",
+            Agreed(V(39), NEWEST_STEAD),
+            lambda name, amount=amount: Flavor(name, f"resources=VCPU:{amount}", ""),
+        )
+        assert (request.groups[0].resources, request.limit) == ({"VCPU": amount}, 3)
 
 
 def test_pairs_are_decoded_and_keep_their_order():
