@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -179,8 +179,10 @@ def _in_turn(keys: Numbers, uuids: NDArray[np.object_]) -> Iterator[int]:
     places = np.lexsort(keys[::-1])
     sorted_keys = keys[:, places]
     bounds = np.flatnonzero((sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)) + 1
-    for equals in np.split(places, bounds):
-        # A heap instead of a sort: a flat site has thousands of equal trees, and a request with a limit takes a few.
+    # One by one, because a request with a limit takes a few, and on a used site nearly all trees differ.
+    for start, stop in pairwise([0, *bounds.tolist(), len(places)]):
+        equals = places[start:stop]
+        # A heap instead of a sort: a flat site has thousands of equal trees.
         remaining = list(zip(uuids[equals].tolist(), equals.tolist(), strict=True))
         heapq.heapify(remaining)
         while remaining:
