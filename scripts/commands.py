@@ -20,11 +20,12 @@ START = """\
 This page is for operators. It lists every subcommand of `stead` with its arguments, options, an example and the JSON
 that `--json` prints. [Everyday commands](everyday.md) shows how to use them.
 
-In the JSON, `"name"` alone stands for a member with a value, `?` after a name means that the member may be missing,
-and `…` stands for more of the same.
+In the JSON, `"name"` alone stands for a member with a value, and `…` stands for more of the same. `?` after a name
+means that the member may be missing.
 
-Exit codes: 0 done; 1 the answer is no (nothing fits, not found, in conflict); 2 wrong usage, or refused by the
-server; 128 and a signal's number if a signal ended the command. Errors are one line on standard error.
+Exit code 0 means done. Exit code 1 means that the answer is no: nothing fits, not found, or in conflict. Exit code 2
+means wrong usage, or refused by the server. If a signal ended the command, the exit code is 128 plus its number.
+Errors are one line on standard error.
 
 Commands that use a server take `--url`, `--token` and `--data-dir`, before or after the command's name. [How they
 find the server](deployment.md) has the order. `PAGER` names the pager for output that is longer than the terminal; an

@@ -21,7 +21,7 @@ In the shapes of bodies, `?` after a name means that the field is optional, and 
 
 Every error is `{"errors": [{"status", "title", "detail", "request_id", "code"}]}`, except 401, which precedes the
 service: `{"message", "code", "title"}`. Every operation except `GET /` may also return 401 (no valid token), 403
-(rejected by the policy rule), 406 (unsupported microversion) and 503 (the database does not answer).
+(rejected by the policy rule) and 406 (unsupported microversion). It returns 503 if the database does not answer.
 """
 
 EVERYWHERE = {"401", "403", "406", "503"}

@@ -148,7 +148,7 @@ class Request:
         flavor: the name of a flavor, whose groups are requested; None for none.
         near: sets of group names. One of the providers of each set is above all others of the set, or equal to them. A
             name with ``!`` in front is a group that must stay out of that subtree.
-        isolate: True if no two groups with a name may have the same provider; or the names of groups that share theirs
+        isolate: True if no two groups with a name may have the same provider. Or the names of groups that share theirs
             with no other group.
         root_required, root_forbidden, root_member_of, root_not_member_of: traits and aggregates of the root.
         order: which candidates come first, as the value of ``order_by``; None for any.

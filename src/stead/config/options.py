@@ -339,10 +339,13 @@ STEAD_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "capacity_metrics",
         default="totals",
-        choices=["off", "totals", "aggregates", "hosts"],
-        help="Metrics of capacity and usage beside those of the service. off: none. totals: sums by resource class. "
-        "aggregates: also for each aggregate. hosts: also the inventories of each provider, about 300 bytes for each "
-        "inventory in each scrape. Default totals.",
+        choices=[
+            ("off", "None."),
+            ("totals", "Sums by resource class."),
+            ("aggregates", "Also the sums of each aggregate."),
+            ("hosts", "Also the inventories of each provider, about 300 bytes for each inventory in each scrape."),
+        ],
+        help="Metrics of capacity and usage beside those of the service. Default totals.",
     ),
     cfg.ListOpt(
         "capacity_traits",
@@ -358,8 +361,9 @@ STEAD_OPTS: list[cfg.Opt] = [
     cfg.DictOpt(
         "headroom_aggregates",
         default={},
-        help="Aggregates for which `headroom_metrics` also has how many times each flavor fits into the trees whose "
-        "root is in the aggregate: up to 32, as name:uuid, separated by commas. The name is the label. Default: none. "
+        help="Aggregates for which `headroom_metrics` also has samples: how many times each flavor fits into the "
+        "trees whose root is in the aggregate. Up to 32, as name:uuid, separated by commas. The name is the label. "
+        "Default: none. "
         "Example: zone-a:2e8b1c5a-6d1f-4c55-9f0e-0b6a6a1f2c11.",
     ),
     cfg.BoolOpt(

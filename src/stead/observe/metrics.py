@@ -56,17 +56,17 @@ CLAIMS = Metric(
 CONFLICTS = Metric(
     "stead_conflicts_total",
     "counter",
-    "Responses 409 by cause: `capacity_exceeded` and `units_violated` (no room), `generation_conflict` "
-    "and `consumer_conflict` (the client's generation is old), `concurrent_update` (other clients "
-    "changed it first, until the time limit), and others.",
+    "Responses 409 by cause. No room: `capacity_exceeded` and `units_violated`. The client's generation is old: "
+    "`generation_conflict` and `consumer_conflict`. Other clients changed it first, until the time limit: "
+    "`concurrent_update`. There are others.",
     ("cause",),
 )
 RETRIES = Metric(
     "stead_write_retries_total",
     "counter",
-    "Retries of writes, by cause: `race` (another writer changed a row first), `duplicate` (another "
-    "writer inserted the same key first), `deadlock` (or a failed certification), `busy` (a lock of the "
-    "database), `commit_unanswered`.",
+    "Retries of writes, by cause. Another writer changed a row first: `race`. Another writer inserted the same key "
+    "first: `duplicate`. A deadlock or a failed certification: `deadlock`. A lock of the database: `busy`. A commit "
+    "without a response: `commit_unanswered`.",
     ("cause",),
 )
 REFRESHES = Metric(
@@ -113,10 +113,10 @@ REFUSED = Metric(
 HTTP_CONNECTIONS = Metric(
     "stead_http_connections",
     "gauge",
-    "Connections of clients to `stead serve`, by state: `opening` (TLS), `head` (waits for a request "
-    "head), `idle` (between requests), `body` (receives a body), `working` (waits for a thread or its "
-    "response), `sending` (waits for the client to read), `streaming`, `lingering` (waits for the "
-    "client to close).",
+    "Connections of clients to `stead serve`, by state. Before a request: `opening` (TLS), `head` (waits for a request "
+    "head), `idle` (between requests). In a request: `body` (receives a body), `working` (waits for a thread or its "
+    "response). After it: `sending` (waits for the client to read), `streaming`, `lingering` (waits for the client to "
+    "close).",
     ("worker", "state"),
 )
 QUEUE_LENGTH = Metric(

@@ -58,7 +58,7 @@ def drain(
     """List where the consumers of hosts would move, in an order in which each move is valid.
 
     Only allocations move. The scheduler that owns the consumers must move the workloads themselves. With `--execute`,
-    the command stops at the first move that is not valid any more, and the hosts stay disabled; run it again for a new
+    the command stops at the first move that is not valid any more, and the hosts stay disabled. Run it again for a new
     plan. The exit code is 1 if consumers have no place or remain.
     """
     with connect() as api:
