@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tests.docs.blocks import blocks_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _MARK = "@@@ {} @@@"
 
@@ -52,10 +53,12 @@ def _bare(text: str) -> str:
 
 
 def commands_of(page: Path) -> list[Command]:
-    """All commands of a page."""
+    """All commands of a page, except those in blocks that cannot be run."""
     commands: list[Command] = []
-    for block in _BLOCK.findall(page.read_text()):
-        for line in block.splitlines(keepends=True):
+    for block in blocks_of(page):
+        if block.language != "console" or not block.is_run:
+            continue
+        for line in block.text.splitlines(keepends=True):
             if commands and is_unfinished(commands[-1].text):
                 commands[-1].text += line
             elif line.startswith("$ "):

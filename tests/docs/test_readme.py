@@ -36,14 +36,19 @@ ADOPTED = ROOT / "tests" / "system" / "adoption" / "dumps" / "16.0.0" / "sqlite.
 def place_stand_ins(checkout: Path, tools: Path) -> None:
     """What no test may rely on: a machine of this form, and packages from the network."""
     tools.mkdir()
-    stand_in(tools / "lstopo", f'[ "$*" = "--of xml" ] && exec cat "{tools}/machine.xml"')
-    machine = (checkout / SAMPLE_MACHINE).read_text()
-    named, count = re.subn(r"(<object type=\"Machine\"[^>]*>)", r'\1<info name="HostName" value="mine"/>', machine)
-    assert count == 1
-    (tools / "machine.xml").write_text(named)
+    place_lstopo(tools)
     extras = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     installs = "|".join(f'"install .[{extra}]"' for extra in extras)
     stand_in(checkout / ".venv" / "bin" / "pip", f'case "$*" in {installs}) exit 0;; esac')
+
+
+def place_lstopo(tools: Path) -> None:
+    """A program that prints one of the sample machines, as the machine on which it runs."""
+    stand_in(tools / "lstopo", f'[ "$*" = "--of xml" ] && exec cat "{tools}/machine.xml"')
+    machine = (ROOT / SAMPLE_MACHINE).read_text()
+    named, count = re.subn(r"(<object type=\"Machine\"[^>]*>)", r'\1<info name="HostName" value="mine"/>', machine)
+    assert count == 1
+    (tools / "machine.xml").write_text(named)
 
 
 def stand_in(program: Path, text: str) -> None:
@@ -52,10 +57,11 @@ def stand_in(program: Path, text: str) -> None:
 
 
 @contextmanager
-def serving(command: Command, checkout: Path, environment: dict[str, str]) -> Iterator[None]:
-    """The server that *command* starts in the foreground, until SIGTERM stops it."""
+def serving(command: Command, checkout: Path, environment: dict[str, str]) -> Iterator[str]:
+    """What the server prints that *command* starts in the foreground, until SIGTERM stops it."""
+    script = command.text if "exec " in command.text else f"exec {command.text}"
     with subprocess.Popen(
-        ["bash", "-c", f"exec {command.text}"], cwd=checkout, env=environment,
+        ["bash", "-c", script], cwd=checkout, env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as server:  # fmt: skip
         assert server.stdout is not None
@@ -65,7 +71,7 @@ def serving(command: Command, checkout: Path, environment: dict[str, str]) -> It
             while not said or end not in said[-1]:
                 said.append(server.stdout.readline())
                 assert said[-1], "".join(said)
-            yield
+            yield "".join(said)
         finally:
             server.terminate()
             server.communicate()
@@ -85,7 +91,7 @@ def test_each_command_works_as_printed(tmp_path: Path) -> None:
         port = str(free.getsockname()[1])
     environment = plain_environment(PORT=port)
     environment["PATH"] = f"{tmp_path}/bin:{environment['PATH']}"
-    commands = [command for command in commands_of(checkout / "README.md") if command.text != "make test\n"]
+    commands = commands_of(checkout / "README.md")
     for command in commands:  # what stands for this machine: its port, its configuration, the network that it is in
         command.text = command.text.replace("8778", port).replace("0.0.0.0", "127.0.0.1")
         command.text = command.text.replace("/etc/placement/placement.conf", str(configuration))

@@ -1,18 +1,22 @@
-"""The queries of docs/topology.md find on the described site what the page says.
+"""The commands of docs/topology.md load the files of the page, and its queries find on the described site what it says.
 
 Which of several candidates come first depends on random uuids. So each query is asked for all of them: those that the
 page shows must be among them, and where it sets no limit they must be all.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+import stead
+from stead import Group, Node, Request
 from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of
-from tests.docs.test_worked_examples import DOCS, outputs
-from tests.servers.stead import started
+from tests.docs.test_readme import place_lstopo
+from tests.docs.test_worked_examples import DOCS, outputs, require
+from tests.servers.stead import Serving, started
 
 pytestmark = pytest.mark.timeout(180)  # starts servers
 
@@ -20,6 +24,15 @@ QUERIES = "\n## Queries\n"
 LIMIT = re.compile(r" --limit \d+")
 ALL = 1000
 BARS = set("▓░")
+
+LOWERED = """\
+providers:
+- name: compute1
+  children:
+  - name: compute1_NUMA0
+    inventories:
+      PCPU: {total: 12, reserved: 2}
+"""
 
 
 def candidates(output: str) -> list[tuple[str, ...]]:
@@ -39,15 +52,46 @@ def asked_for_all(command: Command) -> Command:
     return Command(text.replace("stead candidates", f"COLUMNS=200 stead candidates --limit {ALL}"))
 
 
-def test_every_query_of_the_page_finds_what_the_page_says(tmp_path: Path) -> None:
-    section = tmp_path / "queries.md"
-    section.write_text((DOCS / "topology.md").read_text().partition(QUERIES)[2])
-    commands = commands_of(section)
+def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
+    commands = commands_of(DOCS / "topology.md")
+    place = next(number for number, command in enumerate(commands) if "samples/site/" in command.text)
+    for name, part, succeed in [
+        ("files", commands[:place], require_files),
+        ("queries", commands[place:], require_found),
+    ]:
+        directory = tmp_path / name
+        directory.mkdir()
+        with started(write_configuration(directory, f"sqlite:///{directory}/stead.db"), workers=1) as server:
+            succeed(part, directory, server)
+
+
+def require_files(commands: list[Command], directory: Path, server: Serving) -> None:
+    """The machine on which lstopo runs is a sample; the last command lowers an inventory of another file."""
+    *general, lower = commands
+    assert len(general) == 5
+    shutil.copy(DOCS.parent / "samples" / "site" / "storage.yaml", directory)
+    environment = {"STEAD_URL": server.url, "STEAD_TOKEN": server.token}
+    (directory / "bin").mkdir()
+    place_lstopo(directory / "bin")
+    ended = [Command(f"{command.text.rstrip()}\n[ $? = 0 ] || echo FAILED") for command in general]
+    for command, output in zip(general, outputs(ended, directory, **environment), strict=True):
+        assert "FAILED" not in output, f"$ {command.text}{output}"
+    dumped = (directory / "everything.yaml").read_text()
+    assert "name: mine\n" in dumped
+    assert "name: storage\n" in dumped
+    with stead.connect(server.url, token=server.token, project="demo") as site:
+        site.apply(Node("compute1", children=[Node("compute1_NUMA0", PCPU=12)]))
+        site.claim(Request(Group(PCPU=8, in_tree="compute1")))
+    (directory / "rack1.yaml").write_text(LOWERED)
+    require([lower], directory, **environment)
+
+
+def require_found(commands: list[Command], directory: Path, server: Serving) -> None:
+    """Each query finds what the page shows, and no more if it has no limit."""
     assert len(commands) > 10
-    (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
-    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
-        everything = [asked_for_all(command) for command in commands]
-        printed = outputs(everything, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+    (directory / "samples").symlink_to(DOCS.parent / "samples")
+    everything = [asked_for_all(command) for command in commands]
+    printed = outputs(everything, directory, STEAD_URL=server.url, STEAD_TOKEN=server.token)
     for command, output in zip(commands, printed, strict=True):
         if not command.text.startswith("stead candidates"):
             assert command.prints(output), f"$ {command.text}{output}"

@@ -8,9 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
@@ -22,9 +20,6 @@ from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of, run
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCS = ROOT / "docs"
 
@@ -67,16 +62,6 @@ def test_the_browser_s_example_follows_changes(tmp_path: Path) -> None:
             assert "400: " in refused.stderr
 
 
-def test_who_gets_started_gets_as_far_as_the_page_says(tmp_path: Path) -> None:
-    """With the embedded server, which the commands find by its data."""
-    with embedded(tmp_path) as (url, data):
-        commands = commands_of(DOCS / "getting-started.md")
-        assert len(commands) > 5
-        for command in commands:
-            command.text = command.text.replace("http://127.0.0.1:8778", url)
-        require(commands, tmp_path, STEAD_DATA_DIR=data)
-
-
 @pytest.mark.parametrize("page", [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_no_picture_of_a_page_is_wider_than_a_terminal(page: Path) -> None:
     too_long = [
@@ -96,26 +81,6 @@ def test_no_command_for_newcomers_is_wider_than_a_terminal(page: Path) -> None:
     assert [line for line in lines if cell_len(line) > 80] == []
 
 
-@contextmanager
-def embedded(directory: Path) -> Iterator[tuple[str, str]]:
-    """An embedded server: its URL, and its data, by which commands find it."""
-    data = str(directory / "data")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "STEAD_"))}
-    serve = [sys.executable, "-c", "from stead.cli import main; main()", "--json", "serve", "--port", "0"]
-    with subprocess.Popen(
-        [*serve, "--data-dir", data],
-        env=environment,
-        cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as server:
-        try:
-            assert server.stdout is not None
-            yield json.loads(server.stdout.readline())["url"], data
-        finally:
-            server.terminate()
-
-
 def require(commands: list[Command], directory: Path, **environment: str) -> None:
     """Every one of *commands*, run in *directory* one after the other, prints what its page says."""
     for command, output in zip(commands, outputs(commands, directory, **environment), strict=True):
@@ -124,13 +89,16 @@ def require(commands: list[Command], directory: Path, **environment: str) -> Non
 
 def outputs(commands: list[Command], directory: Path, **environment: str) -> list[str]:
     """What *commands* print, run in *directory* one after the other."""
+    return run(commands, shell_of(directory, **environment), directory)
+
+
+def shell_of(directory: Path, **environment: str) -> dict[str, str]:
+    """The environment of a reader whose ``stead`` is this one, in *directory*, and who configured nothing else."""
     tools = directory / "bin"
-    tools.mkdir()
+    tools.mkdir(exist_ok=True)
     program = tools / "stead"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from stead.cli import main; main()' \"$@\"\n")
     program.chmod(0o755)
     usual = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "STEAD_"))}
-    house = str(Path(stead.__file__).parent.parent)
-    return run(
-        commands, {**usual, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": house, **environment}, directory
-    )
+    source = str(Path(stead.__file__).parent.parent)
+    return {**usual, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": source, **environment}

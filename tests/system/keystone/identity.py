@@ -57,7 +57,15 @@ class Identity:
 
 @contextmanager
 def running(environment: Path, place: Path) -> Iterator[Identity]:
-    """The Keystone of *environment*, with everything of it in *place*."""
+    """The Keystone of *environment*, with everything of it in *place*, and with the people of the site."""
+    with bootstrapped(environment, place) as identity:
+        populate(identity)
+        yield identity
+
+
+@contextmanager
+def bootstrapped(environment: Path, place: Path) -> Iterator[Identity]:
+    """The Keystone of *environment*, with its administrator only."""
     passwords = {"admin": secrets.token_hex(12)}
     log = place / "keystone.log"
     with log.open("wb") as errors:
@@ -74,9 +82,7 @@ def running(environment: Path, place: Path) -> Iterator[Identity]:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert said, log.read_text()[-2000:]
-        identity = Identity(**json.loads(said), passwords=passwords)
-        populate(identity)
-        yield identity
+        yield Identity(**json.loads(said), passwords=passwords)
 
 
 def populate(identity: Identity) -> None:

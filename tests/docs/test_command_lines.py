@@ -1,0 +1,92 @@
+"""The command lines that the pages name have subcommands and options that exist, in blocks that no test runs too."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+
+from scripts.commands import leaves
+from scripts.language import pages
+from stead_bench.app import app as bench
+from tests.checkout import ROOT
+from tests.docs.blocks import blocks_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHARED = {"--data-dir", "--help", "--json", "--token", "--url", "--version"}
+"""Options before the name of a command."""
+
+_FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+_INLINE = re.compile(r"`((?:stead|stead-bench) [^`]+)`")
+_VERSION = re.compile(r"stead (?:\d|latest)")
+_OPERATOR = re.compile(r"[|>;&]|<<?<?")
+_TARGET = re.compile(r"`make ([a-z-]+)[^`]*`")
+
+
+def command_lines(page: Path) -> set[str]:
+    """Each command line of a program of Stead on *page*: those of its blocks, and those within a sentence."""
+    prose = " ".join(_FENCE.sub("", page.read_text()).split())
+    inline = {text.replace("\\|", "|") for text in _INLINE.findall(prose) if not _VERSION.match(text)}
+    script = "".join(block.text for block in blocks_of(page) if block.language == "console")
+    typed = re.findall(r"^\$ ((?:stead|stead-bench) (?:.*\\\n)*.*)", script, re.MULTILINE)
+    return {text for text in inline | set(typed) if text.count("'") % 2 == 0}
+
+
+def words_of(line: str) -> list[str]:
+    """The words of the first command of *line*. ``…`` stands for omitted words; of ``a|b``, it has the first."""
+    words = shlex.split(line.replace("\\\n", " "), comments=True)
+    end = next((place for place, word in enumerate(words) if _OPERATOR.match(word)), len(words))
+    return [re.sub(r"(?<=[a-z])\|[a-z|]+$", "", word) for word in words[:end] if word != "…"]
+
+
+@cache
+def commands() -> dict[tuple[str, ...], set[str]]:
+    """The options of each command, by its words."""
+    found: dict[str, Any] = {f"stead {words}": command for words, command in leaves()}
+    measuring: Any = get_command(bench)
+    found |= {f"stead-bench {name}": command for name, command in measuring.commands.items()}
+    return {tuple(words.split()): {name for each in found[words].params for name in each.opts} for words in found}
+
+
+def fault(line: str) -> str | None:
+    """What is wrong with *line*: its command, or an option, does not exist."""
+    words = words_of(line)
+    while len(words) > 1 and words[1].startswith("--"):
+        words = [words[0], *words[2 if words[1] in {"--json", "--help", "--version"} else 3 :]]
+    names = tuple(takewhile(lambda word: not word.startswith("-"), words))
+    below = [command for command in commands() if command[: len(names)] == names[: len(command)]]
+    if not below:
+        return "no such command"
+    options = {word.partition("=")[0] for word in words if re.match("--[a-z]", word)}
+    known = set().union(*(commands()[command] for command in below)) | SHARED
+    return ", ".join(sorted(options - known)) or None
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if command_lines(page)], ids=lambda page: page.name)
+def test_command_lines_have_subcommands_and_options_that_exist(page: Path) -> None:
+    assert {line: fault(line) for line in command_lines(page) if fault(line)} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["stead trees", "stead provider", "stead --data-dir x tree --depth 1", "stead-bench load --providers 1 …",
+     "stead whatif --drain a -- headroom 'q'", "stead --json watch", "stead tree | head"],
+)  # fmt: skip
+def test_faults_of_command_lines_are_found(line: str) -> None:
+    assert fault(line) == ("no such command" if "trees" in line else None)
+    assert fault(f"{line.partition(' | ')[0]} --deep") == ("no such command" if "trees" in line else "--deep")
+
+
+def test_the_targets_of_make_that_pages_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {target for page in pages() for target in _TARGET.findall(page.read_text())}
+    assert len(named) > 10
+    assert named <= targets
