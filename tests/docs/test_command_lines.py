@@ -49,10 +49,10 @@ def words_of(line: str) -> list[str]:
 @cache
 def commands() -> dict[tuple[str, ...], set[str]]:
     """The options of each command, by its words."""
-    found: dict[str, Any] = {f"stead {words}": command for words, command in leaves()}
+    by_words: dict[str, Any] = {f"stead {words}": command for words, command in leaves()}
     measuring: Any = get_command(bench)
-    found |= {f"stead-bench {name}": command for name, command in measuring.commands.items()}
-    return {tuple(words.split()): {name for each in found[words].params for name in each.opts} for words in found}
+    by_words |= {f"stead-bench {name}": command for name, command in measuring.commands.items()}
+    return {tuple(words.split()): {name for each in by_words[words].params for name in each.opts} for words in by_words}
 
 
 def fault(line: str) -> str | None:
@@ -65,8 +65,8 @@ def fault(line: str) -> str | None:
     if not below:
         return "no such command"
     options = {word.partition("=")[0] for word in words if re.match("--[a-z]", word)}
-    known = set().union(*(commands()[command] for command in below)) | SHARED
-    return ", ".join(sorted(options - known)) or None
+    accepted = set().union(*(commands()[command] for command in below)) | SHARED
+    return ", ".join(sorted(options - accepted)) or None
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if command_lines(page)], ids=lambda page: page.name)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _columns = consumers.c
 
 FEW_ALLOCATIONS = 20_000
-"""So many allocations are read and sorted for each page. The consumers of more are found by going through all
-consumers: among half a million, a page of 1,000 then needs at most 25,000 of them."""
+"""Up to this number of allocations are read and sorted for each page. The consumers of more are found by going through
+all consumers: among half a million, a page of 1,000 then needs at most 25,000 of them."""
 
 
 @dataclass(frozen=True, slots=True)
