@@ -174,6 +174,16 @@ class InventoryColumns:
         # Slots without inventory have no room. So a look-up per slot is needed only if some kind does not admit it.
         return with_room if keeping[1:].all() else with_room & keeping[kind]
 
+    def fitting(self, amounts: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mask of the *slots*, of shape ``(rows, columns)``, that can serve *amounts*: ``(rows, amounts, columns)``."""
+        _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
+        keeping: NDArray[np.bool_] = keeps_units(amounts[:, None], min_unit, max_unit, step_size)
+        with_room: NDArray[np.bool_] = has_room(amounts[:, None], 0, self.room.at(slots)[:, None])
+        # As in `able`: a look-up per slot is needed only if some kind does not admit some amount.
+        if keeping[:, 1:].all():
+            return with_room
+        return with_room & keeping[:, self.kind.at(slots)].swapaxes(0, 1)
+
     def admitting(self, amount: int) -> NDArray[np.bool_]:
         """Mask of the slots whose units (min_unit, max_unit, step_size) admit *amount*, regardless of room."""
         _, _, min_unit, max_unit, step_size, _ = self.kinds.table()

@@ -6,6 +6,7 @@ In preorder a subtree is a range of positions, so "is below" is a comparison of 
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,6 +45,10 @@ class Shape(NamedTuple):
     def is_below(self, position: int, top: int) -> bool:
         """Whether *position* is *top* or in its subtree."""
         return top <= position < self.leave[top]
+
+    def among(self, positions: Sequence[int]) -> Shape:
+        """The structure of some *positions* (ascending) alone: a subtree has those of its positions that are there."""
+        return Shape(tuple(bisect_left(positions, self.leave[position]) for position in positions))
 
 
 ALONE = Shape((1,))

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from stead.candidates.headroom.forms import form_of
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.keeping import Kept, Places, keep
-from stead.candidates.work import Work
+from stead.candidates.headroom.keeping import Kept, Places, after, keep, most_together
+from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import BadRequest
 from stead.domain.flavor import FlavorRoom
 from stead.process import slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.headroom.keeping import Step
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     Found = Headroom | Kept | str
     """A headroom, or the reason why there is none."""
+
+    Stale = tuple[CandidateRequest, Kept | None]
+    """A request, and what was kept of its headroom in another snapshot."""
 
 R = TypeVar("R")
 
@@ -66,16 +70,20 @@ class FlavorHeadrooms:
         # The last one is the latest: `_keep` moves each new result to the end.
         updating = _Updating(snapshot, work, kept_by_tree[-1].places if kept_by_tree else None)
         headroom_of: dict[str, Found] = {}
+        stale: dict[str, Stale] = {}
         for name, request in requests.items():
             before = cached[name][1] if name in cached and cached[name][0] == request else None
             if before is not None and name in fresh:
                 headroom_of[name] = before
-                continue
+            else:
+                stale[name] = request, before if isinstance(before, Kept) else None
+        for names in updating.batches(stale):
             if work is not None and updating.spent >= work:
                 break
-            headroom_of[name] = updating.found(request, before)
-        self._keep(snapshot, state, {name: (requests[name], result) for name, result in headroom_of.items()})
-        return headroom_of
+            headroom_of.update(zip(names, updating.found([stale[name] for name in names]), strict=True))
+        in_order = {name: headroom_of[name] for name in requests if name in headroom_of}
+        self._keep(snapshot, state, {name: (requests[name], result) for name, result in in_order.items()})
+        return in_order
 
     def among(
         self,
@@ -140,20 +148,43 @@ class _Updating:
             self._steps[id(latest)] = latest, step
         self._reached = Places.of(snapshot) if step is None else step.places
 
-    def found(self, request: CandidateRequest, before: Found | None) -> Found:
-        """The headroom of *request*, of which *before* was found in another snapshot."""
+    def batches(self, stale: Mapping[str, Stale]) -> Iterator[list[str]]:
+        """The names of *stale* in batches that can be counted together."""
+        batches: dict[Hashable, list[str]] = {}
+        for name, (request, before) in stale.items():
+            form = form_of(request) if before is None else before.form
+            alone = name if form is None else None
+            batches.setdefault((form, alone, before and id(before.places)), []).append(name)
+        for batch in batches.values():
+            _, first = stale[batch[0]]
+            step = None if first is None else self._step(first.places)
+            most = most_together(self._snapshot.size if step is None else len(step.slot_at))
+            yield from (batch[start : start + most] for start in range(0, len(batch), most))
+
+    def found(self, batch: Sequence[Stale]) -> list[Found]:
+        """The headroom of each request of *batch*, which are of one form and behind by one step."""
+        requests = [request for request, _ in batch]
+        headrooms = self._after([before for _, before in batch if before is not None]) or [None] * len(batch)
+        uncounted = [request for request, counted in zip(requests, headrooms, strict=True) if counted is None]
+        in_full = iter(self._in_full(uncounted) if uncounted else ())
+        return [counted or next(in_full) for counted in headrooms]
+
+    def _after(self, headrooms: Sequence[Kept]) -> list[Kept | None]:
+        step = self._step(headrooms[0].places) if headrooms else None
+        return [] if step is None else self._spending(lambda work: after(headrooms, step, work), len(headrooms))
+
+    def _in_full(self, requests: Sequence[CandidateRequest]) -> list[Found]:
         try:
-            return (
-                (self._after(before) if isinstance(before, Kept) else None)
-                or self._spending(lambda work: keep(self._snapshot, self._reached, request, work))
-                or self._spending(lambda work: _without_trees(headroom(self._snapshot, request, work)))
-            )
+            headrooms = self._spending(lambda work: keep(self._snapshot, self._reached, requests, work), len(requests))
+        except WorkSpent:
+            return [found for request in requests for found in self._in_full([request])]
+        return [counted or self._sums(request) for counted, request in zip(headrooms, requests, strict=True)]
+
+    def _sums(self, request: CandidateRequest) -> Found:
+        try:
+            return self._spending(lambda work: _without_trees(headroom(self._snapshot, request, work)))
         except BadRequest as error:
             return str(error)
-
-    def _after(self, before: Kept) -> Kept | None:
-        step = self._step(before.places)
-        return None if step is None else self._spending(lambda work: before.after(step, work))
 
     def _step(self, places: Places) -> Step | None:
         if id(places) not in self._steps:
@@ -161,9 +192,9 @@ class _Updating:
             self._steps[id(places)] = places, places.step(self._snapshot, self._reached)
         return self._steps[id(places)][1]
 
-    def _spending(self, find: Callable[[Work], R]) -> R:
-        """What *find* finds with a budget of its own, which is added to what was spent."""
-        budget = Work(self._work, give_way=slices.give_way)
+    def _spending(self, find: Callable[[Work], R], requests: int = 1) -> R:
+        """What *find* finds with a budget for each of *requests*, which is added to what was spent."""
+        budget = Work(None if self._work is None else self._work * requests, give_way=slices.give_way)
         before = budget.remaining
         try:
             return find(budget)

@@ -14,6 +14,7 @@ Source: "GET /headroom", docs/api.md; decision 41.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations, islice
 from math import gcd
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from stead.candidates.headroom.reading import MOST, MOST_ROOM, are_isolated, com
 from stead.candidates.work import masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
     Numbers = NDArray[np.int64]
+    Amount = int | Numbers
+    """One for all trees, or one for each."""
+    Weights = Mapping[int, Amount]
 
 MOST_SETS = 64
 """Limit of the sets of competing needs that are compared. With more, the count is only an upper bound."""
@@ -72,9 +76,9 @@ def count(trees: Trees, demand: Demand, shares: Sequence[Shares | None], work: W
         WorkSpent
     """
     work.spend(len(demand.amounts) * masked(trees.slots.size))
-    times = [trees.times(need, demand) for need in range(len(demand.amounts))]
+    times = [trees.times(need) for need in range(len(demand.amounts))]
     counting = _Counting(trees, demand, times, work)
-    whole = slice(0, trees.slots.shape[1])
+    whole = slice(0, len(trees.slots))
     own_size = trees.shape.size
     groups = competing(demand, trees, work)
     exact = np.ones(len(trees.anchors), np.bool_)
@@ -86,13 +90,13 @@ def count(trees: Trees, demand: Demand, shares: Sequence[Shares | None], work: W
         exact &= is_flow
     alone = {group[0]: of_group for group, of_group in of_groups if len(group) == 1}
     of_needs = [alone[need] if need in alone else counting.of_group([need], whole)[0] for need in range(len(times))]
-    is_own = own_size == trees.slots.shape[1]
-    from_own = list(of_needs) if is_own else [counts[:, :own_size].sum(axis=1) for counts in times]
+    is_own = own_size == len(trees.slots)
+    from_own = list(of_needs) if is_own else [counts[:own_size].sum(axis=0) for counts in times]
     for need, parts in enumerate(shares):
         if parts is not None:
             from_own[need], is_plain = _of_parts(trees, demand, need, parts)
             # Sharing providers of other trees give whole amounts only.
-            of_needs[need] = from_own[need] + times[need][:, own_size:].sum(axis=1)
+            of_needs[need] = from_own[need] + times[need][own_size:].sum(axis=0)
             place = next(place for place, group in enumerate(groups) if need in group)
             exact &= is_plain & (len(groups[place]) == 1)
             # The sums over whole amounts do not bound amounts that are split.
@@ -100,8 +104,8 @@ def count(trees: Trees, demand: Demand, shares: Sequence[Shares | None], work: W
             unisolated[place] = of_groups[place][1]
     most = np.minimum.reduce([np.full(len(trees.anchors), MOST), *(counts for _, counts in of_groups), *of_needs])
     exact &= _meet_clauses(trees, demand)
-    if one_provider and own_size > 1 and len(times) > 1:
-        exact[:] = False
+    if one_provider and len(times) > 1:
+        exact &= np.logical_or.reduce(trees.able)[:own_size].sum(axis=0) <= 1
     constraints = [subtree for subtree in demand.subtrees if len(subtree.bound) > 1 or subtree.apart]
     if constraints:
         below, is_below = counting.of_subtrees(constraints, groups)
@@ -113,15 +117,15 @@ def count(trees: Trees, demand: Demand, shares: Sequence[Shares | None], work: W
 def _of_parts(trees: Trees, demand: Demand, need: int, parts: Shares) -> tuple[Numbers, Mask]:
     """How often the tree's own providers can give a split amount, and whether that is exact."""
     ((class_id, amount),) = demand.amounts[need].items()
-    own = trees.slots[:, : trees.shape.size]
-    able = trees.able[need][:, : trees.shape.size]
+    own = trees.slots[: trees.shape.size]
+    able = trees.able[need][: trees.shape.size]
     if class_id not in trees.rooms:
-        return np.zeros(len(own), np.int64), np.ones(len(own), np.bool_)
+        return np.zeros(len(trees.anchors), np.int64), np.ones(len(trees.anchors), np.bool_)
     step, least = parts.step[own], parts.least[own]
-    given = np.where(able, trees.rooms[class_id][:, : trees.shape.size] // step * step, 0)
-    is_plain = (step == 1) & (least <= 1) & (trees.max_units[class_id][:, : trees.shape.size] >= amount)
+    given = np.where(able, trees.rooms[class_id][: trees.shape.size] // step * step, 0)
+    is_plain = (step == 1) & (least <= 1) & (trees.max_units[class_id][: trees.shape.size] >= amount)
     # An amount is unbounded, and NumPy divides only by integers of 64 bits; no room reaches this one.
-    return given.sum(axis=1) // min(amount, MOST_ROOM + 1), (is_plain | ~able).all(axis=1)
+    return given.sum(axis=0) // min(amount, MOST_ROOM + 1), (is_plain | ~able).all(axis=0)
 
 
 def _of_sums(trees: Trees, demand: Demand, needs: Sequence[int], of_needs: Sequence[Numbers]) -> Numbers:
@@ -131,7 +135,7 @@ def _of_sums(trees: Trees, demand: Demand, needs: Sequence[int], of_needs: Seque
         requesting = [need for need in needs if class_id in demand.amounts[need]]
         able = np.logical_or.reduce([trees.able[need] for need in requesting])
         total = min(sum(demand.amounts[need][class_id] for need in requesting), MOST_ROOM + 1)
-        bounds.append(np.where(able, trees.rooms[class_id], 0).sum(axis=1) // total)
+        bounds.append(np.where(able, trees.rooms[class_id], 0).sum(axis=0) // total)
     least: Numbers = np.minimum.reduce(bounds)
     return least
 
@@ -140,7 +144,7 @@ def _meet_clauses(trees: Trees, demand: Demand) -> Mask:
     """Mask of the trees in which every choice meets the required traits."""
     meets = np.ones(len(trees.anchors), np.bool_)
     for meeting in trees.meeting:
-        meets &= np.logical_or.reduce([(meeting | ~trees.able[need]).all(axis=1) for need in demand.clause_needs])
+        meets &= np.logical_or.reduce([(meeting | ~trees.able[need]).all(axis=0) for need in demand.clause_needs])
     return meets
 
 
@@ -161,8 +165,9 @@ class _Counting:
         """How often the positions *where* serve *needs*, and in which trees that is exact."""
         number = len(self._trees.anchors)
         self._work.spend(masked(self._trees.slots.size))
+        positions = self._trees.serving(needs, where)
         if len(needs) == 1:
-            return np.minimum(self._times[needs[0]][:, where].sum(axis=1), MOST), np.ones(number, np.bool_)
+            return np.minimum(self._times[needs[0]][positions].sum(axis=0), MOST), np.ones(number, np.bool_)
         every = self._demand.isolated.issuperset(needs)
         alone = self._demand.isolated.intersection(needs)
         is_some_isolated = any(
@@ -175,11 +180,13 @@ class _Counting:
         is_flow = len(sets) <= MOST_SETS and (every or not is_some_isolated)
         resources = list(self._resources(needs))
         for weights, limit, is_uniform in resources:
-            most = np.minimum(most, self._of_resource(sets[:MOST_SETS], weights, limit, where, isolated=is_isolating))
+            most = np.minimum(
+                most, self._of_resource(sets[:MOST_SETS], weights, limit, positions, isolated=is_isolating)
+            )
             is_flow &= is_uniform
         exact = np.full(number, is_flow, np.bool_)
         if is_flow and not is_some_isolated:
-            exact &= self._may_share(needs, where)
+            exact &= self._may_share(needs, positions)
         return most, exact
 
     def _types(self, needs: Sequence[int]) -> list[list[int]]:
@@ -200,72 +207,75 @@ class _Counting:
                 types.append([need])
         return types
 
-    def _resources(self, needs: Sequence[int]) -> Iterator[tuple[dict[int, int], Numbers | None, bool]]:
-        """What *needs* compete for: weights by need, the limit of each position, and whether the sums decide.
+    def _resources(self, needs: Sequence[int]) -> Iterator[tuple[Weights, Numbers | None, bool]]:
+        """What *needs* compete for: weights by requesting need, limits by position, and whether the sums decide.
 
         Classes that all needs request in equal amounts limit the number of needs that a position serves. A class for
         which that does not hold is a bound of its own.
         """
         amounts = [self._demand.amounts[need] for need in needs]
+        of_trees = self._trees.amounts
         contested = {c for c in set().union(*amounts) if sum(c in requested for requested in amounts) > 1} & set(
             self._trees.rooms
         )
         equal = {c for c in contested if len({requested.get(c) for requested in amounts}) == 1}
         limit = None
         for class_id in equal:
-            times = self._trees.rooms[class_id] // amounts[0][class_id]
+            times = self._trees.rooms[class_id] // of_trees[needs[0]][class_id]
             limit = times if limit is None else np.minimum(limit, times)
         yield dict.fromkeys(needs, 1), limit, contested == equal
         for class_id in contested - equal:
-            weights = {need: self._demand.amounts[need].get(class_id, 0) for need in needs}
+            weights = {need: of_trees[need][class_id] for need in needs if class_id in of_trees[need]}
             # In multiples of the common divisor, room that no need can use does not loosen the bound.
-            step = gcd(*weights.values())
+            step = _gcd(weights.values())
             yield {n: w // step for n, w in weights.items()}, self._trees.rooms[class_id] // step, False
 
     def _of_resource(
         self,
         sets: Sequence[Sequence[int]],
-        weights: dict[int, int],
+        weights: Weights,
         limit: Numbers | None,
-        where: slice,
+        positions: Numbers,
         *,
         isolated: bool,
     ) -> Numbers:
         most = np.full(len(self._trees.anchors), MOST, np.int64)
         bounds = []
         for needs in sets:
-            total = sum(weights[need] for need in needs)
-            if not total:
+            requesting = [need for need in needs if need in weights]
+            if not requesting:
                 continue
             self._work.spend(len(needs) * masked(self._trees.slots.size))
+            total = sum(weights[need] for need in requesting)
             given = sum(
-                (weights[need] * self._times[need][:, where] for need in needs if weights[need]),
-                np.zeros((len(most), 1), np.int64),
+                (weights[need] * self._times[need][positions] for need in requesting), np.zeros(len(most), np.int64)
             )
-            bounds.append((total, max(weights[n] for n in needs), _least(given, limit, where)))
-            most = np.minimum(most, bounds[-1][2].sum(axis=1) // total)
+            if limit is not None:
+                given = np.minimum(given, limit[positions])
+            bounds.append((total, reduce(np.maximum, [weights[need] for need in requesting]), given))
+            most = np.minimum(most, given.sum(axis=0) // total)
         while isolated:
             # The greatest number that is at most its own bound: start above it and go down.
             # Each bound depends on `most` itself, because a claim takes up to one unit of an isolated provider.
             lower = most
             for total, weight, given in bounds:
-                given_once = np.minimum(given, weight * most[:, None])
-                lower = np.minimum(lower, given_once.sum(axis=1) // total)
+                given_once = np.minimum(given, weight * most)
+                lower = np.minimum(lower, given_once.sum(axis=0) // total)
             if (lower == most).all():
                 break
             most = lower
         return most
 
-    def _may_share(self, needs: Sequence[int], where: slice) -> Mask:
+    def _may_share(self, needs: Sequence[int], positions: Numbers) -> Mask:
         """Mask of the trees where max_unit lets one claim take the amounts of all *needs* from one provider."""
         allowed = np.ones(len(self._trees.anchors), np.bool_)
         able = sum(
-            (self._trees.able[need][:, where].astype(np.int64) for need in needs[1:]),
-            self._trees.able[needs[0]][:, where].astype(np.int64),
+            (self._trees.able[need][positions].astype(np.int64) for need in needs[1:]),
+            self._trees.able[needs[0]][positions].astype(np.int64),
         )
         for class_id, max_units in self._trees.max_units.items():
-            total = sum(self._demand.amounts[need].get(class_id, 0) for need in needs)
-            allowed &= ((able <= 1) | (max_units[:, where] >= total)).all(axis=1)
+            total = sum(self._trees.amounts[need].get(class_id, 0) for need in needs)
+            allowed &= ((able <= 1) | (max_units[positions] >= total)).all(axis=0)
         return allowed
 
     def of_subtrees(self, constraints: Sequence[Subtree], groups: Sequence[Sequence[int]]) -> tuple[Numbers, Mask]:
@@ -282,7 +292,7 @@ class _Counting:
             len(constraints) > 1
             or constraints[0].apart
             or mixed
-            or any(self._trees.able[n][:, size:].any() for n in bound)
+            or any(self._trees.able[n][size:].any() for n in bound)
         ):
             return most, exact
         within = [group for group in groups if bound.issuperset(group)]
@@ -292,24 +302,26 @@ class _Counting:
             if not chosen.any():
                 continue
             total, is_flow = np.zeros(number, np.int64), np.ones(number, np.bool_)
-            for top in np.flatnonzero(self._trees.able[need][chosen, :size].any(axis=0)).tolist():
+            for top in np.flatnonzero((self._trees.able[need][:size] & chosen).any(axis=1)).tolist():
                 below, is_exact = self._below(top, need, within)
                 total += below
                 # Where it cannot serve the need, it adds nothing, and that is exact.
-                is_flow &= is_exact | ~self._trees.able[need][:, top]
+                is_flow &= is_exact | ~self._trees.able[need][top]
             most = np.where(chosen, total, most)
             exact |= chosen & is_flow
         return most, exact
 
     def _always_top(self, need: int, bound: frozenset[int]) -> Mask:
         """Mask of the trees where no provider for *bound* is above one that can serve *need*."""
-        size = self._trees.shape.size
-        serving = np.zeros((len(self._trees.anchors), size + 1), np.int64)
-        np.cumsum(self._trees.able[need][:, :size], axis=1, out=serving[:, 1:])
-        leave = np.array(self._trees.shape.leave)
-        has_below = serving[:, leave] > serving[:, 1:]
-        able = np.logical_or.reduce([self._trees.able[other][:, :size] for other in bound])
-        mask: Mask = ~(able & has_below).any(axis=1)
+        able, leave = self._trees.able, self._trees.shape.leave
+        own = slice(0, self._trees.shape.size)
+        serving = self._trees.serving([need], own)
+        mask = np.ones(len(self._trees.anchors), np.bool_)
+        for top in self._trees.serving(bound, own).tolist():
+            start, stop = np.searchsorted(serving, (top + 1, leave[top])).tolist()
+            if start < stop:
+                is_above = np.logical_or.reduce([able[other][top] for other in bound])
+                mask &= ~(is_above & able[need][serving[start:stop]].any(axis=0))
         return mask
 
     def _below(self, top: int, need: int, groups: Sequence[Sequence[int]]) -> tuple[Numbers, Mask]:
@@ -317,14 +329,15 @@ class _Counting:
         region = slice(top, self._trees.shape.leave[top])
         times = list(self._times)
         times[need] = np.zeros_like(times[need])
-        times[need][:, top] = self._times[need][:, top]
+        times[need][top] = self._times[need][top]
         counting = _Counting(self._trees, self._demand, times, self._work, need)
         counts = [counting.of_group(group, region) for group in groups]
         return np.minimum.reduce([most for most, _ in counts]), np.logical_and.reduce([exact for _, exact in counts])
 
 
-def _least(given: Numbers, limit: Numbers | None, where: slice) -> Numbers:
-    return given if limit is None else np.minimum(given, limit[:, where])
+def _gcd(amounts: Iterable[Amount]) -> Amount:
+    # Amounts of one request are unbounded, and those of NumPy are not.
+    return reduce(lambda first, second: (gcd if isinstance(first, int) else np.gcd)(first, second), amounts)
 
 
 def _subsets(types: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -109,7 +109,7 @@ def _coupled(snapshot: Snapshot, pools: Sequence[Pool], counted: Sequence[tuple[
             rows = [row for row, anchor in enumerate(trees.anchors.tolist()) if anchor in roots]
         for row in rows:
             own, reached = [], []
-            members = trees.slots[row, : trees.shape.size].tolist()
+            members = trees.slots[: trees.shape.size, row].tolist()
             for need, pool in enumerate(pools):
                 sharing = {slot for slot in members if slot in shared_by[need] and pool.own[slot]}
                 # What is split may take parts of a sharing provider of its own tree, so all of it counts as own.

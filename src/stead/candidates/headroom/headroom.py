@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.candidates import trees
 from stead.candidates.engine import match_all
-from stead.candidates.headroom.counting import count
 from stead.candidates.headroom.coupling import together
-from stead.candidates.headroom.filling import Filling
-from stead.candidates.headroom.limits import limits, ranked, shared_limit
-from stead.candidates.headroom.reading import MOST, alike, read_trees
-from stead.candidates.kinds import TreeKinds
+from stead.candidates.headroom.each_tree import each_tree
+from stead.candidates.headroom.limits import ranked, shared_limit
+from stead.candidates.headroom.reading import MOST
 from stead.candidates.match import admitted
 from stead.candidates.resolve import in_ids
 from stead.candidates.work import WorkSpent, masked
@@ -32,10 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.headroom.counting import Counts
     from stead.candidates.headroom.limits import By, Limit
-    from stead.candidates.headroom.reading import Trees
-    from stead.candidates.match import MatchedGroup, Pool
+    from stead.candidates.match import MatchedGroup
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
@@ -105,69 +100,6 @@ def _none(at_most: int, *, is_complete: bool) -> Headroom:
     return Headroom(0, at_most, nowhere, nowhere, nowhere, (), {}, is_complete)
 
 
-@dataclass(frozen=True, slots=True)
-class EachTree:
-    """What was found in each tree alone.
-
-    Attributes:
-        anchors: the roots, ascending, shape ``(trees,)``.
-        at_least, at_most: by tree, how many claims fit if nothing is claimed from other trees.
-        is_exact: by tree, whether counting alone decided.
-        limiting: what limits the trees, see `limits`.
-        pools, counted, filling: with what this was found.
-    """
-
-    anchors: Numbers
-    at_least: Numbers
-    at_most: Numbers
-    is_exact: NDArray[np.bool_]
-    limiting: Sequence[tuple[By, Numbers]]
-    pools: Sequence[Pool]
-    counted: Sequence[tuple[Trees, Counts]]
-    filling: Filling
-
-
-def each_tree(
-    snapshot: Snapshot, request: CandidateRequest, matched: tuple[Sequence[MatchedGroup], Mask], work: Work
-) -> EachTree:
-    """What fits into each tree alone; *matched* is from `match_all`.
-
-    What is found in a tree does not depend on the trees beside it, as long as *work* is not used up.
-
-    Raises:
-        WorkSpent: before a bound of each tree is known.
-    """
-    groups, eligible = matched
-    tree_kinds = TreeKinds(snapshot, groups, work, request)
-    pools, demand = tree_kinds.pools, tree_kinds.demand
-    anchors = trees.anchors(snapshot, eligible, pools, work.give_way)
-    clauses = [snapshot.with_traits([clause], ()) for group in groups for clause in group.clauses]
-    one_provider = request.one_provider_per_tree and snapshot.forest.has_nested
-    place_of = np.full(snapshot.size, -1, np.int64)
-    place_of[anchors] = np.arange(len(anchors))
-    at_least, at_most = np.zeros(len(anchors), np.int64), np.zeros(len(anchors), np.int64)
-    is_exact = np.zeros(len(anchors), np.bool_)
-    counted: list[tuple[Trees, Counts]] = []
-    for of_shape in read_trees(snapshot, pools, clauses, anchors, work):
-        for similar in alike(of_shape, demand, work):
-            counts = count(similar, demand, [pool.shares for pool in pools], work, one_provider=one_provider)
-            places = place_of[similar.anchors]
-            at_most[places], is_exact[places] = counts.most, counts.is_exact
-            # Only an exact count is achieved; the others are upper bounds until a filling exists.
-            at_least[places] = np.where(counts.is_exact, counts.most, 0)
-            counted.append((similar, counts))
-    # From here on, bounds are known, and the work that remains only brings them closer.
-    filling = Filling(snapshot, tree_kinds, work, one_provider=one_provider)
-    with suppress(WorkSpent):
-        inexact = anchors[~is_exact]
-        most_of = dict(zip(inexact.tolist(), at_most[~is_exact].tolist(), strict=True))
-        for _, members, packed in filling.each(inexact, most_of):
-            place = place_of[members[0]]
-            at_least[place], at_most[place] = packed.at_least, packed.at_most
-    limiting = limits(snapshot, request, pools, demand, counted, (at_least, at_most), place_of)
-    return EachTree(anchors, at_least, at_most, is_exact, limiting, pools, counted, filling)
-
-
 def _headroom(
     snapshot: Snapshot,
     request: CandidateRequest,
@@ -176,10 +108,10 @@ def _headroom(
     work: Work,
 ) -> Headroom:
     each = each_tree(snapshot, request, (groups, eligible), work)
-    anchors, at_least, at_most = each.anchors, each.at_least, each.at_most
+    anchors, at_least, at_most = each.fits.anchors, each.fits.at_least, each.fits.at_most
     total = together(snapshot, each.pools, each.counted, each.filling, (anchors, at_least, at_most, each.is_exact))
     trees_by: Counter[By] = Counter()
-    for by, roots in each.limiting:
+    for by, roots in each.fits.limiting:
         trees_by[by] += roots.size
     limiting = ranked(request, trees_by)
     if total.need is not None:

@@ -10,13 +10,15 @@ Source: decision 46.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stead.candidates.engine import match_all
-from stead.candidates.headroom.headroom import each_tree
+from stead.candidates.headroom.each_tree import NOWHERE, each_tree, each_tree_of_all
+from stead.candidates.headroom.forms import form_of
 from stead.candidates.headroom.limits import ranked
 from stead.candidates.headroom.reading import MOST
 from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
@@ -27,12 +29,12 @@ from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from stead.candidates.headroom.headroom import EachTree
+    from stead.candidates.headroom.each_tree import Fits
     from stead.candidates.headroom.limits import By, Limit
     from stead.candidates.work import Work
     from stead.catalog.blocks import Blocks
@@ -52,6 +54,9 @@ _SPARE = 1024
 
 _GREAT = 2**31 - 1
 """Greater bounds need more bytes."""
+
+_MOST_TOGETHER = 2**16
+"""Slots, times requests, that are counted together: enough that a vector operation costs much more than its call."""
 
 _MOST_LIMITS = 31
 """Different limits of one request, of which each is a bit. A request with more is not kept."""
@@ -179,9 +184,11 @@ class Kept:
         places: the trees; the arrays below have the shape ``(places,)``.
         least, most: the bounds of each tree.
         limiting: by tree a bit for each of ``limits`` that binds there.
+        form: that of the request, see `form_of`.
     """
 
     request: CandidateRequest
+    form: Hashable
     at_least: int
     at_most: int
     limited_by: Sequence[Limit]
@@ -222,19 +229,16 @@ class Kept:
             return True
         return self._in_ids == _in_ids(snapshot, self.request)
 
-    def after(self, step: Step, work: Work) -> Kept | None:
-        """The same after *step*, which begins with these places; None if it must be counted in full."""
-        if not self.is_complete or len(self.limits) > _MOST_LIMITS or not self._is_same_in_ids(step):
-            return None
-        contributions = _Found.none()
-        if step.changed is not None:
-            try:
-                contributions = _found(step.changed, self.request, work, step)
-            except WorkSpent:
-                return None
-            # A fill that was cut short has looser bounds than a full count, and the kept numbers must equal that.
-            if work.is_cut:
-                return None
+    def can_step(self, step: Step) -> bool:
+        """Whether what fits into the changed trees of *step*, which begins with these places, is all to count."""
+        return self.is_complete and len(self.limits) <= _MOST_LIMITS and self._is_same_in_ids(step)
+
+    def after(self, step: Step, contributions: Contributions) -> Kept | None:
+        """The same after *step*; None if it must be counted in full.
+
+        Args:
+            contributions: of the changed trees.
+        """
         limits = tuple(dict.fromkeys([*self.limits, *(by for by, _ in contributions.limiting)]))
         if len(limits) > _MOST_LIMITS:
             return None
@@ -249,6 +253,7 @@ class Kept:
             limiting[places] |= 1 << limits.index(by)
         return Kept(
             self.request,
+            self.form,
             self.at_least + int(contributions.least.sum()) - int(self.least[cleared].sum(dtype=np.int64)),
             self.at_most + int(contributions.most.sum()) - int(self.most[cleared].sum(dtype=np.int64)),
             ranked(self.request, trees_by),
@@ -263,21 +268,62 @@ class Kept:
         )
 
 
-def keep(snapshot: Snapshot, places: Places, request: CandidateRequest, work: Work) -> Kept | None:
-    """The headroom of *request*, tree by tree; None if that is not known to be possible, or a name is unknown.
+def most_together(slots: int) -> int:
+    """The number of requests of one form to count together in *slots*. More save nothing, and need more memory."""
+    return max(_MOST_TOGETHER // max(slots, 1), 1)
+
+
+def after(headrooms: Sequence[Kept], step: Step, work: Work) -> list[Kept | None]:
+    """Each of *headrooms*, which have one form, after *step*; None for those that must be counted in full."""
+    can_step = [headroom.can_step(step) for headroom in headrooms]
+    requests = [headroom.request for headroom, can in zip(headrooms, can_step, strict=True) if can]
+    contributions = [Contributions.none()] * len(requests)
+    if step.changed is not None and requests:
+        with suppress(WorkSpent):
+            contributions = _contributions(step.changed, requests, work, step)
+        # A fill that was cut short has looser bounds than a full count, and the kept numbers must equal that.
+        if work.is_cut:
+            return [None] * len(headrooms)
+    remaining = iter(contributions)
+    return [
+        headroom.after(step, next(remaining)) if can else None
+        for headroom, can in zip(headrooms, can_step, strict=True)
+    ]
+
+
+def keep(snapshot: Snapshot, places: Places, requests: Sequence[CandidateRequest], work: Work) -> list[Kept | None]:
+    """The headroom of each of *requests*, which have one form, tree by tree.
+
+    None if that is not known to be possible, or a name is unknown.
 
     Args:
         places: the trees of *snapshot*.
+
+    Raises:
+        WorkSpent: together, several requests used up the work.
     """
-    in_ids = _in_ids(snapshot, request)
-    if in_ids is None:
-        return None
+    in_ids = [_in_ids(snapshot, request) for request in requests]
+    able = [request for request, known in zip(requests, in_ids, strict=True) if known is not None]
     step = Step(snapshot, places, np.empty(0, np.int32), None, snapshot, np.arange(snapshot.size))
-    is_known, contributions = True, _Found.none()
+    is_known, contributions = True, [Contributions.none()] * len(able)
     try:
-        contributions = _found(snapshot, request, work, step)
+        contributions = _contributions(snapshot, able, work, step) if able else []
     except WorkSpent:
+        if len(requests) > 1:
+            raise
         is_known = False
+    remaining = iter(contributions)
+    return [
+        None if known is None else _kept(request, known, step, next(remaining), work, is_known=is_known)
+        for request, known in zip(requests, in_ids, strict=True)
+    ]
+
+
+def _kept(
+    request: CandidateRequest, in_ids: InIds, step: Step, contributions: Contributions, work: Work, *, is_known: bool
+) -> Kept:
+    """The headroom of *request*, counted in full; *is_known*: with a bound of each tree."""
+    places = step.places
     limits = tuple(dict.fromkeys(by for by, _ in contributions.limiting))
     trees_by: Counter[By] = Counter()
     limiting = np.zeros(len(places.root_at), np.int32)
@@ -289,6 +335,7 @@ def keep(snapshot: Snapshot, places: Places, request: CandidateRequest, work: Wo
     nothing = np.zeros(len(places.root_at), np.int32)
     return Kept(
         request,
+        form_of(request),
         int(contributions.least.sum()),
         # Without a bound of each tree, only the bound of all counts is proved.
         int(contributions.most.sum()) if is_known else MOST,
@@ -305,8 +352,8 @@ def keep(snapshot: Snapshot, places: Places, request: CandidateRequest, work: Wo
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found in some trees, by place. The places of each limit are there once."""
+class Contributions:
+    """What some trees contribute to a headroom, by place. The places of each limit are there once."""
 
     places: Numbers
     least: Numbers
@@ -314,23 +361,37 @@ class _Found:
     limiting: Sequence[tuple[By, Numbers]]
 
     @classmethod
-    def none(cls) -> _Found:
+    def none(cls) -> Contributions:
+        """Of no trees."""
         nowhere = np.empty(0, np.int64)
         return cls(nowhere, nowhere, nowhere, ())
 
 
-def _found(trees: Snapshot, request: CandidateRequest, work: Work, step: Step) -> _Found:
-    matched = match_all(trees, request, work)
-    if matched is None:
-        return _Found.none()
-    each: EachTree = each_tree(trees, request, matched, work)
+def _contributions(
+    trees: Snapshot, requests: Sequence[CandidateRequest], work: Work, step: Step
+) -> list[Contributions]:
+    """What *trees* contribute to each of *requests*, which have one form.
+
+    Raises:
+        WorkSpent
+    """
 
     def places(roots: Numbers) -> Numbers:
         return step.places.place_of[step.slot_at[roots]].astype(np.int64)
 
-    return _Found(
-        places(each.anchors), each.at_least, each.at_most, [(by, places(roots)) for by, roots in each.limiting]
-    )
+    several = each_tree_of_all(trees, requests, work) if len(requests) > 1 else [None]
+    fits = [each or _alone(trees, request, work) for each, request in zip(several, requests, strict=True)]
+    return [
+        Contributions(
+            places(each.anchors), each.at_least, each.at_most, [(by, places(roots)) for by, roots in each.limiting]
+        )
+        for each in fits
+    ]
+
+
+def _alone(trees: Snapshot, request: CandidateRequest, work: Work) -> Fits:
+    matched = match_all(trees, request, work)
+    return NOWHERE if matched is None else each_tree(trees, request, matched, work).fits
 
 
 def _with(step: Step, old: NDArray[Any], places: Numbers, values: Numbers) -> NDArray[Any]:

@@ -6,6 +6,7 @@ Source: "GET /headroom", docs/api.md.
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -33,6 +34,26 @@ By = Constraint | tuple[str, str | None]
 """A constraint between groups, or a group with the class that runs out (None: it is in no single class)."""
 
 
+class What(Enum):
+    """The kinds of limits."""
+
+    CLASS = auto()
+    SUM = auto()
+    ISOLATION = auto()
+    OTHER = auto()
+
+
+class Reason(NamedTuple):
+    """A limit of all requests of one form, which may have other names for their groups.
+
+    ``needs`` run out together; ``class_id`` is of the class that does, None if it is no single one.
+    """
+
+    what: What
+    needs: tuple[int, ...] = ()
+    class_id: int | None = None
+
+
 class Limit(NamedTuple):
     """The number of trees in which something runs out first; two things may run out at the same time."""
 
@@ -41,32 +62,47 @@ class Limit(NamedTuple):
 
 
 def limits(
-    snapshot: Snapshot,
-    request: CandidateRequest,
-    pools: Sequence[Pool],
-    demand: Demand,
-    counted: Sequence[tuple[Trees, Counts]],
-    bounds: tuple[Numbers, Numbers],
-    place_of: Numbers,
-) -> list[tuple[By, Numbers]]:
-    """What limits the trees after their claims: each limit with the roots of its trees, at least one.
+    counted: Sequence[tuple[Trees, Counts]], bounds: tuple[Numbers, Numbers], place_of: Numbers
+) -> Iterator[tuple[Reason, Numbers, Numbers]]:
+    """What limits the trees after their claims: each reason with trees, as request (ascending) and root.
 
-    A limit may be there several times, with different roots each time.
+    A reason may be there several times, with different trees each time.
 
     Args:
-        bounds: the least and the greatest number of claims of each tree, by the places of *place_of*.
+        bounds: the least and the greatest number of claims, by request and by the places of *place_of*.
     """
-    limiting = []
     at_least, at_most = bounds
     for trees, counts in counted:
-        claims = at_least[place_of[trees.anchors]]
+        places = trees.request, place_of[trees.anchors]
         # Trees into which the request cannot fit at all are no part of the answer. Only a filling may have shown that.
-        remaining = at_most[place_of[trees.anchors]] > 0
-        for by, mask in _of_trees(snapshot, request, pools, demand, trees, counts, claims):
-            roots = trees.anchors[mask & remaining]
-            if roots.size:
-                limiting.append((by, roots))
-    return limiting
+        remaining = at_most[places] > 0
+        for reason, mask in _of_trees(trees, counts, at_least[places]):
+            here = np.flatnonzero(mask & remaining)
+            if here.size:
+                yield reason, trees.request[here], trees.anchors[here]
+
+
+def named(reason: Reason, snapshot: Snapshot, request: CandidateRequest, demand: Demand) -> By:
+    """A reason in the words of one request."""
+    match reason.what:
+        case What.CLASS:
+            names = snapshot.class_names.by_id
+            name = None if reason.class_id is None else names[reason.class_id].name
+            return _suffixes(request)[reason.needs[0]], name
+        case What.SUM:
+            return _sum(request, demand, reason.needs, snapshot)
+        case What.ISOLATION:
+            return isolation(request)
+        case What.OTHER:
+            return _other(request, demand, snapshot)
+
+
+def _suffixes(request: CandidateRequest) -> list[str]:
+    """By need the suffix of its group."""
+    # Each class of the unsuffixed group is a need, and each other group.
+    return [
+        group.suffix for group in request.groups for _ in (group.resources if group.suffix == UNSUFFIXED else (None,))
+    ]
 
 
 def ranked(request: CandidateRequest, trees_by: Mapping[By, int]) -> list[Limit]:
@@ -90,46 +126,36 @@ def shared_limit(snapshot: Snapshot, pool: Pool, trees: int) -> Limit:
     return Limit((pool.suffix, names[0] if len(names) == 1 else None), trees)
 
 
-def _of_trees(
-    snapshot: Snapshot,
-    request: CandidateRequest,
-    pools: Sequence[Pool],
-    demand: Demand,
-    trees: Trees,
-    counts: Counts,
-    claims: Numbers,
-) -> Iterator[tuple[By, Mask]]:
-    """Each limit with a mask of the trees in which it binds. Groups alone come first, then what binds several."""
+def _of_trees(trees: Trees, counts: Counts, claims: Numbers) -> Iterator[tuple[Reason, Mask]]:
+    """Each reason with a mask of the trees in which it binds. Groups alone come first, then what binds several."""
     # A tree counts for the simplest reason only: a limit of one group hides those of groups that compete.
     open_trees = np.ones(len(claims), np.bool_)
-    for need, pool in enumerate(pools):
-        binding = counts.of_needs[need] <= claims
+    for need, of_need in enumerate(counts.of_needs):
+        binding = of_need <= claims
         open_trees &= ~binding
         if binding.any():
-            yield from _of_need(snapshot, pool, trees, need, binding, claims)
+            yield from _of_need(trees, need, binding, claims)
     for (group, of_group), unisolated in zip(counts.of_groups, counts.unisolated, strict=True):
         binding = open_trees & (of_group <= claims)
         open_trees = open_trees & ~binding
         if binding.any():
-            yield _sum(request, demand, group, snapshot), binding & (unisolated <= claims)
-            yield isolation(request), binding & (unisolated > claims)
+            yield Reason(What.SUM, tuple(group)), binding & (unisolated <= claims)
+            yield Reason(What.ISOLATION), binding & (unisolated > claims)
     if open_trees.any():
-        yield _other(request, demand, snapshot), open_trees
+        yield Reason(What.OTHER), open_trees
 
 
-def _of_need(
-    snapshot: Snapshot, pool: Pool, trees: Trees, need: int, binding: Mask, claims: Numbers
-) -> Iterator[tuple[By, Mask]]:
-    names = {class_id: snapshot.class_names.by_id[class_id].name for class_id in pool.amounts}
-    if len(names) == 1:
-        yield (pool.suffix, next(iter(names.values()))), binding
+def _of_need(trees: Trees, need: int, binding: Mask, claims: Numbers) -> Iterator[tuple[Reason, Mask]]:
+    amounts = trees.amounts[need]
+    if len(amounts) == 1:
+        yield Reason(What.CLASS, (need,), *amounts), binding
         return
-    is_open = binding.copy()
-    for class_id, amount in pool.amounts.items():
-        times = np.where(trees.able[need], trees.rooms[class_id] // amount, 0).sum(axis=1)
-        yield (pool.suffix, names[class_id]), binding & (times <= claims)
+    is_open, serving = binding.copy(), trees.serving([need])
+    for class_id, amount in amounts.items():
+        times = np.where(trees.able[need][serving], trees.rooms[class_id][serving] // amount, 0).sum(axis=0)
+        yield Reason(What.CLASS, (need,), class_id), binding & (times <= claims)
         is_open &= times > claims
-    yield (pool.suffix, None), is_open
+    yield Reason(What.CLASS, (need,)), is_open
 
 
 def _sum(request: CandidateRequest, demand: Demand, needs: Sequence[int], snapshot: Snapshot) -> Constraint:

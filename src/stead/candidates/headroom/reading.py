@@ -5,6 +5,7 @@ Source: "GET /headroom", docs/api.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ import numpy as np
 from stead.candidates.work import TRIED, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -37,52 +39,110 @@ MOST_ROOM = 2**50
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Trees of one shape that the same sharing providers reach.
+    """Trees of one shape that the same sharing providers reach, for one request or for several of one form.
 
-    Arrays have the shape ``(trees, positions)``: the tree's own providers first, then ``reaching``. ``able`` says for
-    each need which positions can serve it now. ``rooms`` and ``max_units`` are by class id, in units of the class.
-    ``meeting`` says for each clause which positions meet it.
+    For several requests, a tree is there once for each of them. ``request`` has the number of the request.
+
+    Arrays have the shape ``(positions, trees)``, because a position has one role in all trees: most needs concern a few
+    positions, and a sum over positions adds whole rows. The tree's own providers come first, then ``reaching``.
+
+    ``able`` says for each need which positions can serve it now. ``rooms`` and ``max_units`` are by class id, in units
+    of the class; ``max_units`` has only classes that several needs request or may split. ``meeting`` says for each
+    clause which positions meet it. ``amounts`` is what the requests take, by need and class id: one number for all
+    trees, or one for each.
     """
 
     shape: Shape
     anchors: Numbers
+    request: Numbers
     slots: Numbers
     reaching: Sequence[Slot]
     able: Sequence[Mask]
     rooms: Mapping[int, Numbers]
     max_units: Mapping[int, Numbers]
     meeting: Sequence[Mask]
+    amounts: Sequence[Mapping[int, int | Numbers]]
 
-    def times(self, need: int, demand: Demand) -> Numbers:
+    def times(self, need: int) -> Numbers:
         """How often each position can serve *need* if it serves nothing else."""
-        times = np.full(self.slots.shape, MOST, np.int64)
-        for class_id, amount in demand.amounts[need].items():
+        times = np.zeros(self.slots.shape, np.int64)
+        serving = self.serving([need])
+        able = self.able[need][serving]
+        most = np.full(able.shape, MOST, np.int64)
+        for class_id, amount in self.amounts[need].items():
             if class_id in self.rooms:
-                times = np.minimum(times, self.rooms[class_id] // min(amount, MOST_ROOM + 1))
-        return np.where(self.able[need], times, 0)
+                np.minimum(most, self.rooms[class_id][serving] // np.minimum(amount, MOST_ROOM + 1), out=most)
+        times[serving] = np.where(able, most, 0)
+        return times
+
+    def serving(self, needs: Iterable[int], where: slice = slice(None)) -> Numbers:
+        """The positions *where* that can serve any of *needs* in any of the trees, ascending."""
+        able = np.logical_or.reduce([self.able[need][where].any(axis=1) for need in needs])
+        return np.flatnonzero(able) + (where.start or 0)
 
     def among(self, places: Numbers) -> Trees:
         """The trees at *places* only."""
         return replace(
             self,
             anchors=self.anchors[places],
-            slots=self.slots[places],
-            able=[able[places] for able in self.able],
-            rooms={class_id: rooms[places] for class_id, rooms in self.rooms.items()},
-            max_units={class_id: units[places] for class_id, units in self.max_units.items()},
-            meeting=[meeting[places] for meeting in self.meeting],
+            request=self.request[places],
+            slots=self.slots[:, places],
+            able=[able[:, places] for able in self.able],
+            rooms={class_id: rooms[:, places] for class_id, rooms in self.rooms.items()},
+            max_units={class_id: units[:, places] for class_id, units in self.max_units.items()},
+            meeting=[meeting[:, places] for meeting in self.meeting],
+            amounts=[
+                {c: amount[places] if isinstance(amount, np.ndarray) else amount for c, amount in amounts.items()}
+                for amounts in self.amounts
+            ],
+        )
+
+    def for_each(self, snapshot: Snapshot, amounts: Sequence[Mapping[int, Numbers]], number: int) -> Trees:
+        """These trees for each of a *number* of requests, one request after the other.
+
+        ``able`` says which positions could serve the needs if amounts did not matter.
+
+        Args:
+            amounts: by need and class id, the amount of each request.
+        """
+
+        def repeated(columns: NDArray[Any]) -> NDArray[Any]:
+            return np.tile(columns, (1, number))
+
+        able = [repeated(mask) for mask in self.able]
+        for need, of_need in enumerate(amounts):
+            serving = self.serving([need])
+            for class_id, of_requests in of_need.items():
+                fits = snapshot.inventory[class_id].fitting(of_requests, self.slots[serving])
+                able[need][serving] &= fits.reshape(len(serving), -1)
+        trees = len(self.anchors)
+        return replace(
+            self,
+            anchors=np.tile(self.anchors, number),
+            request=np.repeat(np.arange(number), trees),
+            slots=repeated(self.slots),
+            able=able,
+            rooms={class_id: repeated(rooms) for class_id, rooms in self.rooms.items()},
+            max_units={class_id: repeated(units) for class_id, units in self.max_units.items()},
+            meeting=[repeated(meeting) for meeting in self.meeting],
+            amounts=[{c: np.repeat(of_requests, trees) for c, of_requests in of_need.items()} for of_need in amounts],
         )
 
 
 def read_trees(
     snapshot: Snapshot, pools: Sequence[Pool], clauses: Sequence[Mask], anchors: Numbers, work: Work
 ) -> Iterator[Trees]:
-    """The trees of *anchors*, in groups. *clauses* has the providers that meet each clause.
+    """The trees of *anchors*, in groups, without positions that serve no need in any tree of the group.
+
+    Args:
+        clauses: masks of the providers that meet each clause.
 
     Raises:
         WorkSpent: while iterating.
     """
     forest, sharing = snapshot.forest, snapshot.sharing
+    requesting = Counter(class_id for pool in pools for class_id in pool.amounts)
+    is_split = any(pool.shares is not None for pool in pools)
     is_shared = any(pool.shared.size for pool in pools)
     shapes = forest.shape.at(anchors)
     circles = sharing.circle[anchors] if is_shared else np.zeros(len(anchors), np.int32)
@@ -94,30 +154,37 @@ def read_trees(
         shape_number, circle = divmod(group, int(circles.max(initial=0)) + 1)
         here = anchors[group_of == group] if len(groups) > 1 else anchors
         shape = forest.shapes.values[shape_number]
-        own = forest.members_of(here, shape)
+        own = np.ascontiguousarray(forest.members_of(here, shape).T)
+        able = [pool.own[own] for pool in pools]
+        serving = np.flatnonzero(np.logical_or.reduce([mask.any(axis=1) for mask in able]))
+        if len(serving) < shape.size:
+            own, shape, able = own[serving], shape.among(serving.tolist()), [mask[serving] for mask in able]
         reaching = sharing.circles[circle] if is_shared else ()
-        outside = np.broadcast_to(np.array(reaching, np.int64), (len(here), len(reaching)))
-        slots = np.concatenate([own, outside], axis=1) if reaching else own
+        outside = np.broadcast_to(np.array(reaching, np.int64)[:, None], (len(reaching), len(here)))
+        slots = np.concatenate([own, outside]) if reaching else own
         work.spend((len(pools) + len(clauses)) * masked(slots.size))
         rooms, max_units = {}, {}
-        for class_id in {class_id for pool in pools for class_id in pool.amounts}:
+        for class_id, number in requesting.items():
             columns = snapshot.inventory.get(class_id)
-            if columns is not None:
-                # A provider that is over-allocated offers nothing; a negative room would lower the sum of its tree.
-                rooms[class_id] = np.minimum(np.maximum(columns.room.at(slots), 0), MOST_ROOM)
+            if columns is None:
+                continue
+            # A provider that is over-allocated offers nothing; a negative room would lower the sum of its tree.
+            rooms[class_id] = np.minimum(np.maximum(columns.room.at(slots), 0), MOST_ROOM)
+            if number > 1 or is_split:
                 max_units[class_id] = columns.kinds.table()[3].astype(np.int64)[columns.kind.at(slots)]
         yield Trees(
             shape,
             here,
+            np.zeros(len(here), np.int64),
             slots,
             reaching,
-            [
-                np.concatenate([pool.own[own], mask[outside]], axis=1) if reaching else pool.own[own]
-                for pool, mask in zip(pools, shared_masks, strict=True)
-            ],
+            [np.concatenate([own_able, mask[outside]]) for own_able, mask in zip(able, shared_masks, strict=True)]
+            if reaching
+            else able,
             rooms,
             max_units,
             [clause[slots] for clause in clauses],
+            [pool.amounts for pool in pools],
         )
 
 
@@ -134,9 +201,9 @@ def alike(trees: Trees, demand: Demand, work: Work) -> Iterator[Trees]:
         work.spend(TRIED)
         if may_compete(demand, need, other):
             work.spend(2 * masked(trees.slots.size))
-            pairs.append((trees.able[need] & trees.able[other]).any(axis=1))
+            pairs.append((trees.able[need] & trees.able[other]).any(axis=0))
             if demand.amounts[need] == demand.amounts[other]:
-                pairs.append((trees.able[need] == trees.able[other]).all(axis=1))
+                pairs.append((trees.able[need] == trees.able[other]).all(axis=0))
     mixed = [pair for pair in pairs if pair.any() and not pair.all()]
     if not mixed:
         yield trees

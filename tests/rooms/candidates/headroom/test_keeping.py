@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from hypothesis import event, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from stead.candidates.headroom.forms import form_of
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.keeping import Kept, Places, keep
-from stead.candidates.work import Work
+from stead.candidates.headroom.keeping import Kept, Places, after, keep
+from stead.candidates.work import Work, WorkSpent
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.domain.errors import BadRequest
@@ -54,6 +56,32 @@ def copied(forest: Forest) -> Forest:
     return replace(forest, providers=tuple(copies))
 
 
+def varied(request: CandidateRequest) -> CandidateRequest:
+    """A request of the same form, with other amounts and other names of its groups."""
+
+    def named(suffix: str) -> str:
+        return suffix and f"{suffix}x"
+
+    def all_named(suffixes: Iterable[str]) -> frozenset[str]:
+        return frozenset(map(named, suffixes))
+
+    groups = tuple(
+        replace(
+            group,
+            suffix=named(group.suffix),
+            resources={name: amount + 1 for name, amount in group.resources.items()},
+        )
+        for group in request.groups
+    )
+    return replace(
+        request,
+        groups=groups,
+        isolated=all_named(request.isolated),
+        same_subtree=tuple(map(all_named, request.same_subtree)),
+        apart=tuple(replace(a, together=all_named(a.together), others=all_named(a.others)) for a in request.apart),
+    )
+
+
 def bounds(found: Kept, size: int) -> tuple[object, ...]:
     """All that is kept, with the bounds of each tree that has any."""
     places = found.places.place_of[np.flatnonzero(found.places.place_of >= 0)]
@@ -81,7 +109,10 @@ class Keeping(Refreshing):
     @initialize(case=st.one_of(forests_and_requests(), forests_and_requests_beyond()))
     def begin(self, case: tuple[Forest, Sequence[CandidateRequest]]) -> None:
         forest, requests = case
-        self.requests = (*requests, *requests)  # so that some of them can be behind others
+        variants = [varied(request) for request in requests]
+        for request, variant in zip(requests, variants, strict=True):
+            assert form_of(request) == form_of(variant)
+        self.requests = (*requests, *variants, *requests)  # so that some of them can be behind others
         self.truth = Picture.of(copied(forest))
         self.snapshot = refreshed(Snapshot.empty(), self.truth.everything())
         self.kept: list[Kept | None] = [None] * len(self.requests)
@@ -109,18 +140,17 @@ class Keeping(Refreshing):
         self.snapshot = refreshed(self.snapshot, self.truth.everything())
         self.touched, self.claimed, self.names_changed = set(), set(), False
 
-    def bring_up_to_date(self, numbers: Iterable[int]) -> None:
-        reached: Places | None = None
+    def bring_up_to_date(self, numbers: Sequence[int]) -> None:
+        together: dict[object, list[int]] = defaultdict(list)
         for number in numbers:
-            request, before = self.requests[number], self.kept[number]
-            after = None
-            if before is not None:
-                step = before.places.step(self.snapshot, reached)
-                after = None if step is None else before.after(step, Work(WORK))
-                reached = reached or (step and step.places)
-            event("counted anew" if after is None else "brought up to date")
-            reached = reached or Places.of(self.snapshot)
-            found = self.kept[number] = after or keep(self.snapshot, reached, request, Work(WORK))
+            form, before = form_of(self.requests[number]), self.kept[number]
+            alone = number if form is None else None
+            together[form, alone, before and id(before.places)].append(number)
+        reached: Places | None = None
+        for batch in together.values():
+            reached = self.bring_together_up_to_date(batch, reached)
+        for number in numbers:
+            request, found = self.requests[number], self.kept[number]
             if found is None:
                 continue
             try:
@@ -133,6 +163,26 @@ class Keeping(Refreshing):
             roots = zip(full.roots.tolist(), full.roots_at_least.tolist(), full.roots_at_most.tolist(), strict=True)
             expected = (full.at_least, full.at_most, list(full.limited_by), full.is_complete, list(roots))
             assert bounds(found, self.snapshot.size) == expected, request
+
+    def bring_together_up_to_date(self, batch: Sequence[int], reached: Places | None) -> Places:
+        """Bring headrooms of one form that are behind by the same step up to date; the places of all."""
+        headrooms = [kept for number in batch if (kept := self.kept[number]) is not None]
+        step = headrooms[0].places.step(self.snapshot, reached) if headrooms else None
+        brought = [None] * len(batch) if step is None else after(headrooms, step, Work(WORK * len(batch)))
+        reached = reached or (Places.of(self.snapshot) if step is None else step.places)
+        for number, kept in zip(batch, brought, strict=True):
+            event(f"{'counted anew' if kept is None else 'brought up to date'}{' together' * (len(batch) > 1)}")
+            self.kept[number] = kept
+        missing = [number for number in batch if self.kept[number] is None]
+        for number, kept in zip(missing, self.counted([self.requests[n] for n in missing], reached), strict=True):
+            self.kept[number] = kept
+        return reached
+
+    def counted(self, requests: Sequence[CandidateRequest], places: Places) -> list[Kept | None]:
+        try:
+            return keep(self.snapshot, places, requests, Work(WORK * len(requests)))
+        except WorkSpent:
+            return [kept for one in requests for kept in keep(self.snapshot, places, [one], Work(WORK))]
 
     def teardown(self) -> None:
         if hasattr(self, "requests"):
