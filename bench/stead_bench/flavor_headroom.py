@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid5
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from stead.api.query.candidates import stored_request
 from stead_bench import in_process
@@ -40,38 +38,42 @@ CLAIMS = 200
 """Per second."""
 WINDOW = 15
 """Seconds."""
-ROUNDS = 4
+ROUNDS = 3
 INTERVALS = {"each second": 1, "each 15 seconds": WINDOW}
 
 
 def main() -> None:
     """Measure and show."""
     hosts = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    table = Table("site", "flavors", "brought up to date", "share of one core", "CPU of one time, ms", "in full, ms")
+    print("share: of one core; CPU of one update; in full: all trees counted")
     for site, query in ((Site("flat", hosts), host_in_zones), (Site("numa", hosts), port_and_gpu)):
         with in_process.service_of(site) as (service, app, _):
-            measure(table, site, query(site), Claiming(service, app))
-    Console().print(table)
+            measure(site, query(site), Claiming(service, app))
 
 
-def measure(table: Table, site: Site, query: Query, claiming: Claiming) -> None:
-    """Add a row for each interval."""
+def measure(site: Site, query: Query, claiming: Claiming) -> None:
+    """Show each round of windows when it is measured, then the medians of all rounds."""
     requests = {str(number): stored_request(query.vary(number * 37)) for number in range(FLAVORS)}
     in_full = update(claiming.service, requests)
-    spent: dict[str, list[float]] = defaultdict(list)
+    shares: dict[str, list[float]] = defaultdict(list)
     updates: dict[str, list[float]] = defaultdict(list)
     claiming.window(None, requests)  # what else is done for the first time
-    for _ in range(ROUNDS):
-        spent["none"].append(claiming.window(None, requests)[0])
+    for number in range(1, ROUNDS + 1):
+        without, _ = claiming.window(None, requests)
         for name, interval in INTERVALS.items():
             update(claiming.service, requests)  # of the windows without flavors
-            whole, of_updates = claiming.window(interval, requests)
-            spent[name].append(whole)
+            spent, of_updates = claiming.window(interval, requests)
+            shares[name].append((spent - without) / WINDOW)
             updates[name] += of_updates
+            show(site, f"{name}, round {number} of {ROUNDS}", shares[name][-1], median(of_updates), in_full)
     for name in INTERVALS:
-        share = (median(spent[name]) - median(spent["none"])) / WINDOW
-        per_update = median(updates[name])
-        table.add_row(str(site), query.name, name, f"{share:.1%}", f"{per_update * 1e3:.0f}", f"{in_full * 1e3:.0f}")
+        show(site, f"{name}, {query.name}", median(shares[name]), median(updates[name]), in_full)
+
+
+def show(site: Site, what: str, share: float, of_update: float, in_full: float) -> None:
+    """Print a row at once."""
+    row = f"share {share:5.1%}, update {of_update * 1e3:5.0f} ms, in full {in_full * 1e3:5.0f} ms"
+    print(f"{site!s:22}  {what:36} {row}", flush=True)
 
 
 def update(service: Service, requests: Mapping[str, CandidateRequest]) -> float:
