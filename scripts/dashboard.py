@@ -77,6 +77,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (('sum(rate(stead_candidates_returned_bucket{le="0.0"}[$__rate_interval]))', "without candidates"),),
             unit="reqps",
         ),
+        Panel(
+            "Headroom of flavors",
+            "Number of times that each flavor is known to fit. Needs `[stead] headroom_metrics`.",
+            (('stead_headroom{aggregate=""}', "{{flavor}}"),),
+        ),
     ),
     "Requests": (
         Panel(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(300)]  # may install Prometheus, and starts servers
 
-NEED_MORE_THAN_CLIENTS_DO = ("stead_write_retries_total",)
-"""Metrics that have series only after writers met in the same moment."""
+NEED_MORE_THAN_CLIENTS_DO = ("stead_write_retries_total", "stead_headroom")
+"""Metrics that have series only after writers met in the same moment, or with `[stead] headroom_metrics`."""
 
 
 def promtool(*arguments: str | Path) -> str:
