@@ -177,7 +177,7 @@ class _Updating:
         try:
             headrooms = self._spending(lambda work: keep(self._snapshot, self._reached, requests, work), len(requests))
         except WorkSpent:
-            return [found for request in requests for found in self._in_full([request])]
+            return [counted for request in requests for counted in self._in_full([request])]
         return [counted or self._sums(request) for counted, request in zip(headrooms, requests, strict=True)]
 
     def _sums(self, request: CandidateRequest) -> Found:

@@ -303,7 +303,7 @@ def keep(snapshot: Snapshot, places: Places, requests: Sequence[CandidateRequest
         WorkSpent: together, several requests used up the work.
     """
     in_ids = [_in_ids(snapshot, request) for request in requests]
-    able = [request for request, known in zip(requests, in_ids, strict=True) if known is not None]
+    able = [request for request, ids in zip(requests, in_ids, strict=True) if ids is not None]
     step = Step(snapshot, places, np.empty(0, np.int32), None, snapshot, np.arange(snapshot.size))
     is_known, contributions = True, [Contributions.none()] * len(able)
     try:
@@ -314,8 +314,8 @@ def keep(snapshot: Snapshot, places: Places, requests: Sequence[CandidateRequest
         is_known = False
     remaining = iter(contributions)
     return [
-        None if known is None else _kept(request, known, step, next(remaining), work, is_known=is_known)
-        for request, known in zip(requests, in_ids, strict=True)
+        None if ids is None else _kept(request, ids, step, next(remaining), work, is_known=is_known)
+        for request, ids in zip(requests, in_ids, strict=True)
     ]
 
 
