@@ -17,6 +17,7 @@ _LISTS = frozenset(
         ("PUT", "/provider_trees"),
     }
 )
+_METHODS_OF_LISTS = frozenset({"POST", "PUT"})
 _LISTS_OF_A_PROVIDER = frozenset({"aggregates", "inventories", "traits"})
 
 _BYTES_PER_VALUE = 12
@@ -32,6 +33,8 @@ def longest_body(method: str, path: str, most: int) -> int:
 
 
 def _takes_lists(method: str, path: str) -> bool:
+    if method not in _METHODS_OF_LISTS:
+        return False
     if (method, path) in _LISTS:
         return True
     match method, path.split("/", 4):

@@ -75,9 +75,10 @@ class JsonAnswer:
 
     def check(self, req: Request) -> None:
         """Refuse an Accept header that does not admit JSON."""
-        if req.accepted is None or (self.events and quality(EVENTS, req.accepted) > 0):
+        accepted = req.accepted
+        if accepted is None or (self.events and quality(EVENTS, accepted) > 0):
             return
-        if quality(JSON, req.accepted) <= 0:
+        if quality(JSON, accepted) <= 0:
             raise Refused(406, f"Only {JSON} is provided")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stead.api.errors import Refused
-from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent
+from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
 from stead.auth.credentials import Credentials
 from stead.process.short_keys import cached_if_short
 
@@ -39,7 +39,7 @@ class Negotiation:
 
     def process_request(self, req: Request, _resp: Response) -> None:
         """Determine the microversion and the caller; refuse body headers that no route could accept."""
-        req.version, req.stead = agree(req.env.get("HTTP_OPENSTACK_API_VERSION"))
+        req.agreed = agree(req.env.get("HTTP_OPENSTACK_API_VERSION"))
         req.negotiated = True
         credentials = Credentials.of(req.env)
 
@@ -53,9 +53,7 @@ class Negotiation:
         """Add the headers with the versions in use."""
         req.note(route=req.uri_template)
         if req.negotiated:
-            resp.set_header(HEADER, f"placement {req.version}")
-            if req.stead is not None:
-                resp.append_header(HEADER, f"stead {req.stead}")
+            resp.set_header(HEADER, header_of(req.agreed))
             resp.append_header("vary", HEADER)
 
 
@@ -109,7 +107,9 @@ def _numbers(value: str) -> tuple[int, int]:
 
 
 def _require_body_headers(req: Request) -> None:
-    length = req.env.get("CONTENT_LENGTH") or "0"
+    length = req.env.get("CONTENT_LENGTH")
+    if not length:
+        return
     if not (length.isascii() and length.strip().isdigit()):
         raise Refused(400, "content-length header must be an integer")
     if len(length) > _MOST_DIGITS:

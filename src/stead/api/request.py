@@ -37,15 +37,14 @@ class BodyIncomplete(Exception):
 class Request(falcon.Request):
     """A request, with the results of the checks before its handler.
 
-    ``version`` is the negotiated microversion. ``stead`` is the version of Stead's own features, None if not requested.
-    ``negotiated`` says whether both are determined yet; until then errors show no version.
+    ``agreed`` are the negotiated versions. ``negotiated`` says whether they are determined yet; until then errors show
+    no version.
     ``longest_body`` is in bytes.
     ``hidden`` is the version of Stead's own features that has the path, if the request does not have that version.
     ``require`` evaluates a policy rule, with a target if it is not the caller's own project; it raises Forbidden.
     """
 
-    version: Microversion = OLDEST
-    stead: SteadVersion | None = None
+    agreed: Agreed = Agreed(OLDEST)
     negotiated: bool = False
     longest_body: int = sys.maxsize
     hidden: SteadVersion | None = None
@@ -54,12 +53,18 @@ class Request(falcon.Request):
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options)
         # Replaced like bytes that cannot be decoded: PostgreSQL would reject a query for a name with NUL.
-        self.path = self.path.replace("\0", "\ufffd")
+        if "\0" in self.path:
+            self.path = self.path.replace("\0", "\ufffd")
 
     @property
-    def agreed(self) -> Agreed:
-        """The negotiated versions, together."""
-        return Agreed(self.version, self.stead)
+    def version(self) -> Microversion:
+        """The negotiated microversion."""
+        return self.agreed.placement
+
+    @property
+    def stead(self) -> SteadVersion | None:
+        """The version of Stead's own features; None if not requested."""
+        return self.agreed.stead
 
     @property
     def id(self) -> str:

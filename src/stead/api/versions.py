@@ -121,6 +121,13 @@ def extent(versions: type[Step]) -> dict[str, str]:
     return {"max_version": newest, "min_version": oldest}
 
 
+@cache
+def header_of(agreed: Agreed) -> str:
+    """*agreed* as the value of a header."""
+    placement = f"placement {agreed.placement}"
+    return placement if agreed.stead is None else f"{placement}, stead {agreed.stead}"
+
+
 @cache  # iterating over an enumeration takes longer than the rest of the root document
 def _ends(versions: type[Step]) -> tuple[str, str]:
     return str(max(versions)), str(min(versions))

@@ -7,7 +7,7 @@ from falcon.testing import create_environ
 
 from stead.api.provider_text import ProviderForm
 from stead.api.request import Request
-from stead.api.versions import V
+from stead.api.versions import Agreed, V
 from stead.domain.provider import Provider
 
 UUID, ROOT = "4e8e5957-649f-477b-9e5b-f1f75b21c03c", "aaaaaaaa-649f-477b-9e5b-f1f75b21c03c"
@@ -16,7 +16,7 @@ RELS = ["self", "inventories", "usages", "aggregates", "traits", "allocations"]
 
 def form(version, prefix=""):
     req = Request(create_environ(root_path=prefix))
-    req.version = version
+    req.agreed = Agreed(version)
     return ProviderForm.of(req)
 
 

@@ -8,7 +8,7 @@ from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
 from stead.api.middleware import RequestLog
 from stead.api.request import Request
 from stead.api.routing import METHODS, Router
-from stead.api.versions import S, V
+from stead.api.versions import ALL_FEATURES, S, V
 from tests.system.api.client import NEWEST, Api, wsgi_door
 
 PROVIDER = "/resource_providers/{uuid}"
@@ -183,7 +183,7 @@ def test_what_is_stead_s_own_is_found_by_who_asks_for_it():
     router = Router()
     router.add_route("/own", Own())
     asking = Request(create_environ())
-    asking.stead = S.OWN_FEATURES
+    asking.agreed = ALL_FEATURES
     assert router.find("/own", REQUEST) is None
     assert router.find("/own", asking)[3] == "/own"
 
