@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -58,12 +59,15 @@ class ProviderForm(NamedTuple):
         """The text of one provider."""
         return self._text(provider.uuid, provider.name, provider.generation, provider.parent, provider.root)
 
-    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterator[str]:
+    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[str]:
         """The texts of the providers at *slots*, in their order. Lets other requests run in between."""
+        return chain.from_iterable(self._portions(snapshot, slots))
+
+    def _portions(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterator[list[str]]:
         make = partial(self._made, snapshot)
         for start in range(0, len(slots), PORTION):
             slices.give_way()
-            yield from snapshot.texts(self, slots[start : start + PORTION], make)
+            yield snapshot.texts(self, slots[start : start + PORTION], make)
 
     def _made(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[str]:
         listed = Listing(snapshot, slots)

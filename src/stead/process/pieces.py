@@ -41,10 +41,11 @@ class Pieces:
         for first in each:
             self._give_way()
             # About one piece, if the others are as long as the first: the join holds the interpreter.
-            text = ",".join([first, *islice(each, min(PORTION, PIECE // len(first)))])
+            members = [first, *islice(each, min(PORTION, PIECE // len(first)))]
             if self._has_members:
-                self._texts.append(",")
+                members.insert(0, "")  # for the comma before the first, with no other copy of the text
             self._has_members = True
+            text = ",".join(members)
             self._texts.append(text)
             self._size += len(text)
             if self._size >= PIECE:
