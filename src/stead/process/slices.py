@@ -50,11 +50,12 @@ class Bounds:
 class Request:
     """One request of a thread."""
 
-    __slots__ = ("client", "may_run", "until")
+    __slots__ = ("client", "earliest", "may_run", "until")
 
     def __init__(self, until: float, client: str = "") -> None:
         """*until* is the processor time of the thread at which its slice ends; *client* identifies the client."""
         self.until = until
+        self.earliest = 0.0  # on the clock: the slice cannot have ended before
         self.client = client
         self.may_run: threading.Event | None = None  # short requests, which are most, need none
 
@@ -154,7 +155,9 @@ class Slices:
     def _begin(self, client: str) -> None:
         request = Request(self._processor_time() + self._bounds.first, client)
         with self._lock:
-            self._precedence.begin(request, self._clock())
+            now = self._clock()
+            self._precedence.begin(request, now)
+        request.earliest = now + self._bounds.first
         self._own.request = request
 
     def _end(self) -> None:
@@ -168,7 +171,9 @@ class Slices:
     def give_way(self) -> None:
         """If the slice of this thread's request is over, wait for the next one. Without a request, do nothing."""
         request: Request | None = getattr(self._own, "request", None)
-        if request is None or self._processor_time() < request.until:
+        if request is None or self._clock() < request.earliest:
+            return  # a thread cannot compute for longer than time passes, and its processor time is a system call
+        if self._processor_time() < request.until:
             return
         may_run = request.may_run
         if may_run is None:
@@ -187,6 +192,7 @@ class Slices:
                 with self._lock:
                     self._start_next(self._clock())
         request.until = self._processor_time() + self._bounds.slice
+        request.earliest = self._clock() + self._bounds.slice
 
     def _start_next(self, now: float) -> None:
         """Requires the lock. The caller wakes the next request itself; no other thread needs to wake."""

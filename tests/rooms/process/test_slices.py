@@ -248,6 +248,28 @@ def test_a_short_request_never_waits() -> None:
         wait_until(done.is_set)
 
 
+def test_a_request_is_not_long_because_it_waited() -> None:
+    now, computed = 0.0, 0.0
+    own = Slices(BOUNDS, clock=lambda: now, processor_time=lambda: computed)
+    with own.request():
+        now = 100.0  # another thread runs, and this one waits for a lock
+        own.give_way()
+        assert own._precedence.next(now) is None
+        assert own._precedence._short
+        computed = 6.0
+        own.give_way()
+        assert not own._precedence._short
+
+
+def test_the_processor_time_is_read_only_when_the_slice_can_have_ended() -> None:
+    now, readings = 0.0, []
+    own = Slices(BOUNDS, clock=lambda: now, processor_time=lambda: readings.append(now) or 0.0)
+    with own.request():
+        for now in (1.0, 4.0, 6.0, 7.0):  # noqa: B007  # the clock reads it
+            own.give_way()
+    assert readings == [0.0, 6.0, 7.0]
+
+
 def test_of_many_long_threads_one_runs_at_a_time_and_all_end() -> None:
     own = Slices(ENDLESS)
     running: list[int] = []
