@@ -87,21 +87,27 @@ def stored_request(query: str) -> CandidateRequest:
     Raises:
         InvalidQuery: it was valid when it was stored, perhaps by an older release.
     """
-    return parse_candidate_request(Pairs.read(query), ALL_FEATURES)
+    return request_of(query, ALL_FEATURES)
 
 
-def parse_query(query: str, agreed: Agreed, flavors: Flavors) -> CandidateRequest:
-    """`parse_candidate_request` from the text of a query, of which clients repeat a few.
+def request_of(query: str, agreed: Agreed, flavors: Flavors | None = None) -> CandidateRequest:
+    """The request that a query string describes at these versions.
+
+    Clients repeat queries, since a deployment has few flavors. So the requests of recent queries are cached, but not
+    those of queries with ``flavor``, whose own query can change.
+
+    Args:
+        flavors: as of :func:`parse_candidate_request`.
 
     Raises:
-        InvalidQuery, UnknownFlavor
+        InvalidQuery, UnknownFlavor: as :func:`parse_candidate_request`.
     """
     return _without_flavor(query, agreed) or parse_candidate_request(Pairs.read(query), agreed, flavors)
 
 
-@cached_if_short(256)
+@cached_if_short(512)
 def _without_flavor(query: str, agreed: Agreed) -> CandidateRequest | None:
-    """The request of *query*; None if it names a flavor, which can change."""
+    """The request of *query*; None if it names a flavor."""
     pairs = Pairs.read(query)
     return None if pairs.all("flavor") else parse_candidate_request(pairs, agreed)
 

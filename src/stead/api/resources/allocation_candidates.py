@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from stead.api.errors import Answer, Rows, answering
 from stead.api.gates import allowed, json_answer, since
-from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.pairs import Pairs
+from stead.api.query.candidates import request_of
 from stead.api.representations import answer_in_pieces
 from stead.api.versions import V
 from stead.candidates.render import Form
@@ -73,7 +72,7 @@ class AllocationCandidates:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """List allocation candidates."""
-        request = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
+        request = request_of(req.query_string, req.agreed, finder(self._service))
         self._limits.require_groups(request.groups)
         body, is_cut, number = self._service.candidates(request, form_of(req.version), req.phases())
         req.note(candidates=number, is_cut=is_cut)

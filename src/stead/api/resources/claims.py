@@ -10,7 +10,7 @@ from stead.api import uuids
 from stead.api.bodies import Body, Schema, read_body, strict_object
 from stead.api.errors import NOTHING_FITS, Answer, MalformedBody, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
-from stead.api.query.candidates import parse_query
+from stead.api.query.candidates import request_of
 from stead.api.representations import answer
 from stead.api.resources import explanations
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
@@ -116,7 +116,7 @@ class Claims:
 
     def _wish(self, req: Request, flavors: Flavors, number: int, record: dict[str, Any]) -> Wish:
         try:
-            request = parse_query(record["query"], req.agreed, flavors)
+            request = request_of(record["query"], req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
         self._limits.require_groups(request.groups)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import Schema, strict_object
 from stead.api.errors import answering
 from stead.api.gates import allowed, json_answer
-from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.pairs import Pairs
+from stead.api.query.candidates import request_of
 from stead.api.representations import answer
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.shapes import UUID
@@ -84,7 +83,7 @@ class Explanations:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """Explain the result of a candidate query."""
-        request = parse_candidate_request(Pairs.of(req), req.agreed, finder(self._service))
+        request = request_of(req.query_string, req.agreed, finder(self._service))
         self._limits.require_groups(request.groups)
         answer(req, resp, shown(*self._service.explain(request)))
 

@@ -11,7 +11,7 @@ from stead.api.errors import MalformedBody, answering
 from stead.api.gates import allowed, json_answer, json_body
 from stead.api.query import flavors as flavor_query
 from stead.api.query import pages
-from stead.api.query.candidates import parse_candidate_request
+from stead.api.query.candidates import parse_candidate_request, request_of
 from stead.api.query.pairs import Pairs
 from stead.api.query.values import whole_number
 from stead.api.representations import answer, answer_nothing, locate
@@ -163,7 +163,7 @@ class Flavors:
         requests: dict[str, CandidateRequest] = {}
         for flavor in page:
             try:
-                request = parse_candidate_request(Pairs.read(flavor.query), agreed)
+                request = request_of(flavor.query, agreed)
             except InvalidQuery as error:
                 faults[flavor.name] = {"error": str(error)}
             else:

@@ -11,8 +11,7 @@ from stead.api import uuids
 from stead.api.bodies import STORABLE, Body, Schema, mapping, read_body, strict_object
 from stead.api.errors import Answer, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
-from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.pairs import Pairs
+from stead.api.query.candidates import request_of
 from stead.api.representations import answer
 from stead.api.resources import explanations
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
@@ -165,7 +164,7 @@ class WhatIfs:
     def _request(self, req: Request, flavors: Flavors, name: str, query: str) -> CandidateRequest:
         self._limits.require_claims((), [query])
         try:
-            request = parse_candidate_request(Pairs.read(query), req.agreed, flavors)
+            request = request_of(query, req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"ask.{name}: {error}", error.code) from error
         self._limits.require_groups(request.groups)

@@ -5,7 +5,7 @@ Source: "Query grammar" and "GET /resource_providers", docs/api.md.
 
 import pytest
 
-from stead.api.query.candidates import parse_candidate_request, parse_query
+from stead.api.query.candidates import parse_candidate_request, request_of
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.query.values import BEYOND
@@ -35,30 +35,6 @@ def providers(query, minor=39):
 
 def all_of(*names):
     return Terms(tuple(frozenset([name]) for name in names))
-
-
-def test_a_repeated_query_is_parsed_once_at_each_version():
-    def none(_name):
-        raise AssertionError("no flavor is named")
-
-    agreed = Agreed(V(39), NEWEST_STEAD)
-    first = parse_query("resources=VCPU:7&limit=3", agreed, none)
-    assert first == parse_candidate_request(Pairs.read("resources=VCPU:7&limit=3"), agreed)
-    assert parse_query("resources=VCPU:7&limit=3", agreed, none) is first
-    assert parse_query("resources=VCPU:7&limit=3", Agreed(V(28)), none).one_provider_per_tree
-    for _ in range(2):
-        with pytest.raises(InvalidQuery):
-            parse_query("resources=VCPU:0", agreed, none)
-
-
-def test_a_query_with_a_flavor_follows_the_flavor():
-    for amount in (1, 2):
-        request = parse_query(
-            "fl%61vor=small&limit=3",
-            Agreed(V(39), NEWEST_STEAD),
-            lambda name, amount=amount: Flavor(name, f"resources=VCPU:{amount}", ""),
-        )
-        assert (request.groups[0].resources, request.limit) == ({"VCPU": amount}, 3)
 
 
 def test_pairs_are_decoded_and_keep_their_order():
@@ -301,3 +277,28 @@ def test_groups_need_no_policy_where_stead_s_own_features_are_asked_for():
 def test_without_them_groups_mean_what_they_always_did():
     (group,) = candidates("resources_A=VCPU:1").groups
     assert (group.in_subtree, group.can_split, group.like_any_other) == (None, frozenset(), False)
+
+
+def test_the_request_of_a_repeated_query_is_cached_for_each_version():
+    query = "resources=VCPU:1&required=HW_CPU_X86_VMX"
+    request = request_of(query, Agreed(V.WHOLE_SUMMARIES))
+    assert request == candidates(query, V.WHOLE_SUMMARIES)
+    assert request_of(query, Agreed(V.WHOLE_SUMMARIES)) is request
+    assert request_of(query, Agreed(V.CONSUMER_GENERATION)) is not request
+    assert request_of(query, Agreed(NEWEST)) == candidates(query, NEWEST) != request
+
+
+def test_an_invalid_query_is_refused_each_time():
+    for _ in range(2):
+        with pytest.raises(InvalidQuery, match="Badly formed"):
+            request_of("resources=VCPU", Agreed(NEWEST))
+
+
+def test_a_flavor_is_read_for_each_request():
+    query, own = "fl%61vor=small&limit=1", ALL_FEATURES
+    for amount in (1, 2):
+        flavor = Flavor("small", f"resources=VCPU:{amount}", "")
+        request = request_of(query, own, lambda _, flavor=flavor: flavor)
+        assert [dict(group.resources) for group in request.groups] == [{"VCPU": amount}]
+    with pytest.raises(InvalidQuery, match="flavor cannot be used here"):
+        request_of(query, own)
