@@ -6,12 +6,11 @@ import ctypes
 import gc
 import logging
 from collections import deque
-from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's ``mallopt``. Source: malloc.h."""
@@ -40,14 +39,22 @@ def keep_freed() -> None:
         mallopt(parameter, value)
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Create many objects without cycles: a collection would traverse them all, and block every thread meanwhile."""
-    gc.disable()
-    try:
-        yield
-    finally:
+class _Paused:
+    """A block without garbage collection. Every read enters it, so it is no generator."""
+
+    def __enter__(self) -> None:
+        gc.disable()
+
+    def __exit__(self, *_exception: object) -> None:
         gc.enable()
+
+
+_paused = _Paused()
+
+
+def collector_paused() -> AbstractContextManager[None]:
+    """Create many objects without cycles: a collection would traverse them all, and block every thread meanwhile."""
+    return _paused
 
 
 def keep_for_good() -> None:

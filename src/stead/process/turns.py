@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 SECONDS = 0.001
 """Python's default of 5 ms would delay reads from memory by this time while another thread refreshes many providers."""
@@ -26,29 +25,34 @@ def share() -> None:
     sys.setswitchinterval(SECONDS)
 
 
-class _Turns:
-    """The switch interval, which the whole process shares."""
+class _Short:
+    """A block with the short interval, which the whole process shares.
+
+    Every read enters it. A context manager made of a generator would cost more than the rest of the block.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asking = 0
         self._usual = SECONDS
 
-    @contextmanager
-    def short(self) -> Iterator[None]:
-        """Use the short interval until this block and all overlapping ones have ended."""
+    def __enter__(self) -> None:
         with self._lock:
             if not self._asking:
                 self._usual = sys.getswitchinterval()
                 sys.setswitchinterval(SHORT_SECONDS)
             self._asking += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._asking -= 1
-                if not self._asking:
-                    sys.setswitchinterval(self._usual)
+
+    def __exit__(self, *_exception: object) -> None:
+        with self._lock:
+            self._asking -= 1
+            if not self._asking:
+                sys.setswitchinterval(self._usual)
 
 
-short = _Turns().short
+_short = _Short()
+
+
+def short() -> AbstractContextManager[None]:
+    """Use the short interval until the block and all overlapping ones have ended."""
+    return _short
