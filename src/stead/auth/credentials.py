@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stead.process.short_keys import cached_if_short
@@ -54,6 +54,15 @@ class Credentials:
     service_project_id: str | None = None
     service_project_domain_id: str | None = None
     service_roles: tuple[str, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Computed once, since every request looks up a decision of the policy by its credentials."""
+
+    def __post_init__(self) -> None:
+        identity = (self.user_id, self.project_id, self.roles, self.system_scope, self.domain_id, self.service_user_id)
+        object.__setattr__(self, "_hash", hash(identity))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @classmethod
     def of(cls, environ: WSGIEnvironment) -> Credentials:

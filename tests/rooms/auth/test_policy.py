@@ -189,6 +189,19 @@ def test_what_was_allowed_is_asked_again_after_a_moment(policy, tmp_path, monkey
         rules.require("placement:traits:list", who("auditor"))
 
 
+def test_what_one_caller_is_allowed_is_decided_anew_for_every_other(policy):
+    rules = policy()
+    caller = {"user_id": "u", "project_id": "own", "roles": ("service",)}
+    rules.require(USAGES, Credentials(**caller), {})
+    assert hash(Credentials(**caller)) == hash(Credentials(**caller))
+    others = [caller | {"system_scope": "all"}, caller | {"domain_id": "d"}, caller | {"roles": ()}]
+    for other in others:
+        with pytest.raises(Forbidden):
+            rules.require(USAGES, Credentials(**other), {})
+    unlike = [{"user_domain_id": "d"}, {"is_admin_project": False}, {"service_roles": ("admin",)}]
+    assert len({Credentials(**caller | more) for more in unlike} | {Credentials(**caller)}) == 4
+
+
 def test_threads_never_see_a_policy_without_rules(policy, tmp_path):
     rules = policy()
     refused = []
