@@ -9,7 +9,7 @@ from stead.api.query.candidates import parse_candidate_request, request_of
 from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
 from stead.api.query.values import BEYOND
-from stead.api.versions import NEWEST, NEWEST_STEAD, Agreed, S, V
+from stead.api.versions import ALL_FEATURES, NEWEST, Agreed, S, V
 from stead.domain.errors import InvalidQuery
 from stead.domain.flavor import Flavor
 from stead.domain.request import Apart, ProviderQuery, RequestGroup, Terms
