@@ -59,19 +59,20 @@ class ProviderForm(NamedTuple):
         """The text of one provider."""
         return self._text(provider.uuid, provider.name, provider.generation, provider.parent, provider.root)
 
-    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[str]:
-        """The texts of the providers at *slots*, in their order. Lets other requests run in between."""
+    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[bytes]:
+        """The encoded texts of the providers at *slots*, in their order. Lets other requests run in between."""
         return chain.from_iterable(self._portions(snapshot, slots))
 
-    def _portions(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterator[list[str]]:
+    def _portions(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterator[list[bytes]]:
         make = partial(self._made, snapshot)
         for start in range(0, len(slots), PORTION):
             slices.give_way()
             yield snapshot.texts(self, slots[start : start + PORTION], make)
 
-    def _made(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[str]:
+    def _made(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[bytes]:
         listed = Listing(snapshot, slots)
-        return map(self._text, listed.uuids(), listed.names(), listed.generations(), listed.parents(), listed.roots())
+        columns = listed.uuids(), listed.names(), listed.generations(), listed.parents(), listed.roots()
+        return map(str.encode, map(self._text, *columns))
 
     def _text(self, uuid: str, name: str, generation: int, parent: str | None, root: str) -> str:
         tree = ""

@@ -58,15 +58,7 @@ class Arrangement:
     @property
     def allocations(self) -> dict[int, Mapping[int, int]]:
         """The amounts of each position that gives something, by class id."""
-        return {position: self.amounts_of(needs) for position, needs in self.needs_at.items()}
-
-    def amounts_of(self, needs: Needs) -> Mapping[int, int]:
-        """What *needs* request together, by class id."""
-        # Most positions serve one need, whose amounts need no copy.
-        amounts = self.pools[needs[0]].amounts
-        for need in needs[1:]:
-            amounts = _sum(amounts, self.pools[need].amounts)
-        return amounts
+        return {position: amounts_of(self.pools, needs) for position, needs in self.needs_at.items()}
 
     @property
     def mappings(self) -> dict[str, list[int]]:
@@ -79,6 +71,15 @@ class Arrangement:
             elif position not in serving:
                 serving.append(position)
         return mappings
+
+
+def amounts_of(pools: Sequence[Pool], needs: Needs) -> Mapping[int, int]:
+    """What *needs* request together, by class id. Each is served from one of *pools*."""
+    # Most positions serve one need, whose amounts need no copy.
+    amounts = pools[needs[0]].amounts
+    for need in needs[1:]:
+        amounts = _sum(amounts, pools[need].amounts)
+    return amounts
 
 
 def _sum(given: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]:

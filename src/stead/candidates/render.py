@@ -8,21 +8,24 @@ Source: "Result" of allocation candidates, docs/api.md.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import orjson
 
+from stead.candidates.candidate import amounts_of
+from stead.candidates.templates import Template, TreeUuids
 from stead.candidates.work import keep_on
 from stead.catalog.forest import NO_SLOT
-from stead.process.pieces import PORTION, Pieces
+from stead.process.pieces import PIECE, PORTION, Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,8 +39,7 @@ if TYPE_CHECKING:
     _Picked = int | tuple[int, ...]
     """The position of one need, or those of several."""
 
-# JSON text contains this character only escaped, so a gap cannot be confused with content.
-_GAP = "\0"
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,58 @@ class Rendering:
         self._summarised = _Summarised(snapshot, request)
         self._writing = _Writing(snapshot, form)
         self._trees: NDArray[np.int64] | None = None
-        self._columns: list[list[str]] = []
+        self._tree_uuids: TreeUuids
         self._pieces = Pieces(give_way)
         self._pieces.add('{"allocation_requests":[')
 
     def add(self, batches: Iterable[Batch]) -> None:
         """Write the candidates of *batches*."""
+        alone: list[bytes] = []
+        size = 0
         for batch in batches:
             self._summarised.add(batch)
-            # Consecutive batches often have the same trees, one arrangement each.
-            if batch.trees is not self._trees:
-                self._trees, self._columns = batch.trees, self._snapshot.identities.uuids.at(batch.trees).T.tolist()
-            texts = []
-            for arrangement in batch.arrangements:
-                self._give_way()  # a batch of one tree can have thousands
-                texts.append(self._writing.texts(arrangement, self._columns))
-            if texts and self._columns[0]:
-                self._pieces.add_members(texts[0] if len(texts) == 1 else chain.from_iterable(zip(*texts, strict=True)))
+            if batch.trees is not self._trees:  # consecutive batches often have the same trees, one arrangement each
+                self._trees, self._tree_uuids = batch.trees, TreeUuids(self._snapshot.identities.uuids.at(batch.trees))
+            if len(batch.trees) > 1:
+                self._pieces.add_members(alone)
+                alone, size = [], 0
+                self._add_rows(batch)
+                continue
+            for arrangement in batch.arrangements if len(batch.trees) else ():
+                text = self._writing.text(arrangement, self._tree_uuids.own).encode()
+                alone.append(text)
+                size += len(text)
+                if size >= PIECE:  # a batch of one tree can have thousands, and adding members gives way
+                    self._pieces.add_members(alone)
+                    alone, size = [], 0
+        self._pieces.add_members(alone)
+
+    def _add_rows(self, batch: Batch) -> None:
+        """Write a batch of several trees."""
+        templates = list(self._templates(batch))
+        # Several trees are written together, up to a piece. But all candidates of one tree come before the next tree.
+        step = max(PIECE // templates[0].size, 1) if len(templates) == 1 else 1
+        for start in range(0, len(batch.trees), step):
+            for template in templates:
+                self._give_way()
+                self._pieces.add_joined(template.filled(self._tree_uuids, slice(start, start + step)))
+
+    def _templates(self, batch: Batch) -> Iterator[Template]:
+        """The text of the arrangements for each tree, in parts of about one piece."""
+        texts: list[str] = []
+        gaps: list[int] = []
+        size = 0
+        for arrangement in batch.arrangements:
+            self._give_way()
+            text = self._writing.text(arrangement, self._tree_uuids.own)
+            texts.append(text)
+            gaps += self._writing.gaps(arrangement)
+            size += len(text)
+            if size >= PIECE:
+                yield Template(",".join(texts), gaps)
+                texts, gaps, size = [], [], 0
+        if texts:
+            yield Template(",".join(texts), gaps)
 
     def finish(self) -> list[bytes]:
         """Write the summaries, and return all pieces."""
@@ -99,7 +136,7 @@ class Rendering:
             else:
                 pieces.add_members(make(portion.tolist()))
         pieces.add("}}")
-        return pieces.encoded()
+        return pieces.all()
 
 
 class _Writing:
@@ -109,35 +146,35 @@ class _Writing:
         self._snapshot = snapshot
         self._names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
         self._form = form
-        self._columns: Sequence[Sequence[str]] = ()
+        self._own: Sequence[str] = ()
         self._members: _Members | None = None
 
-    def texts(self, arrangement: Arrangement, columns: Sequence[Sequence[str]]) -> Iterable[str]:
-        """*arrangement* for some trees; *columns* has the uuids of their own providers, by position."""
-        others = [self._snapshot.uuid(slot) for slot in arrangement.reaching]
-        is_alone = len(columns[0]) == 1
+    def text(self, arrangement: Arrangement, own: Sequence[str]) -> str:
+        """The object of *arrangement*; *own* has the uuids of its tree's own providers, or gaps for them."""
         members = self._members
         # The arrangements of a tree differ in a few choices, so they share most members.
-        if members is None or columns is not self._columns or arrangement.pools is not members.pools:
-            # A single tree gets its uuids at once, because splitting a text at gaps pays off only for several trees.
-            uuids = [uuid for (uuid,) in columns] if is_alone else [_GAP] * len(columns)
-            uuids += others if is_alone else [_GAP] * len(others)
+        if members is None or own is not self._own or arrangement.pools is not members.pools:
+            uuids = [*own, *map(self._snapshot.uuid, arrangement.reaching)]
             self._members = members = _Members(arrangement.pools, uuids, self._form, self._names)
-            self._columns = columns
-        text = members.text(arrangement)
-        if is_alone:
-            return (text,)
-        pieces = text.split(_GAP)
-        # One column per piece and per gap, so that the rows are joined without a loop in Python.
-        columns_of_text: list[Iterable[str]] = [repeat(pieces[0], len(columns[0]))]
-        for gap, piece in zip(self._gaps(arrangement), pieces[1:], strict=True):
-            columns_of_text.append(columns[gap] if gap < len(columns) else repeat(others[gap - len(columns)]))
-            columns_of_text.append(repeat(piece))
-        return map("".join, zip(*columns_of_text, strict=False))  # repeats are endless, except the first
+            self._own = own
+        return members.text(arrangement)
 
-    def _gaps(self, arrangement: Arrangement) -> Iterable[int]:
-        """The positions whose uuids are in the text, in its order."""
-        return chain(arrangement.needs_at, *(arrangement.mappings.values() if self._form.mappings else ()))
+    def gaps(self, arrangement: Arrangement) -> list[int]:
+        """The position of each gap in the text of *arrangement*, in its order."""
+        shown = chain(arrangement.needs_at, *(arrangement.mappings.values() if self._form.mappings else ()))
+        return [position for position in shown if position < len(self._own)]
+
+
+class _Texts(dict[_Key, str]):
+    """Texts by what they depend on, each made on first use."""
+
+    def __init__(self, make: Callable[[_Key], str]) -> None:
+        """*make* makes the text for a key."""
+        self._make = make
+
+    def __missing__(self, key: _Key) -> str:
+        text = self[key] = self._make(key)
+        return text
 
 
 class _Members:
@@ -149,37 +186,30 @@ class _Members:
         self._uuids = uuids
         self._form = form
         self._names = names
-        self._allocations: dict[tuple[int, Needs], str] = {}
+        self._allocations = _Texts(self._allocation)
         needs_of: dict[str, list[int]] = {}
         for need, pool in enumerate(pools):
             needs_of.setdefault(pool.suffix, []).append(need)
         # By suffix: what picks the positions of its needs from a way (a tuple if there are several), and the texts.
-        self._mappings: list[tuple[str, Callable[[Way], _Picked], dict[_Picked, str]]] = (
-            [(suffix, itemgetter(*needs), {}) for suffix, needs in needs_of.items()] if form.mappings else []
+        self._mappings: list[tuple[Callable[[Way], _Picked], _Texts[_Picked]]] = (
+            [(itemgetter(*needs), _Texts(partial(self._mapping, suffix))) for suffix, needs in needs_of.items()]
+            if form.mappings
+            else []
         )
 
     def text(self, arrangement: Arrangement) -> str:
         """The object of *arrangement*."""
-        allocations, way = [], arrangement.way
-        for position, needs in arrangement.needs_at.items():
-            text = self._allocations.get((position, needs))
-            if text is None:
-                text = self._allocations[position, needs] = self._allocation(position, arrangement.amounts_of(needs))
-            allocations.append(text)
-        members = ",".join(allocations)
+        way = arrangement.way
+        members = ",".join(map(self._allocations.__getitem__, arrangement.needs_at.items()))
         written = f'{{"allocations":{{{members}}}' if self._form.dict_allocations else f'{{"allocations":[{members}]'
         if not self._form.mappings:
             return written + "}"
-        mappings = []
-        for suffix, pick, texts in self._mappings:
-            picked = pick(way)
-            text = texts.get(picked)
-            if text is None:
-                text = texts[picked] = self._mapping(suffix, picked)
-            mappings.append(text)
-        return f'{written},"mappings":{{{",".join(mappings)}}}}}'
+        mappings = ",".join([texts[pick(way)] for pick, texts in self._mappings])
+        return f'{written},"mappings":{{{mappings}}}}}'
 
-    def _allocation(self, position: int, amounts: Mapping[int, int]) -> str:
+    def _allocation(self, key: tuple[int, Needs]) -> str:
+        position, needs = key
+        amounts = amounts_of(self.pools, needs)
         resources = orjson.dumps({self._names[class_id]: amount for class_id, amount in amounts.items()}).decode()
         if self._form.dict_allocations:
             return f'"{self._uuids[position]}":{{"resources":{resources}}}'
@@ -230,8 +260,8 @@ class _Summarised:
 
 def _made_summaries(
     snapshot: Snapshot, classes: set[str] | None, form: Form, traits: dict[int, str], slots: Sequence[int]
-) -> Iterable[str]:
-    """One member for each of *slots*. *traits* caches the texts of trait sets, by number, across portions."""
+) -> Iterator[bytes]:
+    """One encoded member for each of *slots*. *traits* caches the texts of trait sets, by number, across portions."""
     for slot, resources in zip(slots, _resources(snapshot, slots, classes), strict=True):
         text = f'"{snapshot.uuid(slot)}":{{"resources":{{{",".join(resources)}}}'
         if form.summary_traits:
@@ -244,7 +274,7 @@ def _made_summaries(
             above = "null" if parent == NO_SLOT else f'"{snapshot.uuid(parent)}"'
             root = snapshot.uuid(snapshot.forest.root[slot])
             text += f',"parent_provider_uuid":{above},"root_provider_uuid":"{root}"'
-        yield text + "}"
+        yield f"{text}}}".encode()
 
 
 def _resources(snapshot: Snapshot, slots: Sequence[int], classes: set[str] | None) -> list[list[str]]:

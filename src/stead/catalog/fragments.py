@@ -2,32 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-MOST_CHARACTERS = 32 << 20
-"""Limit of the characters that the cached fragments of one form have together."""
+    from numpy.typing import NDArray
+
+MOST_BYTES = 32 << 20
+"""Limit of the bytes that the cached fragments of one form have together."""
 
 MOST_FORMS = 4
 """Limit of the forms that are cached at the same time."""
 
 
-@dataclass(slots=True)
 class _Shelf:
-    """Texts of one form with their versions, by slot, in two generations: recently used ones, and older ones."""
+    """Texts of one form with their versions, in arrays by slot, since one answer can need those of all providers.
 
-    recent: dict[int, tuple[int, str]] = field(default_factory=dict)
-    older: dict[int, tuple[int, str]] = field(default_factory=dict)
-    characters: int = 0
+    Texts are dropped in turns: a turn ends when the texts that were used in it have half of the bytes. It drops those
+    that were not used in it.
+    """
 
-    def put(self, slot: int, version: int, text: str) -> None:
-        self.recent[slot] = version, text
-        self.characters += len(text)
-        if self.characters > MOST_CHARACTERS // 2:
-            self.older, self.recent, self.characters = self.recent, {}, 0
+    def __init__(self) -> None:
+        self.texts: NDArray[np.object_] = np.empty(0, np.object_)
+        self._versions = np.zeros(0, np.int64)  # 0 where no text is cached
+        self._turns = np.zeros(0, np.int64)  # in which each text was last used
+        self._turn = 1
+        self._bytes = 0
+        # Of two threads that read and write without it, one could read the text of another version.
+        self._lock = threading.Lock()
+
+    def get(self, slots: NDArray[np.int64], versions: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.int64]]:
+        """What is cached for each of *slots*, and the places where that is not the text of the version."""
+        with self._lock:
+            try:
+                cached_versions = self._versions[slots]
+            except IndexError:
+                self._grow(int(slots.max()) + 1)
+                cached_versions = self._versions[slots]
+            texts = self.texts[slots].tolist()
+            is_current = cached_versions == versions
+            if self._turn > 1:
+                self._use(slots[is_current & (self._turns[slots] < self._turn)])
+        return texts, np.flatnonzero(~is_current)
+
+    def put(self, slots: NDArray[np.int64], versions: NDArray[np.int64], texts: Sequence[bytes]) -> None:
+        with self._lock:
+            for slot, text in zip(slots.tolist(), texts, strict=True):
+                self.texts[slot] = text  # one by one: NumPy would convert a sequence of bytes
+            self._versions[slots] = versions
+            self._use(slots)
+
+    def _use(self, slots: NDArray[np.int64]) -> None:
+        """Count the texts at *slots* in this turn, and end it if they are too many. Requires the lock."""
+        self._turns[slots] = self._turn
+        self._bytes += sum(map(len, self.texts[slots].tolist()))
+        if self._bytes > MOST_BYTES // 2:
+            unused = self._turns < self._turn
+            self.texts[unused] = None
+            self._versions[unused] = 0
+            self._turn += 1
+            self._bytes = 0
+
+    def _grow(self, size: int) -> None:
+        more = size + size // 8 - len(self.texts)  # new providers come one by one
+        self.texts = np.concatenate([self.texts, np.empty(more, np.object_)])
+        self._versions = np.concatenate([self._versions, np.zeros(more, np.int64)])
+        self._turns = np.concatenate([self._turns, np.zeros(more, np.int64)])
 
 
 class Fragments:
@@ -39,36 +83,25 @@ class Fragments:
     def get(
         self,
         form: Hashable,
-        slots: Sequence[int],
-        versions: Sequence[int],
-        make: Callable[[Sequence[int]], Iterable[str]],
-    ) -> list[str]:
-        """The texts of the providers at *slots*.
+        slots: NDArray[np.int64],
+        versions: NDArray[np.int64],
+        make: Callable[[Sequence[int]], Iterable[bytes]],
+    ) -> list[bytes]:
+        """The texts of the providers at *slots*, encoded.
 
         Args:
             form: identifies the text; the text must depend only on this and on the provider's version.
-            versions: for each slot a number that changes whenever its provider changes.
+            versions: for each slot a number above 0 that changes whenever its provider changes.
             make: makes the texts of slots.
         """
         shelf = self._shelf(form)
-        texts = [
-            cached[1] if cached is not None and cached[0] == version else None
-            for cached, version in zip(map(shelf.recent.get, slots), versions, strict=True)
-        ]
-        missing = []
-        for place, text in enumerate(texts):
-            if text is None:
-                cached = shelf.older.get(slots[place])
-                if cached is not None and cached[0] == versions[place]:
-                    texts[place] = cached[1]
-                    # To the recent ones, since the older ones are dropped as a whole.
-                    shelf.put(slots[place], *cached)
-                else:
-                    missing.append(place)
-        for place, text in zip(missing, make([slots[place] for place in missing]) if missing else (), strict=True):
-            texts[place] = text
-            shelf.put(slots[place], versions[place], text)
-        return texts  # type: ignore[return-value]  # none is missing any more
+        texts, missing = shelf.get(slots, versions)
+        if missing.size:
+            made = list(make(slots[missing].tolist()))
+            for place, text in zip(missing.tolist(), made, strict=True):
+                texts[place] = text
+            shelf.put(slots[missing], versions[missing], made)
+        return texts
 
     def _shelf(self, form: Hashable) -> _Shelf:
         shelf = self._shelves.get(form)

@@ -259,17 +259,16 @@ class Snapshot:
         return self.aggregate_sets.passing(clauses, forbidden, self.masks)
 
     def texts(
-        self, form: Hashable, slots: Sequence[int] | NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[str]]
-    ) -> list[str]:
-        """The text of each of *slots* in an answer, from the cache if its provider did not change.
+        self, form: Hashable, slots: Sequence[int] | NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[bytes]]
+    ) -> list[bytes]:
+        """The encoded text of each of *slots* in an answer, from the cache if its provider did not change.
 
         Args:
             form: identifies the text, which must depend only on this, the provider and its ancestors.
             make: makes the texts of slots.
         """
         places = np.asarray(slots, np.int64)
-        versions: list[int] = self.versions.at(places).tolist()
-        return self.fragments.get(form, places.tolist(), versions, make)
+        return self.fragments.get(form, places, self.versions.at(places), make)
 
     def last_modified(self, slots: Sequence[int]) -> int:
         """The time of the last change of at least one provider, in seconds since 1970."""

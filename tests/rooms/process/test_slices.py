@@ -320,7 +320,7 @@ def test_a_search_gives_way_though_it_finds_nothing(calls: list[str]) -> None:
 
 
 def test_an_answer_is_written_in_portions(calls: list[str]) -> None:
-    number = 2 * PORTION + 1
+    number = 2 * PORTION + 1  # hosts; the text of their candidates is more than two pieces
     hosts = [PlainProvider(f"host {place}", None, {"VCPU": PlainInventory(1)}) for place in range(number)]
     snapshot = snapshot_of(Forest(tuple(hosts), frozenset({"VCPU"}), frozenset()))
     request = ask(RequestGroup("", {"VCPU": 1}))
@@ -328,7 +328,7 @@ def test_an_answer_is_written_in_portions(calls: list[str]) -> None:
     assert sum(batch.size for batch in batches) == number
     rendering = Rendering(snapshot, request, Form(), slices.give_way)
     rendering.add(batches)
-    assert len(calls) >= len(batches) + 3  # arrangements and portions of candidates
+    assert len(calls) >= 4  # one candidate alone, the arrangement of the others, and portions of these
     calls.clear()
     written = rendering.finish()
     assert len(calls) >= 3  # portions of summaries
@@ -388,20 +388,24 @@ def test_items_are_handed_on_in_slices(calls: list[str]) -> None:
 
 
 def test_the_pieces_of_an_answer_are_its_json(calls: list[str]) -> None:
-    members = ["1" * (number * number % 2000 + 1) for number in range(3000)] + ["2" * (3 * PIECE)]
+    members = [b"1" * (number * number % 2000 + 1) for number in range(3000)] + [b"2" * (3 * PIECE)]
     pieces = Pieces(slices.give_way)
     pieces.add('{"a":[')
     pieces.add_members(members[:1])
     pieces.add_members([])
     pieces.add_members(members[1:])
     pieces.add('],"b":[')
-    pieces.add_members(["3"])
+    pieces.add_joined(b",3")
+    pieces.add_joined(b",4,5")
+    pieces.add_members([b'"\xc3\xbc"'])
+    pieces.add('],"ü":[')
+    pieces.add_members([b"6"])
     pieces.add("]}")
-    encoded = pieces.encoded()
-    assert b"".join(encoded).decode() == f'{{"a":[{",".join(members)}],"b":[3]}}'
-    assert len(encoded) > 10
-    assert all(encoded)
-    assert len(calls) > len(encoded) / 2
+    joined = pieces.all()
+    assert b"".join(joined) == b'{"a":[%b],"b":[3,4,5,"\xc3\xbc"],"\xc3\xbc":[6]}' % b",".join(members)
+    assert len(joined) > 10
+    assert all(joined)
+    assert len(calls) > len(joined) / 2
 
 
 def test_the_application_tells_whose_request_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ class Providers:
         pieces.add_members(ProviderForm.of(req).texts(snapshot, slots))
         pieces.add(f"]{more}}}")
         modified = snapshot.last_modified(slots) if slots else NOW
-        answer_in_pieces(req, resp, pieces.encoded(), modified=modified)
+        answer_in_pieces(req, resp, pieces.all(), modified=modified)
 
     @json_body
     @allowed("placement:resource_providers:create")
