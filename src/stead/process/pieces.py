@@ -41,9 +41,9 @@ class Pieces:
         for first in each:
             self._give_way()
             # About one piece, if the others are as long as the first: the join holds the interpreter.
-            members = [first, *islice(each, min(PORTION, PIECE // len(first)))]
+            portion = [first, *islice(each, min(PORTION, PIECE // len(first)))]
             # The comma is joined with the rest, since a part that is a whole piece is not copied again.
-            self._add_part(b",".join([b"", *members] if self._has_members else members))
+            self._add_part(b",".join([b"", *portion] if self._has_members else portion))
 
     def add_joined(self, members: bytes) -> None:
         """Add members that are joined already, with a comma before each."""
