@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from scripts.dashboard import ROWS
+from stead.api.versions import NEWEST, NEWEST_STEAD
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 from tests.system.api.client import Api, fresh_uuid, holding, http_door
@@ -48,6 +49,9 @@ INTERVAL = "15s"
 """What stands for Grafana's interval of rates."""
 
 CLASS = "VCPU"
+FLAVORS = {"m1.large": 8, "m1.xlarge": 16, "whole-host": 64}
+"""The amounts of flavors."""
+
 FORMATS = {
     "percentunit": PercentFormatter(xmax=1.0, decimals=0),
     "s": EngFormatter(unit="s"),
@@ -61,10 +65,15 @@ def main() -> None:
     with TemporaryDirectory() as directory, ExitStack() as stack:
         place, port = Path(directory), free_port()
         configuration = write_configuration(place, f"sqlite:///{place}/placement.db")
+        with configuration.open("a") as options:
+            options.write("[stead]\nheadroom_metrics = true\n")
         server = stack.enter_context(started(configuration, workers=2, options=("--metrics", str(port))))
         scraper = stack.enter_context(prometheus(place, port))
         api = Api(http_door(server.url))
         hosts = [api.create_provider(inventories={CLASS: 64, "MEMORY_MB": 262_144}) for _ in range(HOSTS)]
+        own = api.at(f"{NEWEST}, stead {NEWEST_STEAD}")
+        for name, amount in FLAVORS.items():
+            own.put(f"/flavors/{name}", {"query": f"resources={CLASS}:{amount}"}).expect(201)
         start = time.time()
         with clients(server.url, hosts):
             time.sleep(SECONDS)

@@ -121,8 +121,13 @@ def test_metrics_are_those_of_all_workers_and_survive_them(service: Service) -> 
     api.put(f"/allocations/{fresh_uuid()}", holding((host, {"VCPU": 1}))).expect(409)  # no room
     api.put(host.inventories, inventories={}, generation=0).expect(409)  # an old generation
     listed = {"route": "/resource_providers", "method": "GET", "status": "200"}
-    scraped = service.scrape(  # each worker reports when it likes: both must have
-        lambda scraped: scraped.sum("stead_conflicts_total") >= 2 and scraped.sum(REQUESTS, **listed) >= 20
+    scraped = service.scrape(  # each worker reports when it likes, and any of the two had each request
+        lambda scraped: (
+            scraped.sum("stead_conflicts_total") >= 2
+            and scraped.sum("stead_claims_total") >= 2
+            and scraped.sum("stead_candidates_returned_count") >= 1
+            and scraped.sum(REQUESTS, **listed) >= 20
+        )
     )
 
     assert scraped.sum(REQUESTS, **listed) == 20
