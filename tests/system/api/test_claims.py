@@ -506,7 +506,7 @@ class TestRaces:
 
 @pytest.fixture
 def impatient(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    monkeypatch.setenv("OS_STEAD__CLAIM_TIMEOUT", "0.3")
+    monkeypatch.setenv("OS_STEAD__CLAIM_TIMEOUT", "1.5")  # seconds, for the first search of a busy machine
     with open_door(tmp_path, database_url) as opened:
         yield Api(opened, version=OWN)
 

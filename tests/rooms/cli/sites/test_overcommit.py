@@ -21,6 +21,8 @@ from tests.rooms.cli.sites.server import Server
 from tests.rooms.topology.sites import CLASSES, sites
 from tests.servers.placements import other_placement, stead_itself
 
+pytestmark = pytest.mark.timeout(900)  # the released service may have to be installed first
+
 
 def site(vcpu="8", memory="1024"):
     return load(f"providers: [{{name: numa, inventories: {{VCPU: {vcpu}, MEMORY_MB: {memory}}}}}]")
