@@ -6,6 +6,7 @@ their ids cannot change during the write.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -130,13 +131,25 @@ def _find(connection: sa.Connection, column: sa.Column[Any], names: Collection[s
         for row in connection.execute(query.where(column.in_(portion)))
     }
     if column is AGGREGATE:
-        # A case-insensitive collation may have stored a UUID in another spelling: the query above found it then.
-        spellings = {name.lower() for name in rows}
+        # A case-insensitive collation may have stored a UUID in another spelling: the query above found it then. Names
+        # that surely differ from all that were found cost no statement each.
+        spellings = {_comparable(name) for name in rows}
         for name in set(names) - set(rows):
-            same = _stored_as(connection, column, name) if name.lower() in spellings else None
+            may_be_same = None in spellings or _comparable(name) in {None, *spellings}
+            same = _stored_as(connection, column, name) if rows and may_be_same else None
             if same:
                 rows[name] = same.id
     return {name: rows[name] for name in names if name in rows}
+
+
+def _comparable(name: str) -> str | None:
+    """Equal for all spellings that a collation may take for the same; None if that is hard to say: of accents, spaces
+    at the end, and others that no UUID has.
+    """
+    return name.lower() if _PLAIN.fullmatch(name) else None
+
+
+_PLAIN = re.compile("[0-9A-Za-z-]+")
 
 
 def _stored_as(connection: sa.Connection, column: sa.Column[Any], name: str) -> sa.Row[Any, Any] | None:
