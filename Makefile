@@ -1,7 +1,8 @@
 # Targets for developers. `make` lists them.
 
 PYTHON ?= python3
-JOBS ?= 2
+# One more than the cores of a small machine: tests also wait for servers and disks.
+JOBS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 

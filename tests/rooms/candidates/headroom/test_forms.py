@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "150"))
 
-pytestmark = pytest.mark.timeout(120 + CASES)
+pytestmark = pytest.mark.timeout(120 + CASES)  # hundreds of cases, each counted twice
 some = settings(max_examples=CASES, deadline=None)
 
 
