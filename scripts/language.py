@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parent.parent
 
@@ -151,16 +151,25 @@ def remarks(file: Path) -> list[tuple[int, str]]:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
+    comments = (
+        (token.start[0], token.string.lstrip("# "))
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    )
+    return texts + _joined(comments)
+
+
+def _joined(lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The texts of *lines*, of which consecutive ones are one text; with their first line."""
+    texts: list[tuple[int, str]] = []
     last = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            line, comment = token.start[0], token.string.lstrip("# ")
-            if line == last + 1:
-                first, before = texts.pop()
-                texts.append((first, f"{before} {comment}"))
-            else:
-                texts.append((line, comment))
-            last = line
+    for number, words in lines:
+        if texts and number == last + 1:
+            first, before = texts.pop()
+            texts.append((first, f"{before} {words}"))
+        else:
+            texts.append((number, words))
+        last = number
     return texts
 
 
@@ -177,17 +186,8 @@ def contracts(project: str) -> list[str]:
 
 def paragraphs(text: str) -> list[tuple[int, str]]:
     """The lines of a sample between empty ones, without the marks of comments; with their first line."""
-    texts: list[tuple[int, str]] = []
-    last = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if words := _MARK_OF_COMMENT.sub("", line).strip():
-            if texts and number == last + 1:
-                first, before = texts.pop()
-                texts.append((first, f"{before} {words}"))
-            else:
-                texts.append((number, words))
-            last = number
-    return texts
+    lines = enumerate(text.splitlines(), 1)
+    return _joined((number, words) for number, line in lines if (words := _MARK_OF_COMMENT.sub("", line).strip()))
 
 
 def samples() -> list[Path]:

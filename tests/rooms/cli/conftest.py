@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ import pytest
 
 from stead.cli.app import run
 from stead.cli.options import Options, use_options
+from tests.rooms.cli.placement.deployment import Deployment
 
 
 @dataclass
@@ -128,3 +130,12 @@ def stead(server, capsys):
         return Ran(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """A deployment of OpenStack Placement that its own tools and those of Stead find."""
+    monkeypatch.delenv("OS_PLACEMENT_DATABASE__CONNECTION", raising=False)
+    deployment = Deployment(tmp_path, database_url)
+    yield deployment
+    deployment.store.close()

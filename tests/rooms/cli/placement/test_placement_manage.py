@@ -16,7 +16,6 @@ from tests.rooms.cli.placement.deployment import HEAD, OLD, Deployment, exit_cod
 from tests.rooms.store.books import Books
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 RULE = "+-----------------------------+-------------+-----------+"
@@ -40,14 +39,6 @@ ROOTS = "{0} rows matched query set_root_provider_ids, {0} migrated\n"
 CONSUMERS = "{0} rows matched query create_incomplete_consumers, {0} migrated\n"
 NOT_POSITIVE = "Must supply a positive value for max_count\n"
 MIGRATE = ("db", "online_data_migrations")
-
-
-@pytest.fixture
-def deployment(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    monkeypatch.delenv("OS_PLACEMENT_DATABASE__CONNECTION", raising=False)
-    deployment = Deployment(tmp_path, database_url)
-    yield deployment
-    deployment.store.close()
 
 
 def manage(deployment: Deployment, *arguments: str) -> int:

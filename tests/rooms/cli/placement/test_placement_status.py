@@ -11,7 +11,6 @@ from stead.cli.placement import status as placement_status
 from tests.rooms.cli.placement.deployment import OLD, Deployment, exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 NAMES = ["Missing Root Provider IDs", "Incomplete Consumers", "Policy File JSON to YAML Migration"]
@@ -33,14 +32,6 @@ ALL_WELL = """\
 +-------------------------------------------+
 """
 CHECK = ["upgrade", "check"]
-
-
-@pytest.fixture
-def deployment(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    monkeypatch.delenv("OS_PLACEMENT_DATABASE__CONNECTION", raising=False)
-    deployment = Deployment(tmp_path, database_url)
-    yield deployment
-    deployment.store.close()
 
 
 def status(deployment: Deployment, *arguments: str) -> int:

@@ -12,7 +12,6 @@ from stead.cli.app import run
 from tests.rooms.cli.placement.deployment import HEAD, OLD, Deployment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 IDLE = "INSERT INTO consumers (uuid, project_id, user_id, generation) VALUES (:uuid, 1, 1, 0)"
@@ -20,14 +19,6 @@ OWNERS = (
     "INSERT INTO projects (id, external_id) VALUES (:id, 'p')",
     "INSERT INTO users (id, external_id) VALUES (:id, 'u')",
 )
-
-
-@pytest.fixture
-def deployment(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    monkeypatch.delenv("OS_PLACEMENT_DATABASE__CONNECTION", raising=False)
-    deployment = Deployment(tmp_path, database_url)
-    yield deployment
-    deployment.store.close()
 
 
 def audit(deployment: Deployment, *arguments: str) -> int:
