@@ -21,7 +21,7 @@ class Displayed:
     __slots__ = ()
 
     def __rich__(self) -> RenderableType:
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass has its own
 
     def _repr_html_(self) -> str:
         from io import StringIO

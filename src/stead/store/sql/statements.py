@@ -147,7 +147,7 @@ class _Statement:
         return self._texts.get(name) or self._texts.setdefault(name, self._compiled(connection))
 
     def _compiled(self, connection: Connection) -> _Text:
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass has its own
 
 
 class Query(_Statement):
