@@ -80,7 +80,7 @@ class Rendering:
         for batch in batches:
             self._summarised.add(batch)
             if batch.trees is not self._trees:  # consecutive batches often have the same trees, one arrangement each
-                self._trees, self._tree_uuids = batch.trees, TreeUuids(self._snapshot.identities.uuids.at(batch.trees))
+                self._trees, self._tree_uuids = batch.trees, TreeUuids(self._snapshot.identities.uuids, batch.trees)
             if len(batch.trees) > 1:
                 self._pieces.add_members(alone)
                 alone, size = [], 0

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stead.catalog.texts import Texts
+
 # JSON text contains this character only escaped, so a gap cannot be confused with content.
 GAP = "\0"
 
@@ -27,26 +29,21 @@ class TreeUuids:
 
     Attributes:
         own: by position the uuid if there is one tree, otherwise a gap.
-        texts: the uuids.
         bytes: the uuids in bytes, shape ``(trees, providers of each, 36)``; None if one has another length.
     """
 
-    def __init__(self, uuids: NDArray[np.object_]) -> None:
-        """*uuids* has the shape ``(trees, providers of each)``."""
-        trees, size = uuids.shape
-        self.own: list[str] = uuids[0].tolist() if trees == 1 else [GAP] * size
-        self.texts = uuids
-        self.bytes = _matrix(uuids) if trees > 1 else None
+    def __init__(self, uuids: Texts, trees: NDArray[np.int64]) -> None:
+        """*trees* has the slots of their members, with the shape ``(trees, providers of each)``."""
+        self._uuids = uuids
+        self._trees = trees
+        number, size = trees.shape
+        self.own: list[str] = uuids.at(trees[0]).tolist() if number == 1 else [GAP] * size
+        self.bytes = uuids.matrix(trees, _LENGTH) if number > 1 else None
 
-
-def _matrix(uuids: NDArray[np.object_]) -> NDArray[np.uint8] | None:
-    """The bytes of each uuid, in a last dimension; None if one has another length."""
-    # Each with a gap behind it: if all gaps are where they are expected, no uuid is longer or shorter.
-    joined = GAP.join([*uuids.ravel().tolist(), ""]).encode()
-    if len(joined) != uuids.size * (_LENGTH + 1):
-        return None
-    matrix = np.frombuffer(joined, np.uint8).reshape(*uuids.shape, _LENGTH + 1)
-    return None if matrix[..., _LENGTH].any() else matrix[..., :_LENGTH]
+    def texts(self, trees: slice) -> list[list[str]]:
+        """The uuids of the providers of each of *trees*."""
+        texts: list[list[str]] = self._uuids.at(self._trees[trees]).tolist()
+        return texts
 
 
 class Template:
@@ -65,7 +62,7 @@ class Template:
     def filled(self, uuids: TreeUuids, trees: slice) -> bytes:
         """The text for each of *trees*, with a comma before each."""
         if uuids.bytes is None:
-            return b"".join([self._row(own) for own in uuids.texts[trees].tolist()])
+            return b"".join([self._row(own) for own in uuids.texts(trees)])
         own_bytes = uuids.bytes[trees]
         row = (b" " * _LENGTH).join(self._pieces)
         rows = np.empty((len(own_bytes), len(row)), np.uint8)

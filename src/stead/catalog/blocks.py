@@ -60,7 +60,9 @@ class Blocks(Generic[T]):
     def holding(self, values: NDArray[T]) -> Blocks[T]:
         """A column of the same kind with exactly *values*, which must not change afterwards."""
         blocks = tuple([values[start : start + BLOCK] for start in range(0, len(values), BLOCK)])
-        return Blocks(blocks, tuple([next(_serials) for _ in blocks]), len(values), self._fill, self.dtype)
+        column = Blocks(blocks, tuple([next(_serials) for _ in blocks]), len(values), self._fill, self.dtype)
+        column.__dict__["whole"] = values  # without a copy
+        return column
 
     def only(self, slots: NDArray[np.integer]) -> Blocks[T]:
         """A column with the values at *slots* alone, in their order."""
@@ -115,7 +117,7 @@ class Blocks(Generic[T]):
         new[:] = values
         blocks, serials = self._grown(max(size, self.size))
         changed = size > self.size
-        for number, here in _by_block(slots):
+        for number, here in by_block(slots):
             block, at, values_here = blocks[number], slots[here] & (BLOCK - 1), new[here]
             # A block that keeps its values keeps its serial, and so the masks computed from it stay valid.
             if not (block[at] == values_here).all():
@@ -174,7 +176,7 @@ def _constant(dtype: np.dtype[T], fill: Any) -> NDArray[T]:
     return block
 
 
-def _by_block(slots: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+def by_block(slots: NDArray[np.integer]) -> Iterator[tuple[int, slice]]:
     """The number of each block that has some of *slots* (ascending), and the part of *slots* in it."""
     if not len(slots):
         return

@@ -1,72 +1,102 @@
-"""Directories: immutable maps. A copy with a few changed entries is cheap. A load fills a map that grows instead."""
+"""Directories: immutable maps of a whole site, of which a copy with a few changed entries is cheap.
+
+A directory has an index, which is compact and never changes, and what changed since the index was made, in maps of
+Python. A load fills a map that grows instead.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Self
 
-K = TypeVar("K", str, int)
+K = TypeVar("K")
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 BUCKETS = 1024
+
+
+class Index(Protocol[K, V_co]):
+    """A map that never changes."""
+
+    def __len__(self) -> int: ...
+
+    def get(self, key: K, /) -> V_co | None:
+        """The value of *key*; None if it has none."""
+
+    def items(self) -> Iterator[tuple[K, V_co]]:
+        """All entries, in any order."""
 
 
 class Directory(Generic[K, V]):
     """A map in buckets by the hash of the key. A change copies only the buckets of the changed keys."""
 
-    def __init__(self, buckets: tuple[dict[K, V], ...] = ({},) * BUCKETS, size: int = 0) -> None:
-        """Empty by default; use :meth:`replaced` to add entries."""
-        self._buckets: tuple[dict[K, V], ...] = buckets
-        self._size = size
+    def __init__(
+        self, index: Index[K, V], buckets: tuple[dict[K, V | None], ...] = ({},) * BUCKETS, size: int | None = None
+    ) -> None:
+        """The entries of *index*; use :meth:`replaced` to change entries.
+
+        Args:
+            buckets: entries that differ from those of *index*; None for a key that is gone.
+            size: number of all entries; None for that of *index*.
+        """
+        self.index: Index[K, V] = index
+        self._buckets: tuple[dict[K, V | None], ...] = buckets
+        self._size = len(index) if size is None else size
 
     def __len__(self) -> int:
         return self._size
 
     def get(self, key: K) -> V | None:
         """The value of *key*; None if it has none."""
-        return self._buckets[hash(key) % BUCKETS].get(key)
-
-    def __getitem__(self, key: K) -> V:
-        """The value of *key*.
-
-        Raises:
-            KeyError
-        """
-        return self._buckets[hash(key) % BUCKETS][key]
+        bucket = self._buckets[hash(key) % BUCKETS]
+        value = bucket.get(key)
+        if value is None and key not in bucket:
+            return self.index.get(key)
+        return value
 
     def items(self) -> Iterator[tuple[K, V]]:
         """All entries, in any order."""
-        return itertools.chain.from_iterable(bucket.items() for bucket in self._buckets)
+        changed = self.changed
+        for key, value in self.index.items():
+            if key not in changed:
+                yield key, value
+        for key, new in changed.items():
+            if new is not None:
+                yield key, new
+
+    @cached_property
+    def changed(self) -> Mapping[K, V | None]:
+        """The entries that differ from those of the index; None for a key that is gone."""
+        return dict(itertools.chain.from_iterable(bucket.items() for bucket in self._buckets))
 
     def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Directory[K, V]:
         """A directory without the keys *gone*, which must exist, then with the entries of *new* added or replaced."""
-        removed: dict[int, list[K]] = defaultdict(list)
-        added: dict[int, dict[K, V]] = defaultdict(dict)
+        changes: dict[int, dict[K, V | None]] = defaultdict(dict)
+        size = self._size
         for key in gone:
-            removed[hash(key) % BUCKETS].append(key)
+            changes[hash(key) % BUCKETS][key] = None
+            size -= 1
         for key, value in new.items():
-            added[hash(key) % BUCKETS][key] = value
-        if not (removed or added):
+            of_bucket = changes[hash(key) % BUCKETS]
+            size += (of_bucket[key] if key in of_bucket else self.get(key)) is None
+            of_bucket[key] = value
+        if not changes:
             return self
-        buckets, size = list(self._buckets), self._size
-        for number in removed.keys() | added.keys():
-            bucket = dict(buckets[number])
-            size -= len(bucket)
-            for key in removed.get(number, ()):
+        buckets = list(self._buckets)
+        for number, of_bucket in changes.items():
+            bucket = buckets[number] | of_bucket
+            # A key that is gone needs an entry only if the index has it.
+            for key in [key for key, value in of_bucket.items() if value is None and self.index.get(key) is None]:
                 del bucket[key]
-            bucket.update(added.get(number, ()))
-            size += len(bucket)
             buckets[number] = bucket
-        return Directory(tuple(buckets), size)
-
-    def growing(self) -> Growing[K, V]:
-        """A map with the same entries that is filled in place."""
-        return Growing(tuple([dict(bucket) for bucket in self._buckets]), self._size)
+        return Directory(self.index, tuple(buckets), size)
 
 
 class Growing(Directory[K, V]):
@@ -76,17 +106,34 @@ class Growing(Directory[K, V]):
     number of providers.
     """
 
+    def __init__(self, directory: Directory[K, V]) -> None:
+        """A map with the same entries."""
+        super().__init__(directory.index)
+        self.entries: dict[K, V] = dict(directory.items())
+
+    @property
+    def changed(self) -> Mapping[K, V | None]:
+        """All entries: the map has no index."""
+        return self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def get(self, key: K) -> V | None:
+        """The value of *key*; None if it has none."""
+        return self.entries.get(key)
+
     def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Self:
         """Remove the keys *gone*, which must exist, then add or replace the entries of *new*; returns this object."""
-        buckets = self._buckets
-        removed = list(gone)  # it may be computed from this map
-        for key in removed:
-            del buckets[hash(key) % BUCKETS][key]
-        for key, value in new.items():
-            buckets[hash(key) % BUCKETS][key] = value
-        self._size = sum(map(len, buckets))
+        for key in list(gone):  # it may be computed from this map
+            del self.entries[key]
+        self.entries.update(new)
         return self
 
-    def settled(self) -> Directory[K, V]:
-        """The entries as an immutable map. This map must not be used any more."""
-        return Directory(self._buckets, self._size)
+
+class Unfilled(Directory[K, V]):
+    """A map that a load leaves as it is, since nothing reads it before the load makes an index of it."""
+
+    def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Self:  # noqa: ARG002  # as in the other maps
+        """Change nothing; returns this object."""
+        return self

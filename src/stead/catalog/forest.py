@@ -15,6 +15,7 @@ import numpy as np
 
 from stead.catalog.blocks import Blocks
 from stead.catalog.directory import Directory
+from stead.catalog.index import TreeIndex
 from stead.catalog.interned import Interned
 from stead.domain.provider import Slot
 
@@ -59,9 +60,9 @@ ALONE = Shape((1,))
 class Forest:
     """The trees of all providers; immutable.
 
-    ``trees`` has the members of every tree with at least two providers, by root, in the order of their positions.
-    ``position`` has the position of each provider. ``shape`` has for each root the number of its tree's shape in
-    ``shapes``.
+    ``trees`` has the members of every tree with at least two providers, by root, in the order of their positions. Its
+    index is ``indexed``. ``position`` has the position of each provider. ``shape`` has for each root the number of its
+    tree's shape in ``shapes``.
     """
 
     parent: Blocks[np.int32]
@@ -69,13 +70,15 @@ class Forest:
     position: Blocks[np.int32]
     shape: Blocks[np.int32]
     shapes: Interned[Shape]
+    indexed: TreeIndex
     trees: Directory[int, tuple[Slot, ...]]
 
     @classmethod
     def empty(cls) -> Forest:
         """No slots at all."""
         no_slot, zero = Blocks.none(np.int32, NO_SLOT), Blocks.none(np.int32, 0)
-        return cls(no_slot, no_slot, zero, zero, Interned(ALONE), Directory())
+        nothing = TreeIndex.of({})
+        return cls(no_slot, no_slot, zero, zero, Interned(ALONE), nothing, Directory(nothing))
 
     @property
     def size(self) -> int:
@@ -109,7 +112,12 @@ class Forest:
         """The members of trees of one shape, shape ``(roots, size)``."""
         if shape == ALONE:
             return roots[:, None]
-        return np.array([self.trees[root] for root in roots.tolist()], np.int64)
+        members = np.empty((len(roots), shape.size), np.int64)
+        is_changed = np.isin(roots, list(self.trees.changed))
+        members[~is_changed] = self.indexed.matrix(roots[~is_changed], shape.size)
+        for place in np.flatnonzero(is_changed).tolist():
+            members[place] = self.members(roots[place].item())
+        return members
 
     def shape_of(self, root: int) -> Shape:
         """The shape of the tree of a root."""
@@ -148,6 +156,7 @@ class Forest:
             _with(self.position, position, size),
             _with(self.shape, shape, size),
             self.shapes,
+            self.indexed,
             self.trees.replaced((top for top in members if self.trees.get(top)), trees),
         )
 

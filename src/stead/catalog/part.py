@@ -13,6 +13,7 @@ import numpy as np
 from stead.catalog.directory import Directory
 from stead.catalog.forest import ALONE, NO_SLOT, Forest, Shape
 from stead.catalog.fragments import Fragments
+from stead.catalog.index import TreeIndex
 from stead.catalog.masks import Masks
 from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
@@ -77,34 +78,24 @@ def part(snapshot: Snapshot, roots: NDArray[np.int64]) -> tuple[Snapshot, NDArra
 def _forest(
     old: Forest, slots: NDArray[np.int64], place_of: NDArray[np.int32], members: list[NDArray[np.int64]]
 ) -> Forest:
-    trees = {
-        places[0]: tuple(map(Slot, places))
-        for each in members
-        if each.shape[1] > ALONE.size
-        for places in place_of[each].tolist()
-    }
+    trees = TreeIndex.of(
+        {
+            places[0]: tuple(map(Slot, places))
+            for each in members
+            if each.shape[1] > ALONE.size
+            for places in place_of[each].tolist()
+        }
+    )
     return _Consecutive(
         old.parent.holding(place_of[old.parent.at(slots)]),
         old.root.holding(place_of[old.root.at(slots)]),
         old.position.only(slots),
         old.shape.only(slots),
         old.shapes,
-        Directory[int, tuple[Slot, ...]]().replaced((), trees),
+        trees,
+        Directory(trees),
     )
 
 
 def _identities(old: Identities, slots: NDArray[np.int64]) -> Identities:
-    uuids, names, ids = old.uuids.only(slots), old.names.only(slots), old.ids.only(slots)
-    places = [Slot(place) for place in range(len(slots))]
-
-    def by(keys: list[str]) -> Directory[str, Slot]:
-        return Directory[str, Slot]().replaced((), dict(zip(keys, places, strict=True)))
-
-    return Identities(
-        uuids,
-        names,
-        ids,
-        by(uuids.whole.tolist()),
-        by(names.whole.tolist()),
-        Directory[int, Slot]().replaced((), dict(zip(ids.whole.tolist(), places, strict=True))),
-    )
+    return Identities.of(old.uuids.only(slots), old.names.only(slots), old.ids.only(slots))

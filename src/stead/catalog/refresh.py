@@ -119,7 +119,9 @@ def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
     identities = _identities(snapshot.identities, touched, ids, uuids, names)
     slot_of_id = identities.slot_of_id.get
     parents, roots = (
-        np.array([NO_SLOT if slot is None else slot for slot in map(slot_of_id, provider_ids)], np.int32)
+        np.array(
+            [NO_SLOT if id_ is None or (slot := slot_of_id(id_)) is None else slot for id_ in provider_ids], np.int32
+        )
         for provider_ids in (parent_ids, root_ids)
     )
     traits, aggregates = changes.traits_of.get, changes.aggregates_of.get

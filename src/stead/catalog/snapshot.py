@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stead.catalog.blocks import Blocks
 from stead.catalog.columns import InventoryColumns
-from stead.catalog.directory import Directory, Growing
+from stead.catalog.directory import Directory, Growing, Unfilled
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.fragments import Fragments
+from stead.catalog.index import IdIndex, TextIndex, TreeIndex
 from stead.catalog.masks import Masks
 from stead.catalog.memberships import Memberships
 from stead.catalog.names import Names
 from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
+from stead.catalog.texts import Texts
 from stead.domain.inventory import MAX_INT
 from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.provider import BY_NAME, HeldInventory, Provider, Slot
@@ -37,13 +39,34 @@ if TYPE_CHECKING:
 class Identities:
     """The provider at each slot, and the slot of each provider. Free slots have no provider."""
 
-    uuids: Blocks[np.object_] = field(default_factory=lambda: Blocks.none(np.object_, ""))
-    names: Blocks[np.object_] = field(default_factory=lambda: Blocks.none(np.object_, ""))
-    ids: Blocks[np.int64] = field(default_factory=lambda: Blocks.none(np.int64, NO_SLOT))
-    slot_of_uuid: Directory[str, Slot] = field(default_factory=Directory)
-    slot_of_name: Directory[str, Slot] = field(default_factory=Directory)
-    slot_of_id: Directory[int, Slot] = field(default_factory=Directory)
-    free: tuple[Slot, ...] = ()
+    uuids: Texts
+    names: Texts
+    ids: Blocks[np.int64]
+    slot_of_uuid: Directory[str, Slot]
+    slot_of_name: Directory[str, Slot]
+    slot_of_id: Directory[int, Slot]
+    free: tuple[Slot, ...]
+
+    @classmethod
+    def of(cls, uuids: Texts, names: Texts, ids: Blocks[np.int64]) -> Identities:
+        """The identities with these columns."""
+        slots = np.flatnonzero(ids.whole != NO_SLOT).astype(np.int32)
+        return cls.indexed(
+            uuids,
+            names,
+            ids,
+            TextIndex.of(uuids, slots),
+            TextIndex.of(names, slots),
+            IdIndex.of(ids.whole[slots], slots),
+        )
+
+    @classmethod
+    def indexed(
+        cls, uuids: Texts, names: Texts, ids: Blocks[np.int64], by_uuid: TextIndex, by_name: TextIndex, by_id: IdIndex
+    ) -> Identities:
+        """The identities with these columns, and their indexes."""
+        free = tuple(map(Slot, np.flatnonzero(ids.whole == NO_SLOT).tolist()))
+        return cls(uuids, names, ids, Directory(by_uuid), Directory(by_name), Directory(by_id), free)
 
     @property
     def size(self) -> int:
@@ -83,7 +106,7 @@ class Snapshot:
         forest, traits, aggregates = Forest.empty(), Memberships.none("traits"), Memberships.none("aggregates")
         numbers, masks = Blocks.none(np.int64, 0), Masks()
         return cls(
-            Identities(),
+            Identities.of(Texts(), Texts(), Blocks.none(np.int64, NO_SLOT)),
             numbers,
             numbers,
             numbers,
@@ -102,23 +125,24 @@ class Snapshot:
         )
 
     def growing(self) -> Snapshot:
-        """The same for a load: its directories are filled in place, so no reader may have it before `settled`."""
-        return self._with_directories(*(directory.growing() for directory in self._directories()))
+        """The same for a load: its maps are filled in place, so no reader may have it before `settled`."""
+        identities = replace(
+            self.identities,
+            slot_of_uuid=Unfilled(self.identities.slot_of_uuid.index),
+            slot_of_name=Unfilled(self.identities.slot_of_name.index),
+            slot_of_id=Growing(self.identities.slot_of_id),
+        )
+        return self._with(identities, replace(self.forest, trees=Growing(self.forest.trees)))
 
     def settled(self) -> Snapshot:
         """A snapshot that was `growing`, complete and immutable."""
-        return self._with_directories(
-            *(each.settled() if isinstance(each, Growing) else each for each in self._directories())
+        identities, trees = self.identities, TreeIndex.of(dict(self.forest.trees.items()))
+        return self._with(
+            Identities.of(identities.uuids, identities.names, identities.ids),
+            replace(self.forest, indexed=trees, trees=Directory(trees)),
         )
 
-    def _directories(self) -> tuple[Directory[Any, Any], ...]:
-        identities = self.identities
-        return identities.slot_of_uuid, identities.slot_of_name, identities.slot_of_id, self.forest.trees
-
-    def _with_directories(self, *directories: Directory[Any, Any]) -> Snapshot:
-        uuids, names, ids, trees = directories
-        identities = replace(self.identities, slot_of_uuid=uuids, slot_of_name=names, slot_of_id=ids)
-        forest = replace(self.forest, trees=trees)
+    def _with(self, identities: Identities, forest: Forest) -> Snapshot:
         # These two refer to the forest, so another forest needs others.
         sharing = Sharing(forest, self.trait_sets, self.aggregate_sets, self.sharing_trait, self.masks)
         states = ServiceStates(forest, self.service_states.disabled)
@@ -276,8 +300,7 @@ class Snapshot:
 
     def uuid(self, slot: int) -> str:
         """The uuid of the provider at a slot."""
-        uuid: str = self.identities.uuids[slot]
-        return uuid
+        return self.identities.uuids[slot]
 
     def provider(self, slot: int) -> Provider:
         """The provider at a slot."""

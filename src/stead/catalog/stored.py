@@ -1,31 +1,34 @@
 """A snapshot as the sections of a snapshot file, and back.
 
-Slots, columns and numbers of interned values are stored as they are. What follows from them (maps, masks, texts) is
-made again.
+Slots, columns, indexes and numbers of interned values are stored as they are, so that a reader can map them. What
+follows from them (masks, texts of answers) is made again.
 
 Source: docs/decisions/0045-a-snapshot-file-is-a-hint.md.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from stead.catalog.blocks import BLOCK
 from stead.catalog.columns import InventoryColumns, InventoryKinds
+from stead.catalog.directory import Directory
 from stead.catalog.forest import NO_SLOT, Forest, Shape
+from stead.catalog.index import IdIndex, TextIndex, TreeIndex
 from stead.catalog.names import Names
 from stead.catalog.refresh import new_version
 from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
 from stead.catalog.snapshot import Identities, Snapshot
+from stead.catalog.texts import TextBlock, Texts
 from stead.domain.changes import NameRow, Totals, Unfit
 from stead.domain.provider import Disabled, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +41,8 @@ T = TypeVar("T", bound="np.generic")
 
 _SLOT = np.dtype(np.int32)
 
+_HASH = np.dtype(np.uint32)
+
 
 def totals(snapshot: Snapshot) -> Totals:
     """Sums over all providers, to compare with those of the database."""
@@ -49,29 +54,41 @@ def totals(snapshot: Snapshot) -> Totals:
 def write(snapshot: Snapshot, sections: Sections) -> dict[str, Any]:
     """Add the sections of *snapshot*; returns the rest, which belongs into the header."""
     identities, forest = snapshot.identities, snapshot.forest
-    for name, texts in (("uuids", identities.uuids), ("names", identities.names)):
-        sections.add_texts(name, (block.tolist() for block in texts.blocks))
+    # Made again, since those of the snapshot lack what changed after they were made.
+    live = np.flatnonzero(identities.ids.whole != NO_SLOT).astype(_SLOT)
+    for name, texts, index in (
+        ("uuid", identities.uuids, TextIndex.of(identities.uuids, live)),
+        ("name", identities.names, TextIndex.of(identities.names, live)),
+    ):
+        sections.add_bytes(f"{name} texts", (block.data for block in texts.blocks))
+        sections.add_numbers(f"{name} ends", (block.ends for block in texts.blocks))
+        sections.add_numbers(f"{name} hashes", [index.hashes])
+        sections.add_numbers(f"{name} slots", [index.slots])
     for name, column in _columns(snapshot).items():
         sections.add_numbers(name, column.blocks)
     for class_id, columns in snapshot.inventory.items():
         for name, column in _inventory_columns(columns).items():
             sections.add_numbers(f"{name} {class_id}", column.blocks)
         # A copy, since a refresh may add values meanwhile.
-        sections.add_texts(f"kinds {class_id}", [list(columns.kinds.values)])
-    trees = list(forest.trees.items())
-    sections.add_numbers("tree roots", [np.array([root for root, _ in trees], _SLOT)])
-    sections.add_numbers("tree sizes", [np.array([len(members) for _, members in trees], _SLOT)])
-    sections.add_numbers("tree members", [np.fromiter(itertools.chain(*(members for _, members in trees)), _SLOT)])
-    sections.add_texts("shapes", [[shape.leave for shape in list(forest.shapes.values)]])
+        sections.add_values(f"kinds {class_id}", list(columns.kinds.values))
+    by_id, trees = IdIndex.of(identities.ids.whole[live], live), TreeIndex.of(dict(forest.trees.items()))
+    for name, array in (
+        ("id ids", by_id.ids),
+        ("id slots", by_id.slots),
+        ("tree roots", trees.roots),
+        ("tree ends", trees.ends),
+        ("tree members", trees.members),
+    ):
+        sections.add_numbers(name, [array])
+    sections.add_values("shapes", [shape.leave for shape in list(forest.shapes.values)])
     for name, sets in (("trait sets", snapshot.trait_sets), ("aggregate sets", snapshot.aggregate_sets)):
-        sections.add_texts(name, [sets.sets()])
-    sections.add_numbers("free", [np.array(identities.free, _SLOT)])
-    sections.add_texts("aggregates", [list(snapshot.aggregate_uuids.items())])
-    sections.add_texts("trait names", [list(map(tuple, snapshot.trait_names.rows))])
-    sections.add_texts("class names", [list(map(tuple, snapshot.class_names.rows))])
-    sections.add_texts(
+        sections.add_values(name, sets.sets())
+    sections.add_values("aggregates", list(snapshot.aggregate_uuids.items()))
+    sections.add_values("trait names", list(map(tuple, snapshot.trait_names.rows)))
+    sections.add_values("class names", list(map(tuple, snapshot.class_names.rows)))
+    sections.add_values(
         "disabled",
-        [[(slot, each.reason, each.since, each.until) for slot, each in snapshot.service_states.disabled.items()]],
+        [(slot, each.reason, each.since, each.until) for slot, each in snapshot.service_states.disabled.items()],
     )
     return {"size": snapshot.size, "classes": list(snapshot.inventory)}
 
@@ -143,66 +160,65 @@ class _Reading:
         )
         parts = (forest, traits, aggregates, snapshot.sharing_trait)
         states = ServiceStates(forest, self._disabled())
-        return replace(snapshot, sharing=Sharing(*parts, snapshot.masks), service_states=states).settled()
+        return replace(snapshot, sharing=Sharing(*parts, snapshot.masks), service_states=states)
 
     def _column(self, name: str, template: Blocks[T]) -> Blocks[T]:
         return template.holding(self._stored.numbers(name, template.dtype, self._size))
 
     def _identities(self, ids: Blocks[np.int64]) -> Identities:
-        uuids, names = self._empty.identities.uuids, self._empty.identities.names
-        growing = self._empty.growing().identities
-        by_uuid, by_name = list(self._stored.texts("uuids")), list(self._stored.texts("names"))
-        first = 0
-        for some_uuids, some_names in zip(by_uuid, by_name, strict=True):
-            slots = range(first, first + len(some_uuids))
-            of_slots = ids.whole[first : slots.stop].tolist()
-            is_full = NO_SLOT not in of_slots
-            for directory, keys in (
-                (growing.slot_of_uuid, some_uuids),
-                (growing.slot_of_name, some_names),
-                (growing.slot_of_id, of_slots),
-            ):
-                pairs: Iterator[tuple[Any, Any]] = zip(keys, slots, strict=True)
-                if not is_full:
-                    pairs = (pair for pair, id_ in zip(pairs, of_slots, strict=True) if id_ != NO_SLOT)
-                directory.replaced((), dict(pairs))
-            first = slots.stop
-        free = tuple(map(Slot, self._stored.numbers("free", _SLOT).tolist()))
-        identities = replace(
-            growing,
-            uuids=uuids.holding(_texts(by_uuid, self._size)),
-            names=names.holding(_texts(by_name, self._size)),
-            ids=ids,
-            free=free,
+        number = int(np.count_nonzero(ids.whole != NO_SLOT))
+        texts = self._texts("uuid"), self._texts("name")
+        by_uuid, by_name = (
+            TextIndex(self._stored.numbers(f"{name} hashes", _HASH, number), self._slots(f"{name} slots", ids), of_name)
+            for name, of_name in zip(("uuid", "name"), texts, strict=True)
         )
-        number = self._size - len(free)
-        directories = identities.slot_of_uuid, identities.slot_of_name, identities.slot_of_id
-        if any(len(directory) != number for directory in directories):
-            raise Unfit("two of its providers have one name")
-        return identities
+        by_id = IdIndex(self._stored.numbers("id ids", ids.dtype, number), self._slots("id slots", ids))
+        if not np.array_equal(by_id.ids, ids.whole[by_id.slots]):
+            raise Unfit("its index of ids is wrong")
+        return Identities.indexed(*texts, ids, by_uuid, by_name, by_id)
+
+    def _texts(self, name: str) -> Texts:
+        data, ends = self._stored.bytes(f"{name} texts"), self._stored.numbers(f"{name} ends", _SLOT, self._size)
+        blocks, start = [], 0
+        for first in range(0, self._size, BLOCK):
+            of_block = ends[first : first + BLOCK]
+            stop = start + of_block.item(-1)
+            if of_block.item(0) < 0 or (np.diff(of_block) < 0).any() or stop > len(data):
+                raise Unfit(f"its {name}s are not complete")
+            str(data[start:stop], "utf-8", "surrogatepass")  # raises ValueError
+            blocks.append(TextBlock(data[start:stop], of_block))
+            start = stop
+        if start != len(data):
+            raise Unfit(f"its {name}s are not complete")
+        return Texts(tuple(blocks))
+
+    def _slots(self, name: str, ids: Blocks[np.int64]) -> NDArray[np.int32]:
+        """The slots of an index: each slot with a provider once."""
+        slots = self._stored.numbers(name, _SLOT)
+        if not np.array_equal(np.sort(slots), np.flatnonzero(ids.whole != NO_SLOT)):
+            raise Unfit(f"{name} has other slots than the providers")
+        return slots
 
     def _forest(self, columns: Mapping[str, Blocks[Any]]) -> Forest:
         forest = self._empty.forest
         _filled(forest.shapes, [Shape(tuple(map(int, leave))) for leave in self._stored.values("shapes")])
         _require_below(columns["shape"], len(forest.shapes))
-        roots, sizes, members = (self._stored.numbers(f"tree {what}", _SLOT) for what in ("roots", "sizes", "members"))
+        trees = TreeIndex(*(self._stored.numbers(f"tree {part}", _SLOT) for part in ("roots", "ends", "members")))
+        roots, ends, members = trees.roots, trees.ends, trees.members
         if len(members) and (members.min() < 0 or members.max() >= self._size):
             raise Unfit("a tree has a provider that does not exist")
-        ends = np.cumsum(sizes, dtype=np.int64)
-        if len(members) != (ends[-1] if len(ends) else 0):
+        if len(roots) != len(ends) or len(members) != (ends[-1] if len(ends) else 0):
             raise Unfit("its trees are not complete")
-        flat = members.tolist()
-        trees = {
-            root: tuple(flat[end - size : end])
-            for root, size, end in zip(roots.tolist(), sizes.tolist(), ends.tolist(), strict=True)
-        }
+        if (np.diff(roots) <= 0).any() or (np.diff(ends, prepend=np.int32(0)) <= 1).any():
+            raise Unfit("its trees are not in order")
         return replace(
             forest,
             parent=columns["parent"],
             root=columns["root"],
             position=columns["position"],
             shape=columns["shape"],
-            trees=forest.trees.replaced((), trees),
+            indexed=trees,
+            trees=Directory(trees),
         )
 
     def _inventory(self, class_id: int) -> InventoryColumns:
@@ -230,12 +246,6 @@ class _Reading:
     def _disabled(self) -> dict[Slot, Disabled]:
         rows = self._stored.values("disabled")
         return {Slot(int(slot)): Disabled(reason, since, until) for slot, reason, since, until in rows}
-
-
-def _texts(parts: Sequence[list[str]], size: int) -> NDArray[np.object_]:
-    texts = np.empty(size, np.object_)
-    texts[:] = list(itertools.chain(*parts))
-    return texts
 
 
 def _filled(interned: Interned[Any], values: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from stead.catalog import blocks, masks
+from stead.catalog import blocks, masks, stored, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,9 @@ def small_blocks() -> Iterator[None]:
         patch.object(blocks, "_FEW", 3),
         patch.object(blocks, "_FEW_CHANGED", 2),
         patch.object(masks, "BLOCK", 2),
+        patch.object(stored, "BLOCK", 2),
+        patch.object(texts, "BLOCK", 2),
+        patch.object(texts, "_FEW", 1),
     ):
         yield
     blocks._constant.cache_clear()

@@ -407,4 +407,6 @@ def test_a_load_in_portions_of_trees_is_a_load_at_once_and_leaves_older_snapshot
         loaded = _followed(before, None, iter([names, *trees])).snapshot
         assert view(loaded) == expected, parents
         assert view(before) == expected, parents
-        assert not any(isinstance(each, Growing) for each in loaded._directories())
+        assert not isinstance(loaded.identities.slot_of_id, Growing)
+        assert not loaded.identities.slot_of_name.changed, "a load makes an index of all"
+        assert not loaded.forest.trees.changed

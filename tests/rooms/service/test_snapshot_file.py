@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 import pytest
 import sqlalchemy as sa
 
@@ -149,13 +148,31 @@ def test_a_file_with_one_other_byte_is_ignored(stored: Books, path: Path, outcom
 def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, tuple[str, bytes]]], None]) -> None:
     """Write the file with a changed header or sections, and with the right checksum."""
     stored = snapshot_file.read(path)
-    header, sections = dict(stored.header), dict(stored._sections)
+    header = dict(stored.header)
+    sections = {name: (form, bytes(data)) for name, (form, data) in stored._sections.items()}
     change(header, sections)
     with snapshot_file.replacing(path) as writing:
         for name, (form, data) in sections.items():
+            start = writing._begin()
             writing._write(data)
-            writing._toc.append((name, form, len(data)))
+            writing._toc.append((name, form, start, len(data)))
         writing.end(header)
+
+
+def numbers(dtype: str, change: Callable[[Any], object]) -> Callable[[tuple[str, bytes]], tuple[str, bytes]]:
+    """Changes a section of numbers."""
+
+    def changed(section: tuple[str, bytes]) -> tuple[str, bytes]:
+        values = np.frombuffer(section[1], dtype).copy()
+        change(values)
+        return section[0], values.tobytes()
+
+    return changed
+
+
+def section(name: str, changed: Callable[[tuple[str, bytes]], tuple[str, bytes]]) -> Callable[..., object]:
+    """A misfit with a changed section *name*."""
+    return lambda _, sections: sections.update({name: changed(sections[name])})
 
 
 MISFITS: dict[str, Callable[[dict[str, Any], dict[str, tuple[str, bytes]]], object]] = {
@@ -169,14 +186,23 @@ MISFITS: dict[str, Callable[[dict[str, Any], dict[str, tuple[str, bytes]]], obje
     "another size": lambda header, _: header.update(size=header["size"] + 1),
     "other byte order": lambda _, sections: sections.update(ids=(">i8", sections["ids"][1])),
     "smaller numbers": lambda _, sections: sections.update(parent=("<i2", sections["parent"][1])),
-    "missing section": lambda _, sections: sections.pop("uuids"),
+    "missing section": lambda _, sections: sections.pop("uuid texts"),
+    "missing list": lambda _, sections: sections.pop("shapes"),
     "a slot too far": lambda _, sections: sections.update(root=("<i4", b"\x7f" * len(sections["root"][1]))),
     "a set too far": lambda _, sections: sections.update({"traits of": ("<i4", b"\x7f" * len(sections["root"][1]))}),
     "other generations": lambda _, sections: sections.update(generations=("<i8", bytes(len(sections["ids"][1])))),
-    "not JSON": lambda _, sections: sections.update(names=("json", b"[\n")),
-    "an equal name": lambda _, sections: sections.update(
-        names=("json", orjson.dumps(["a"] * (len(sections["ids"][1]) // 8)))
-    ),
+    "not JSON": lambda _, sections: sections.update(shapes=("json", b"[")),
+    "no text": section("name texts", lambda section: (section[0], b"\xff" * len(section[1]))),
+    "texts too short": section("name texts", lambda section: (section[0], section[1][:-1])),
+    "ends in no order": section("name ends", numbers("<i4", lambda ends: ends.__setitem__(slice(None), ends[::-1]))),
+    "a slot twice": section("uuid slots", numbers("<i4", lambda slots: slots.__setitem__(0, slots[1]))),
+    "a slot too far in an index": section("name slots", numbers("<i4", lambda slots: slots.__setitem__(0, 9999))),
+    "fewer hashes": section("name hashes", lambda section: (section[0], section[1][4:])),
+    "other ids": section("id ids", numbers("<i8", lambda ids: ids.__iadd__(1))),
+    "roots in no order": section("tree roots", numbers("<i4", lambda roots: roots.fill(0))),
+    "an empty tree": section("tree ends", numbers("<i4", lambda ends: ends.__setitem__(0, 0))),
+    "fewer members": section("tree members", lambda section: (section[0], section[1][4:])),
+    "a member too far": section("tree members", numbers("<i4", lambda members: members.fill(9999))),
 }
 
 
