@@ -157,7 +157,7 @@ def read(path: Path) -> Stored:
         if not stat.S_ISREG(about.st_mode) or end < len(MAGIC):
             raise Unfit("it is not complete")
         # Nothing closes the map: it lives as long as the arrays that read it.
-        content = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     if content[: len(MAGIC)] != MAGIC:
         raise Unfit("it has another form")
     if hashlib.blake2b(content[:-_DIGEST_BYTES], digest_size=_DIGEST_BYTES).digest() != content[-_DIGEST_BYTES:]:

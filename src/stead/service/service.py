@@ -128,7 +128,7 @@ class Service:
         self._store.write(names.sync_standard)
         if self._snapshot_file is not None:
             # Before the first refresh, which then reads only what has changed since.
-            self._snapshot_file.resume()
+            self._snapshot_file.start()
         self._catalog.fresh()
 
     def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:

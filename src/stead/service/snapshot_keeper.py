@@ -7,19 +7,22 @@ Source: "The write and refresh protocol", docs/protocol.md (rule 20).
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import platform
 import random
 import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from stead.catalog import snapshot_file, stored
 from stead.domain.changes import Unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from stead.catalog.catalog import Catalog
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 
 JUST_WRITTEN_SECONDS = 10.0
 """At the end of a service, the first of its workers writes the file. The others find it as new as this, and do not."""
+
+ALONE_SECONDS = 120.0
+"""Time to wait for other workers that start. Then a worker loads by itself."""
+
+_BETWEEN_TRIES_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -48,33 +56,56 @@ class SnapshotKeeper:
         self._writing = threading.Lock()
         self._last: Mapping[str, Any] | None = None
 
-    def resume(self) -> None:
-        """Load the snapshot from the file and what changed since from the database, if the file fits.
+    def start(self) -> None:
+        """Load the catalog: from the file and what changed since, or everything if the file does not fit.
+
+        Workers that start together do so one after the other. So the first one loads everything and writes the file,
+        and the others map it.
 
         Raises:
             Unavailable: the database does not answer.
         """
-        began = time.monotonic()
-        try:
-            file = snapshot_file.read(self._path)
-            if file.header.get("made by") != _maker():
-                raise Unfit(f"another version wrote it: {file.header.get('made by')}")
-            moment = file.header.get("moment")
-            if not isinstance(moment, dict):
-                raise Unfit("it has no clock")
-            changed = self._catalog.resume(stored.read(file), self._source, moment)
-        except FileNotFoundError:
-            return
-        except (Unfit, OSError) as error:
-            _log.warning("snapshot file %s ignored: %s", self._path, error)
-            return
+        with _alone_in(self._path.parent):
+            began = time.monotonic()
+            try:
+                changed = self._resume()
+            except FileNotFoundError:
+                pass
+            except (Unfit, OSError) as error:
+                _log.warning("snapshot file %s ignored: %s", self._path, error)
+            else:
+                _log.info(
+                    "started from the snapshot file: %s providers, %s changed since, %.1f s",
+                    f"{self._catalog.providers:,}",
+                    f"{changed:,}",
+                    time.monotonic() - began,
+                )
+                return
+            self._catalog.fresh()
+            self._write()
+            if self._last is not None:
+                # From now on, this process has the pages of the file too, in place of memory of its own.
+                with suppress(Unfit, OSError):
+                    self._resume()
+
+    def _resume(self) -> int:
+        """Load from the file, and what changed since; returns the number of changed providers.
+
+        Raises:
+            FileNotFoundError
+            Unfit: the catalog is as before.
+            OSError: the file cannot be read.
+            Unavailable
+        """
+        file = snapshot_file.read(self._path)
+        if file.header.get("made by") != _maker():
+            raise Unfit(f"another version wrote it: {file.header.get('made by')}")
+        moment = file.header.get("moment")
+        if not isinstance(moment, dict):
+            raise Unfit("it has no clock")
+        changed = self._catalog.resume(stored.read(file), self._source, moment)
         self._last = moment
-        _log.info(
-            "started from the snapshot file: %s providers, %s changed since, %.1f s",
-            f"{self._catalog.providers:,}",
-            f"{changed:,}",
-            time.monotonic() - began,
-        )
+        return changed
 
     def pause(self) -> float:
         """Seconds before the first step: different in each process, so that one of them writes for all."""
@@ -115,6 +146,35 @@ class SnapshotKeeper:
                 _log.warning("snapshot file %s not written: %s", self._path, error)
                 return
             self._last = moment
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Run the block while no other process runs it for the same directory, or after ``ALONE_SECONDS``."""
+    try:
+        # The directory itself, since a file for the lock would stay behind.
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:
+        yield  # there is no file to share
+        return
+    try:
+        deadline = time.monotonic() + ALONE_SECONDS
+        # The kernel releases the lock of a process that ends. One that hangs must not keep the others from starting.
+        while not _locked(descriptor) and time.monotonic() < deadline:
+            time.sleep(_BETWEEN_TRIES_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # this file system has no locks, so each process loads by itself
+    return True
 
 
 def _maker() -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies
 
 from stead.candidates.templates import GAP, Template, TreeUuids
+from stead.catalog.texts import Texts
 
 LONG = [str(UUID(int=number * 2**64 + 7)) for number in range(12)]
 FORMS = {
@@ -21,9 +22,7 @@ FORMS = {
 
 
 def uuids_of(texts: list[str], trees: int) -> TreeUuids:
-    uuids = np.empty(len(texts), np.object_)
-    uuids[:] = texts
-    return TreeUuids(uuids.reshape(trees, -1))
+    return TreeUuids(Texts.of(texts), np.arange(len(texts)).reshape(trees, -1))
 
 
 def plainly(pieces: list[str], gaps: list[int], trees: list[list[str]]) -> bytes:
@@ -51,7 +50,7 @@ def test_every_gap_gets_the_uuid_of_its_position(
     gaps = data.draw(strategies.lists(positions, min_size=len(pieces) - 1, max_size=len(pieces) - 1))
     which = slice(part[0], part[0] + part[1])
     template = Template(GAP.join(pieces), gaps)
-    assert template.filled(uuids, which) == plainly(pieces, gaps, uuids.texts[which].tolist())
+    assert template.filled(uuids, which) == plainly(pieces, gaps, uuids.texts(which))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -16,7 +16,7 @@ from stead.catalog.masks import Masks
 from tests.rooms.catalog.small_blocks import small_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 FILL = -7
 writes = st.lists(st.dictionaries(st.integers(0, 11), st.integers(-3, 3), min_size=1), max_size=6)

@@ -307,6 +307,35 @@ def test_two_workers_that_write_at_once_leave_one_whole_file(
     assert "started from the snapshot file" in outcome(stored)
 
 
+def test_workers_that_start_together_load_once_and_map_one_file(
+    books: Books, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = books.provider(VCPU=8)
+    caplog.set_level(logging.INFO, snapshot_keeper.__name__)
+    services: list[Service] = []
+    threads = [threading.Thread(target=lambda: services.append(start(books.url, path))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([line for line in caplog.messages if "started from the snapshot file" in line]) == 2
+    for service in services:
+        ids = service.snapshot().identities.ids.whole
+        assert not ids.flags.owndata, "the pages of the file, not a copy"
+    books.claim(fresh_uuid(), {provider: {"VCPU": 1}})
+    for service in services:
+        assert texts(service.snapshot()) == cold(books.url), "a refresh does not need to write to the map"
+        service.close()
+
+
+def test_a_worker_that_hangs_while_it_starts_does_not_keep_others_from_it(
+    stored: Books, path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Callable[[Books], str]
+) -> None:
+    monkeypatch.setattr(snapshot_keeper, "ALONE_SECONDS", 0.1)
+    with snapshot_keeper._alone_in(path.parent):
+        assert "started from the snapshot file" in outcome(stored)
+
+
 @pytest.fixture
 def unwritable(path: Path) -> Path:
     """A path in a directory that does not exist: not even root can write there."""
