@@ -6,6 +6,7 @@ import ctypes
 import gc
 import logging
 from collections import deque
+from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,15 @@ def keep_freed() -> None:
         return
     for parameter, value in ((_TRIM_THRESHOLD, KEPT_BYTES), (_MMAP_THRESHOLD, LARGEST_BLOCK), (_ARENA_MAX, 1)):
         mallopt(parameter, value)
+
+
+def return_freed() -> None:
+    """Return all freed memory to the kernel, after a work that needed more than what follows. With glibc only.
+
+    Other threads cannot allocate meanwhile, so no request may be under way.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Paused:

@@ -14,7 +14,7 @@ from stead.candidates.work import Work
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
 from stead.domain.tree_planning import plan_trees
-from stead.process import slices
+from stead.process import memory, slices
 from stead.process.background import Background
 from stead.service.advice import Advised, Likeness, advice
 from stead.service.claims import Claiming
@@ -130,6 +130,7 @@ class Service:
             # Before the first refresh, which then reads only what has changed since.
             self._snapshot_file.start()
         self._catalog.fresh()
+        memory.return_freed()  # a load needs twice the memory of what it loads
 
     def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:
         """From now on poll for changes even without requests, and prune, until the service is closed.
