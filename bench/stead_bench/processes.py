@@ -43,7 +43,12 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """The memory of the largest of these processes: of a server, that is a worker."""
-    return max((_resident(pid) for pid in pids), default=0)
+    return max((_kib_of("status", "VmRSS", pid) * _KIB for pid in pids), default=0)
+
+
+def proportional_bytes(pids: Iterable[int]) -> int:
+    """The memory of all these processes together: a page that n of them share counts 1/n for each."""
+    return sum(_kib_of("smaps_rollup", "Pss", pid) for pid in pids) * _KIB
 
 
 def _threads(pid: int) -> Iterator[Path]:
@@ -69,9 +74,10 @@ def _stat(process: Path) -> list[str]:
         return []
 
 
-def _resident(pid: int) -> int:
+def _kib_of(file: str, field: str, pid: int) -> int:
+    """A number of KiB in a file of a process; 0 if the process has ended."""
     try:
-        lines = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (_PROC / str(pid) / file).read_text(encoding="utf-8", errors="replace").splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return next((int(line.split()[1]) * _KIB for line in lines if line.startswith("VmRSS:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)

@@ -235,8 +235,9 @@ STEAD_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "snapshot_dir",
         default="",
-        help="Directory in which workers store their snapshot, so that the next start loads only what changed since. "
-        "It must exist, and be writable for this service only. Default empty: no file. See operations.md.",
+        help="Directory in which workers store their snapshot, so that the next start loads only what changed since, "
+        "and workers of one host share memory. It must exist, be local, and be writable for this service only. "
+        "Default empty: no file. See operations.md.",
     ),
     cfg.FloatOpt(
         "snapshot_interval",
