@@ -13,7 +13,7 @@ from stead.domain.inventory import Inventory, capacity, has_room, keeps_units
 from stead.domain.provider import HeldInventory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -166,13 +166,21 @@ class InventoryColumns:
         room = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
         return np.where(kind > 0, room, _NO_ROOM)
 
-    def able(self, amount: int, kind: NDArray[np.int32], room: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mask of the providers with these kinds and rooms that can serve *amount* of the class alone."""
-        _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
-        keeping: NDArray[np.bool_] = keeps_units(amount, min_unit, max_unit, step_size)
-        with_room: NDArray[np.bool_] = has_room(amount, 0, room)
-        # Slots without inventory have no room. So a look-up per slot is needed only if some kind does not admit it.
-        return with_room if keeping[1:].all() else with_room & keeping[kind]
+    def able(self, amount: int) -> Callable[[NDArray[np.int32], NDArray[np.int64]], NDArray[np.bool_]]:
+        """Computes the mask of the providers with some kinds and rooms that can serve *amount* of the class alone."""
+        units: list[tuple[NDArray[np.bool_], bool]] = []  # computed once for all blocks, and only if a block changed
+
+        def serving(kind: NDArray[np.int32], room: NDArray[np.int64]) -> NDArray[np.bool_]:
+            if not units:
+                _, _, min_unit, max_unit, step_size, _ = self.kinds.table()
+                keeping: NDArray[np.bool_] = keeps_units(amount, min_unit, max_unit, step_size)
+                units.append((keeping, bool(keeping[1:].all())))
+            with_room: NDArray[np.bool_] = has_room(amount, 0, room)
+            # Slots without inventory have no room. So a look-up per slot is needed only if some kind does not admit it.
+            kinds_keeping, is_kept_by_all = units[0]
+            return with_room if is_kept_by_all else with_room & kinds_keeping.take(kind)
+
+        return serving
 
     def fitting(self, amounts: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mask of the *slots*, of shape ``(rows, columns)``, that can serve *amounts*: ``(rows, amounts, columns)``."""

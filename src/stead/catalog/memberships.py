@@ -95,7 +95,7 @@ class Memberships:
         def meets(block: NDArray[np.int32]) -> NDArray[np.bool_]:
             if not sets_that_meet:
                 sets_that_meet.append(self.sets_passing(clauses, forbidden))
-            return sets_that_meet[0][block]
+            return sets_that_meet[0].take(block)  # half the time of an index of 32 bits
 
         condition = (self._what, tuple(map(frozenset, clauses)), frozenset(forbidden))
         return masks.get(condition, (self.set_of,), meets)

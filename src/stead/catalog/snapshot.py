@@ -188,11 +188,7 @@ class Snapshot:
         # No max_unit is greater than MAX_INT, so no provider serves more alone.
         if columns is None or amount > MAX_INT:
             return np.zeros(self.size, np.bool_)
-
-        def able(kind: NDArray[np.int32], room: NDArray[np.int64]) -> Mask:
-            return columns.able(amount, kind, room)
-
-        return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), able)
+        return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), columns.able(amount))
 
     def shares(self, class_id: int, amount: int) -> Shares:
         """The part of *amount* of a class that each slot could give."""
