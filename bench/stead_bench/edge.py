@@ -1,12 +1,14 @@
 """What a read costs beside the engine: ``python -m stead_bench.edge [HOSTS]`` (1,000 flat hosts with 90 traits).
 
-Two tables. Over HTTP, with no claim in between: CPU time of Stead, and of the bare application under the same server,
-which returns the same bytes; the best of all rounds of each. In this process, without a network: CPU time and function
-calls of the layers around the engine, whose answer is that of the request before.
+Two tables. Over HTTP, with no claim in between and with different queries for candidates: CPU time of Stead, and of the
+bare application under the same server, which returns the same bytes; the best of all rounds of each. In this process,
+without a network: CPU time and function calls of the layers around the engine, whose answer is that of the request
+before.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from contextlib import ExitStack
@@ -27,7 +29,7 @@ from stead_bench.queries import PROVIDERS, host_in_zones
 from stead_bench.sites import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from stead_bench.asking import Connection
@@ -86,21 +88,22 @@ def over_http(site: Site, targets: Targets) -> Table:
             path = bare.keep(bodies, number, headers, reply.body)
             asked = (target, lambda _, path=path: path)
             least = [float("inf")] * 2
+            numbers = itertools.count(1)
             for _ in range(ROUNDS):
                 for place, (server, connection) in enumerate(both):
-                    least[place] = min(least[place], cpu(connection, server.processes(), asked[place]))
+                    least[place] = min(least[place], cpu(connection, server.processes(), asked[place], numbers))
             ours, bares = (1e6 * seconds for seconds in least)
             table.add_row(name, f"{ours:.0f}", f"{bares:.0f}", f"{ours - bares:.0f}", f"{ours / bares:.2f}")
     return table
 
 
-def cpu(connection: Connection, pids: list[int], target: Callable[[int], str]) -> float:
-    """CPU seconds of the server for one request, as a mean over a round."""
-    before, began, number = processes.cpu_seconds(pids), time.monotonic(), 0
+def cpu(connection: Connection, pids: list[int], target: Callable[[int], str], numbers: Iterator[int]) -> float:
+    """CPU seconds of the server for one request, as a mean over a round; each request has the next of *numbers*."""
+    before, began, requests = processes.cpu_seconds(pids), time.monotonic(), 0
     while time.monotonic() - began < SECONDS:
-        number += 1
-        connection.get(target(number))
-    return (processes.cpu_seconds(pids) - before) / number
+        requests += 1
+        connection.get(target(next(numbers)))
+    return (processes.cpu_seconds(pids) - before) / requests
 
 
 def beside_engine(site: Site, targets: Targets) -> Table:
@@ -112,13 +115,15 @@ def beside_engine(site: Site, targets: Targets) -> Table:
             get(app, target(0), "placement 1.39")
             computing, engine.answer = engine.answer, repeating(engine.answer)
             least = float("inf")
+            numbers = itertools.count(1)
             for _ in range(ROUNDS):
-                began, number = time.process_time(), 0
+                began, requests = time.process_time(), 0
                 while time.process_time() - began < SECONDS:
-                    number += 1
-                    get(app, target(number), "placement 1.39")
-                least = min(least, (time.process_time() - began) / number)
-            calls, files = entered(lambda target=target: get(app, target(1), "placement 1.39"))  # type: ignore[misc]  # mypy cannot infer the default
+                    requests += 1
+                    get(app, target(next(numbers)), "placement 1.39")
+                least = min(least, (time.process_time() - began) / requests)
+            another = target(next(numbers))
+            calls, files = entered(lambda another=another: get(app, another, "placement 1.39"))  # type: ignore[misc]  # mypy cannot infer the default
             engine.answer = computing
             table.add_row(name, f"{1e6 * least:.1f}", str(calls), str(files))
     return table

@@ -53,6 +53,11 @@ class Enumeration:
     maximum: int | None = None
     work: int | None = None
 
+    def draws(self, request: CandidateRequest) -> bool:
+        """Whether the candidates for *request*, or their order, are random."""
+        # The order in the query replaces the configured one: shuffling would destroy a requested order.
+        return self.randomize if request.order is None else isinstance(request.order, Drawn)
+
 
 class Answer(NamedTuple):
     """The JSON body in pieces, and the number of candidates in it.
@@ -124,8 +129,7 @@ def found_within(
         UnknownResourceClass, UnknownTraits: at once, not while iterating.
     """
     if request.order is not None:
-        # The order in the query replaces the configured one: shuffling would destroy a requested order.
-        enumeration = replace(enumeration, randomize=isinstance(request.order, Drawn))
+        enumeration = replace(enumeration, randomize=enumeration.draws(request))
     try:
         matched = match_all(snapshot, request, work, phases)
     except WorkSpent:

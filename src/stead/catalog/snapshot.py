@@ -74,7 +74,7 @@ class Identities:
         return self.ids.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Snapshot:
     """Everything that a read needs, at one moment.
 

@@ -30,7 +30,8 @@ PHASES = Metric(
     "stead_candidates_phase_seconds",
     "histogram",
     "Candidate queries, by phase: `refresh` (updating the snapshot), `resolve`, `match`, `trees`, "
-    "`combine` (with the order and the limit), `render`.",
+    "`combine` (with the order and the limit), `render`. "
+    "A query that was answered since the last change has only `refresh`.",
     ("phase",),
     PHASE_SECONDS,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from stead.candidates import engine
@@ -17,6 +18,7 @@ from stead.domain.tree_planning import plan_trees
 from stead.process import memory, slices
 from stead.process.background import Background
 from stead.service.advice import Advised, Likeness, advice
+from stead.service.answers import Answers
 from stead.service.claims import Claiming
 from stead.service.flavors import FlavorHeadrooms
 from stead.service.overdue import Overdue
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from stead.domain.tree_document import TreeDocument
     from stead.domain.tree_plan import TreePlan
     from stead.domain.what_if import Planned
+    from stead.service.answers import Asked
     from stead.service.flavors import Found
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
@@ -111,6 +114,7 @@ class Service:
         self._source = ChangeSource(store)
         self._catalog = Catalog(self._source, on_refresh)
         self._enumeration = enumeration
+        self._answers = Answers()
         self._claiming = Claiming(store, self._catalog, self._replace, enumeration)
         self._flavors = FlavorHeadrooms()
         self._background: list[Background] = []
@@ -185,15 +189,24 @@ class Service:
             watchers=self.watchers.waiting,
         )
 
-    def candidates(self, request: CandidateRequest, form: Form, phases: Phases = UNTIMED) -> Answer:
+    def candidates(
+        self, request: CandidateRequest, form: Form, phases: Phases = UNTIMED, asked: Asked | None = None
+    ) -> Answer:
         """The answer to a candidate request; *phases* is called at the end of each phase.
+
+        Args:
+            asked: determines *request* and *form*. If the same was asked before and nothing has changed since, the
+                answer is not computed again. None: always compute it.
 
         Raises:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot = self.snapshot()
         phases.mark("refresh")
-        return engine.answer(snapshot, request, self._enumeration, form, phases)
+        make = partial(engine.answer, snapshot, request, self._enumeration, form, phases)
+        if asked is None or self._enumeration.draws(request):
+            return make()
+        return self._answers.get(snapshot, asked, make)
 
     def find(self, request: CandidateRequest) -> tuple[Snapshot, list[Candidate]]:
         """The candidates of *request* as values, and the snapshot that they refer to.

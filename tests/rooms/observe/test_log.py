@@ -64,6 +64,17 @@ def test_a_line_of_json_has_what_the_text_does_not(watched, caplog):
     assert "phases" not in caplog.messages[-1]
 
 
+def test_a_repeated_query_has_a_line_of_its_own_with_its_only_phase(watched, caplog):
+    watched.api.set_inventories(watched.api.create_provider(fresh_name()), {"VCPU": 4})
+    caplog.set_level(logging.INFO, logger=LOGGER)
+    for _ in range(2):
+        watched.api.get("/allocation_candidates?resources=VCPU:1").expect(200)
+    first, again = lines_of(caplog)
+    assert again["request_id"] != first["request_id"]
+    assert (again["candidates"], again["bytes"]) == (first["candidates"], first["bytes"])
+    assert again["phases"].keys() == {"refresh"} < first["phases"].keys()
+
+
 def test_a_line_of_text_says_who_asked_as_the_options_have_it(watched, caplog):
     caplog.set_level(logging.INFO, logger=LOGGER)
     given = "req-11111111-2222-3333-4444-555555555555"

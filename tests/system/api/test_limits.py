@@ -193,9 +193,10 @@ def test_the_work_of_a_query(any_api: Api) -> None:
         any_api.create_provider(inventories={lamp: 8})
     few = any_api.get("/allocation_candidates", {"resources": f"{lamp}:1", "limit": "5"}).expect(200)
     assert (len(few.json["allocation_requests"]), few.header("stead-incomplete")) == (5, None)
-    many = any_api.get("/allocation_candidates", {"resources": f"{lamp}:1"}).expect(200)
-    assert 5 < len(many.json["allocation_requests"]) < 30
-    assert many.header("stead-incomplete") == "work"
+    for _ in range(2):
+        many = any_api.get("/allocation_candidates", {"resources": f"{lamp}:1"}).expect(200)
+        assert 5 < len(many.json["allocation_requests"]) < 30
+        assert many.header("stead-incomplete") == "work"
 
 
 def test_the_work_of_an_advice(small: Api) -> None:

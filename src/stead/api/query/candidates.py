@@ -102,12 +102,16 @@ def request_of(query: str, agreed: Agreed, flavors: Flavors | None = None) -> Ca
     Raises:
         InvalidQuery, UnknownFlavor: as :func:`parse_candidate_request`.
     """
-    return _without_flavor(query, agreed) or parse_candidate_request(Pairs.read(query), agreed, flavors)
+    return without_flavor(query, agreed) or parse_candidate_request(Pairs.read(query), agreed, flavors)
 
 
 @cached_if_short(512)
-def _without_flavor(query: str, agreed: Agreed) -> CandidateRequest | None:
-    """The request of *query*; None if it names a flavor."""
+def without_flavor(query: str, agreed: Agreed) -> CandidateRequest | None:
+    """The request that *query* alone describes at these versions; None if it names a flavor.
+
+    Raises:
+        InvalidQuery
+    """
     pairs = Pairs.read(query)
     return None if pairs.all("flavor") else parse_candidate_request(pairs, agreed)
 

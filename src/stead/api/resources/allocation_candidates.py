@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stead.api.errors import Answer, Rows, answering
 from stead.api.gates import allowed, json_answer, since
-from stead.api.query.candidates import request_of
+from stead.api.query.candidates import request_of, without_flavor
 from stead.api.representations import answer_in_pieces
 from stead.api.versions import V
 from stead.candidates.render import Form
@@ -72,9 +72,12 @@ class AllocationCandidates:
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
         """List allocation candidates."""
-        request = request_of(req.query_string, req.agreed, finder(self._service))
+        query, agreed = req.query_string, req.agreed
+        alone = without_flavor(query, agreed)
+        asked = None if alone is None else (query, agreed)  # the query of a flavor can change while no provider does
+        request = alone or request_of(query, agreed, finder(self._service))
         self._limits.require_groups(request.groups)
-        body, is_cut, number = self._service.candidates(request, form_of(req.version), req.phases())
+        body, is_cut, number = self._service.candidates(request, form_of(req.version), req.phases(), asked)
         req.note(candidates=number, is_cut=is_cut)
         answer_in_pieces(req, resp, body)
         if is_cut:
