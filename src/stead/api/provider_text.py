@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from stead.api.versions import V
 from stead.catalog.listing import Listing
-from stead.process import slices
-from stead.process.pieces import PORTION
 from stead.process.short_keys import cached_if_short
+from stead.process.slices import sliced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from stead.api.request import Request
     from stead.api.versions import Microversion
@@ -59,15 +60,12 @@ class ProviderForm(NamedTuple):
         """The text of one provider."""
         return self._text(provider.uuid, provider.name, provider.generation, provider.parent, provider.root)
 
-    def texts(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[bytes]:
-        """The encoded texts of the providers at *slots*, in their order. Lets other requests run in between."""
-        return chain.from_iterable(self._portions(snapshot, slots))
+    def texts(self, snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterator[bytes]:
+        """The encoded texts of the providers at *slots*, in their order, with a comma before each, joined in parts.
 
-    def _portions(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterator[list[bytes]]:
-        make = partial(self._made, snapshot)
-        for start in range(0, len(slots), PORTION):
-            slices.give_way()
-            yield snapshot.texts(self, slots[start : start + PORTION], make)
+        Lets other requests run in between.
+        """
+        return sliced(snapshot.texts(self, slots, partial(self._made, snapshot)), 1)
 
     def _made(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[bytes]:
         listed = Listing(snapshot, slots)

@@ -22,7 +22,7 @@ from stead.candidates.resolve import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from stead.domain.provider import Slot
     from stead.domain.request import ProviderQuery
 
+_NONE = np.empty(0, np.int64)
 
-def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
+
+def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> NDArray[np.int64]:
     """Slots of the providers that pass, ascending.
 
     An unknown name is an error, unless an earlier filter already excludes every provider by itself.
@@ -44,21 +46,21 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
     if query.in_tree is not None:
         slot = snapshot.find_referenced(query.in_tree)
         if slot is None:
-            return []
+            return _NONE
         root = snapshot.forest.root[slot]
         matching = matching & _only(snapshot, snapshot.forest.members(root))
     if query.in_subtree is not None:
         top = snapshot.find_referenced(query.in_subtree)
         if top is None:
-            return []
+            return _NONE
         matching = matching & _only(snapshot, snapshot.forest.subtree(top))
     having = snapshot.with_traits(resolve_required(snapshot, query.traits), ())
     if query.traits.clauses and not having.any():
-        return []
+        return _NONE
     matching = matching & having & snapshot.with_traits((), resolve_forbidden(snapshot, query.traits))
     aggregates = resolve_aggregates(snapshot, query.aggregates)
     if not meetable(snapshot, aggregates):
-        return []
+        return _NONE
     matching = matching & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
     for class_id, amount in resolve_classes(snapshot, query.resources or {}).items():
         matching = matching & snapshot.serving(class_id, amount)
@@ -66,22 +68,20 @@ def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> list[int]:
         matching = matching & _only(snapshot, [snapshot.find(query.uuid)])
     if query.name:
         matching = matching & _only(snapshot, [snapshot.find_named(query.name)])
-    slots: list[int] = np.flatnonzero(matching).tolist()
-    return slots
+    return np.flatnonzero(matching)
 
 
-def page_of(snapshot: Snapshot, slots: Sequence[int], page: Page) -> tuple[list[int], bool]:
+def page_of(snapshot: Snapshot, slots: NDArray[np.int64], page: Page) -> tuple[NDArray[np.int64], bool]:
     """One page of the providers at *slots*, ordered by uuid, and whether others follow.
 
     Slots do not serve as an order, because they differ between processes. Ids do not either, because a deleted
     provider has none and may be the marker.
     """
-    uuids: list[str] = snapshot.identities.uuids.at(np.array(slots, np.int64)).tolist()
-    after = [pair for pair in zip(uuids, slots, strict=True) if page.marker is None or pair[0] > page.marker]
-    if page.limit is None:
-        return [slot for _, slot in sorted(after)], False
-    shown = [slot for _, slot in nsmallest(page.limit, after)]
-    return shown, len(shown) < len(after)
+    uuids: list[str] = snapshot.identities.uuids.at(slots).tolist()
+    pairs = zip(uuids, slots.tolist(), strict=True)
+    after = [pair for pair in pairs if page.marker is None or pair[0] > page.marker]
+    shown = sorted(after) if page.limit is None else nsmallest(page.limit, after)
+    return np.array([slot for _, slot in shown], np.int64), len(shown) < len(after)
 
 
 def _only(snapshot: Snapshot, slots: Iterable[Slot | None]) -> NDArray[np.bool_]:

@@ -128,13 +128,13 @@ class Rendering:
         pieces.add('],"provider_summaries":{')
         slots = self._summarised.slots()
         make = partial(_made_summaries, self._snapshot, self._classes, self._form, dict[int, str]())
-        for start in range(0, len(slots), PORTION):
-            portion = slots[start : start + PORTION]
-            # Summaries with a choice of classes are not cached: there would be one per request.
-            if self._classes is None:
-                pieces.add_members(self._snapshot.texts(self._form, portion, make))
-            else:
-                pieces.add_members(make(portion.tolist()))
+        if self._classes is None:
+            for joined in self._snapshot.texts(self._form, slots, make):
+                self._give_way()
+                pieces.add_joined(joined)
+        else:  # summaries with a choice of classes are not cached: there would be one per request
+            for start in range(0, len(slots), PORTION):
+                pieces.add_members(make(slots[start : start + PORTION].tolist()))
         pieces.add("}}")
         return pieces.all()
 

@@ -25,7 +25,7 @@ from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.provider import BY_NAME, HeldInventory, Provider, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -279,20 +279,21 @@ class Snapshot:
         return self.aggregate_sets.passing(clauses, forbidden, self.masks)
 
     def texts(
-        self, form: Hashable, slots: Sequence[int] | NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[bytes]]
-    ) -> list[bytes]:
+        self, form: Hashable, slots: NDArray[np.int64], make: Callable[[Sequence[int]], Iterable[bytes]]
+    ) -> Iterator[bytes]:
         """The encoded text of each of *slots* in an answer, from the cache if its provider did not change.
+
+        A comma is before each, and they are joined in parts of about 100. Lazy.
 
         Args:
             form: identifies the text, which must depend only on this, the provider and its ancestors.
             make: makes the texts of slots.
         """
-        places = np.asarray(slots, np.int64)
-        return self.fragments.get(form, places, self.versions.at(places), make)
+        return self.fragments.joined(form, slots, self.versions.at(slots), make)
 
-    def last_modified(self, slots: Sequence[int]) -> int:
+    def last_modified(self, slots: NDArray[np.int64]) -> int:
         """The time of the last change of at least one provider, in seconds since 1970."""
-        return int(self.modified.at(np.array(slots, np.int64)).max())
+        return int(self.modified.at(slots).max())
 
     def uuid(self, slot: int) -> str:
         """The uuid of the provider at a slot."""

@@ -327,7 +327,7 @@ def assert_lists_what_brute_force_lists(forest: Forest, query: ProviderQuery) ->
             matching_providers(snapshot, query)
         assert any(name in str(refused.value) for name in expected.names)
     else:
-        slots = matching_providers(snapshot, query)
+        slots = matching_providers(snapshot, query).tolist()
         assert slots == sorted(set(slots))
         assert {snapshot.provider(slot).name for slot in slots} == expected
 

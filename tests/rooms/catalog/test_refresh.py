@@ -99,8 +99,14 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
         "anchors": {uuids[int(slot)]: named(sharing.anchors(slot)) for slot in sharing.providers},
         "reaching": {uuids[root]: named(sharing.reaching(root)) for root in roots},
         "candidates": {row.name: candidates(snapshot, row.name) for row in snapshot.class_names.rows},
-        "shown": [json.loads(text) for text in PROVIDER_FORM.texts(snapshot, [slots[uuid] for uuid in sorted(slots)])],
+        "shown": shown(snapshot, [slots[uuid] for uuid in sorted(slots)]),
     }
+
+
+def shown(snapshot: Snapshot, slots: list[int]) -> Any:
+    """The objects of the providers at *slots* in an answer."""
+    texts = b"".join(PROVIDER_FORM.texts(snapshot, np.array(slots, np.int64)))
+    return json.loads(b"[%b]" % texts[1:])
 
 
 def cause(snapshot: Snapshot, slot: int) -> Any:

@@ -53,7 +53,7 @@ def texts(snapshot: Snapshot) -> list[Any]:
     """What clients see of all providers, in the order of uuids."""
     slots = sorted(np.flatnonzero(snapshot.live).tolist(), key=snapshot.uuid)
     return [
-        list(FORM.texts(snapshot, slots)),
+        b"".join(FORM.texts(snapshot, np.array(slots, np.int64))),
         [(snapshot.inventories(slot), snapshot.traits(slot), snapshot.aggregates(slot)) for slot in slots],
         [[snapshot.uuid(member) for member in snapshot.forest.subtree(slot)] for slot in slots],
         [snapshot.service_states.cause(slot) is not None for slot in slots],

@@ -111,12 +111,15 @@ class Providers:
         if page:
             slots, goes_on = page_of(snapshot, slots, page)
             if page.limit is not None:
-                more = f',"links":{dumps(links(req, pairs, snapshot.uuid(slots[-1]) if goes_on else None)).decode()}'
+                more = (
+                    f',"links":{dumps(links(req, pairs, snapshot.uuid(int(slots[-1])) if goes_on else None)).decode()}'
+                )
         pieces = Pieces(slices.give_way)
         pieces.add('{"resource_providers":[')
-        pieces.add_members(ProviderForm.of(req).texts(snapshot, slots))
+        for joined in ProviderForm.of(req).texts(snapshot, slots):
+            pieces.add_joined(joined)
         pieces.add(f"]{more}}}")
-        modified = snapshot.last_modified(slots) if slots else NOW
+        modified = snapshot.last_modified(slots) if slots.size else NOW
         answer_in_pieces(req, resp, pieces.all(), modified=modified)
 
     @json_body
