@@ -15,11 +15,9 @@ from stead.process.slices import sliced
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from stead.api.request import Request
     from stead.api.versions import Microversion
+    from stead.catalog.runs import Slots
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Provider
 
@@ -60,7 +58,7 @@ class ProviderForm(NamedTuple):
         """The text of one provider."""
         return self._text(provider.uuid, provider.name, provider.generation, provider.parent, provider.root)
 
-    def texts(self, snapshot: Snapshot, slots: NDArray[np.int64]) -> Iterator[bytes]:
+    def texts(self, snapshot: Snapshot, slots: Slots) -> Iterator[bytes]:
         """The encoded texts of the providers at *slots*, in their order, with a comma before each, joined in parts.
 
         Lets other requests run in between.

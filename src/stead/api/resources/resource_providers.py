@@ -119,7 +119,7 @@ class Providers:
         for joined in ProviderForm.of(req).texts(snapshot, slots):
             pieces.add_joined(joined)
         pieces.add(f"]{more}}}")
-        modified = snapshot.last_modified(slots) if slots.size else NOW
+        modified = snapshot.last_modified(slots) if len(slots) else NOW
         answer_in_pieces(req, resp, pieces.all(), modified=modified)
 
     @json_body
