@@ -132,20 +132,19 @@ class Blocks(Generic[T]):
     def _with_few(self, slots: Sequence[int], values: Any) -> Blocks[T]:
         """`replaced` without new slots, value by value."""
         each = itertools.repeat(values) if isinstance(values, int) else values
-        changed: dict[int, NDArray[T]] = {}
+        blocks, serials = list(self.blocks), list(self.serials)
+        changed = False
         for slot, value in zip(slots, each, strict=False):
             number, at = slot >> _SHIFT, slot & (BLOCK - 1)
-            block = changed.get(number)
-            if (self.blocks[number] if block is None else block).item(at) != value:
-                if block is None:
-                    block = changed[number] = self.blocks[number].copy()
-                block[at] = value
-        if not changed:
-            return self
-        blocks, serials = list(self.blocks), list(self.serials)
-        for number, block in changed.items():
-            blocks[number], serials[number] = block, next(_serials)
-        return Blocks(tuple(blocks), tuple(serials), self.size, self._fill, self.dtype)
+            block = blocks[number]
+            if block.item(at) == value:
+                continue
+            if block is self.blocks[number]:
+                block = blocks[number] = block.copy()
+                serials[number] = next(_serials)
+                changed = True
+            block[at] = value
+        return Blocks(tuple(blocks), tuple(serials), self.size, self._fill, self.dtype) if changed else self
 
     def mapped(self, function: Callable[[NDArray[T]], NDArray[T]]) -> Blocks[T]:
         """The column with *function* applied to each block; its results have the same shape."""

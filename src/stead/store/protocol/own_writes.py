@@ -145,15 +145,14 @@ def is_complete(notes: list[Written], slot: int, earlier: Clock, now: Clock) -> 
 
 def _added_up(notes_of: Mapping[int, Sequence[Written]]) -> Own:
     whole: set[int] = set()
-    usage: set[int] = set()
     standings: dict[int, Standing | None] = {}
     for notes in notes_of.values():
-        of_slot = _left_behind(notes)
-        # Writes of several slots have no known order, so the last standing of such a provider is unknown.
-        standings |= {id_: None if id_ in standings else standing for id_, standing in of_slot.items()}
-        whole.update(*(written.whole for written in notes))
-        usage |= of_slot.keys()
-    changed = Changed(frozenset(whole), frozenset(usage - whole))
+        for id_, standing in _left_behind(notes).items():
+            # Writes of several slots have no known order, so the last standing of such a provider is unknown.
+            standings[id_] = None if id_ in standings else standing
+        for written in notes:
+            whole |= written.whole
+    changed = Changed(frozenset(whole), frozenset(standings.keys() - whole))
     sure = {id_: standing for id_, standing in standings.items() if standing is not None}
     return Own(frozenset(notes_of), changed, sure)
 
