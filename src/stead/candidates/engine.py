@@ -205,7 +205,7 @@ def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.b
     """
     alone = TreeKinds(snapshot, [group], Work(until=work.until, give_way=work.give_way))
     anchors = trees.anchors(snapshot, eligible, alone.pools, work.give_way)
-    return any(True for kind, _ in alone.runs(anchors, range(len(anchors))) for _ in kind.arrangements())
+    return any(True for kind, _ in alone.runs(anchors) for _ in kind.arrangements())
 
 
 def _ordered_batches(
@@ -248,7 +248,7 @@ def _in_order(
         runs = tree_kinds.runs(anchors, drawn(len(anchors)), limit=limit)
         alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))
         return order.breadth_first((kind.shuffled(), tree) for kind, tree in alone)
-    runs = tree_kinds.runs(anchors, range(len(anchors)), of_all=not is_cut, limit=limit)
+    runs = tree_kinds.runs(anchors, of_all=not is_cut, limit=limit)
     if enumeration.breadth_first:
         return order.breadth_first((kind.arrangements(), run) for kind, run in runs)
     return order.depth_first(runs)

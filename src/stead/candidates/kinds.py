@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _FIRST_TREES, _MOST_TREES = 32, 4096
 """Trees read together: few at first, because a request with a limit may need only these, then more and more."""
 
+_FIRST = np.zeros(1, np.int64)
+"""The place of the first tree."""
+
 _DRAWN_FROM_ALL = 32
 """If a kind has at most this number of ways, all are found and drawn from. Finding more first would take too long."""
 
@@ -53,6 +57,8 @@ class Kind:
         self.reaching = reaching
         self.demand = demand
         self.ground = ground
+        # Without a choice, there is at most one way.
+        self.has_choice = bool(ground.shares) or any(len(positions) > 1 for positions in ground.choices)
         self._cached: list[Arrangement] = []
         self._search: Iterator[Arrangement] | None = self._arranged(ground)
 
@@ -115,8 +121,8 @@ class TreeKinds:
         self.pools = [pool for group in groups for pool in group.pools]
         self.demand = demand_of(self.pools, request)
         self._reader = TreeReader(snapshot, groups, self.demand)
-        self._kinds: list[Kind] = []
-        self._number_of: dict[bytes, int] = {}
+        self._kinds: dict[tuple[int, bytes], Kind] = {}
+        """By the shape and the signature of its trees."""
 
     @property
     def requested(self) -> Mapping[int, int]:
@@ -127,43 +133,61 @@ class TreeKinds:
         return total
 
     def runs(
-        self, anchors: NDArray[np.int64], places: Iterable[int], *, of_all: bool = False, limit: int | None = None
+        self,
+        anchors: NDArray[np.int64],
+        places: Iterable[int] | None = None,
+        *,
+        of_all: bool = False,
+        limit: int | None = None,
     ) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
         """The trees in order, as runs of consecutive trees of one kind: the kind, and the slots by position.
 
         Args:
-            places: the places in *anchors*, in the order of the trees.
+            places: the places in *anchors*, in the order of the trees; None for the order of *anchors*.
             of_all: the caller needs all trees, so all portions can be large.
             limit: the caller needs this number of trees if all of them serve the request; None if it is unknown.
         """
-        remaining = iter(places)
+        remaining = None if places is None else iter(places)
         portion_size = _MOST_TREES if of_all else min(_FIRST_TREES, limit or _FIRST_TREES)
-        while portion := list(islice(remaining, portion_size)):
+        start = 0
+        while True:
+            if remaining is None:
+                portion = anchors[start : start + portion_size]
+                start += portion_size
+            else:
+                portion = anchors[list(islice(remaining, portion_size))]
+            if not portion.size:
+                return
             self._work.require_time()  # reading trees spends no work, so this is where it ends in time
-            yield from self._runs(anchors[portion])
+            yield from self._runs(portion)
             portion_size = min(portion_size * 4, _MOST_TREES)
 
     def _runs(self, anchors: NDArray[np.int64]) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
         shapes = self._forest.shape.at(anchors)
-        kinds, rows = np.empty(len(anchors), np.int64), np.empty(len(anchors), np.int64)
-        slots: dict[int, NDArray[np.int64]] = {}
-        for shape in np.unique(shapes).tolist():
-            places = np.flatnonzero(shapes == shape)
-            slots[shape] = self._forest.members_of(anchors[places], self._forest.shapes.values[shape])
-            kinds[places] = self._numbers(shape, slots[shape], anchors[places])
-            rows[places] = np.arange(len(places))
-        bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(anchors)]
-        for start, stop in itertools.pairwise(bounds):
-            first = int(rows[start])  # trees of one kind have one shape, so their rows are consecutive, too
-            yield self._kinds[int(kinds[start])], slots[int(shapes[start])][first : first + stop - start]
+        runs: list[tuple[int, Kind, NDArray[np.int64]]] = []
+        for shape in np.flatnonzero(np.bincount(shapes)).tolist():
+            runs += self._runs_of_shape(shape, np.flatnonzero(shapes == shape), anchors)
+        runs.sort(key=itemgetter(0))
+        return ((kind, slots) for _, kind, slots in runs)
 
-    def _numbers(self, shape: int, slots: NDArray[np.int64], anchors: NDArray[np.int64]) -> list[int]:
-        """For each tree of one shape the number of its kind; new kinds are added."""
-        columns = self._reader.read(shape, slots, anchors)
+    def _runs_of_shape(
+        self, shape: int, places: NDArray[np.int64], anchors: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Kind, NDArray[np.int64]]]:
+        """The runs among the trees at *places*, which have one shape, each with its first place."""
+        of_shape = anchors[places]
+        slots = self._forest.members_of(of_shape, self._forest.shapes.values[shape])
+        columns = self._reader.read(shape, slots, of_shape)
         signatures = columns.signatures()
-        for signature in dict.fromkeys(signatures).keys() - self._number_of.keys():
-            row = signatures.index(signature)  # any tree of the kind stands for all
-            self._number_of[signature] = len(self._kinds)
-            reaching, ground = self._reader.reaching(columns, row), self._reader.ground(columns, row)
-            self._kinds.append(Kind(self.pools, reaching, self.demand, ground, self._work))
-        return [self._number_of[signature] for signature in signatures]
+        # Trees of other shapes can stand between two equal trees.
+        ends = (signatures[1:] != signatures[:-1]).any(axis=1) | (places[1:] > places[:-1] + 1)
+        starts = np.concatenate([_FIRST, np.flatnonzero(ends) + 1])
+        # As one void value per row, the matrix becomes bytes objects without a loop in Python.
+        different = signatures[starts].view(f"V{signatures.shape[1]}").ravel().tolist()
+        bounds = [*starts.tolist(), len(places)]
+        for signature, start, stop in zip(different, bounds, bounds[1:], strict=False):
+            kind = self._kinds.get((shape, signature))
+            if kind is None:  # the first tree of a run stands for all of its kind
+                reaching, ground = self._reader.reaching(columns, start), self._reader.ground(columns, start)
+                kind = Kind(self.pools, reaching, self.demand, ground, self._work)
+                self._kinds[shape, signature] = kind
+            yield int(places[start]), kind, slots[start:stop]

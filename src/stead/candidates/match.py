@@ -101,7 +101,7 @@ def _match_unsuffixed(snapshot: Snapshot, group: ResolvedGroup) -> MatchedGroup:
     for class_id, amount in group.amounts.items():
         able = snapshot.serving(class_id, amount)
         # Sharing providers always give the whole amount, even if it may be split among the tree's own providers.
-        sharing, shares, giving = _sharing(snapshot, shared & able), None, able
+        sharing, shares, giving = shared[able[shared]], None, able
         if class_id in group.can_split:
             shares = snapshot.shares(class_id, amount)
             giving = shares.any
@@ -113,34 +113,40 @@ def admitted(snapshot: Snapshot, group: ResolvedGroup) -> Mask:
     """Mask of the providers that meet all terms of *group*, whatever they have free."""
     if group.suffix == UNSUFFIXED:
         own, shared, _ = _admitted(snapshot, group)
-        return own | (shared & snapshot.sharing.mask)
+        mask = own.copy()
+        mask[shared] = True
+        return mask
     return match(snapshot, replace(group, amounts={}, like_any_other=True)).pools[0].own
 
 
-def _admitted(snapshot: Snapshot, group: ResolvedGroup) -> tuple[Mask, Mask, Mask | None]:
-    """The providers that an unsuffixed group may use for their own tree, and for other trees; the barred anchors."""
-    own = shared = snapshot.enabled
+def _admitted(snapshot: Snapshot, group: ResolvedGroup) -> tuple[Mask, NDArray[np.int64], Mask | None]:
+    """The providers that an unsuffixed group may use for their own tree, and for other trees; the barred anchors.
+
+    Those for other trees are slots, as in `Pool`.
+    """
+    own = snapshot.enabled
     barred = None
     if group.traits.forbidden:
-        own = shared = own & snapshot.with_traits((), group.traits.forbidden)
+        own = own & snapshot.with_traits((), group.traits.forbidden)
+    # With `in_tree`, the anchor is the root of that tree, and sharing providers serve no other one.
+    shared = _sharing(snapshot, own) if group.tree is None and group.top is None else np.empty(0, np.int64)
     if group.aggregates.clauses:
         member = snapshot.in_aggregates(group.aggregates.clauses, ())
-        own, shared = own & (member | _of_roots(snapshot, member)), shared & member
+        own, shared = own & _with_trees(snapshot, member), shared[member[shared]]
     if group.aggregates.forbidden:
         barred = ~snapshot.in_aggregates((), group.aggregates.forbidden)
-        own, shared = own & ~(barred | _of_roots(snapshot, barred)), shared & ~barred
+        own, shared = own & ~_with_trees(snapshot, barred), shared[~barred[shared]]
     if group.tree is not None:
-        # With `in_tree`, the anchor is the root of that tree, and sharing providers serve no other one.
-        own, shared = own & (snapshot.forest.root.whole == group.tree), np.zeros(snapshot.size, np.bool_)
+        own = own & (snapshot.forest.root.whole == group.tree)
     if group.top is not None:
-        own, shared = own & _subtree(snapshot, group.top), np.zeros(snapshot.size, np.bool_)
+        own = own & _subtree(snapshot, group.top)
     return own, shared, barred
 
 
-def _of_roots(snapshot: Snapshot, mask: Mask) -> Mask:
-    """Mask of the slots in trees whose root is in *mask*; values of free slots are arbitrary."""
+def _with_trees(snapshot: Snapshot, mask: Mask) -> Mask:
+    """*mask*, and all slots in trees whose root is in *mask*; values of free slots are arbitrary."""
     # Without nested providers, every provider is its own root, so the mask itself is the result.
-    return mask[snapshot.forest.root.whole] if snapshot.forest.has_nested else mask
+    return mask | mask[snapshot.forest.root.whole] if snapshot.forest.has_nested else mask
 
 
 def _subtree(snapshot: Snapshot, top: int) -> Mask:

@@ -28,7 +28,7 @@ def depth_first(runs: Iterable[tuple[Kind, Run]]) -> Iterator[Batch]:
     """All candidates of one tree, then those of the next."""
     for kind, trees in runs:
         done = 0
-        if not kind.is_explored:
+        if kind.has_choice and not kind.is_explored:
             # The search goes on while the candidates of the first tree are consumed, so a limit can end it early.
             done, first = 1, trees[:1]
             for arrangement in kind.arrangements():

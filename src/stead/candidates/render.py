@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stead.candidates.demand import Way
     from stead.candidates.match import Pool
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.changes import NameRow
     from stead.domain.provider import Slot
     from stead.domain.request import CandidateRequest
 
@@ -144,7 +145,6 @@ class _Writing:
 
     def __init__(self, snapshot: Snapshot, form: Form) -> None:
         self._snapshot = snapshot
-        self._names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
         self._form = form
         self._own: Sequence[str] = ()
         self._members: _Members | None = None
@@ -155,7 +155,7 @@ class _Writing:
         # The arrangements of a tree differ in a few choices, so they share most members.
         if members is None or own is not self._own or arrangement.pools is not members.pools:
             uuids = [*own, *map(self._snapshot.uuid, arrangement.reaching)]
-            self._members = members = _Members(arrangement.pools, uuids, self._form, self._names)
+            self._members = members = _Members(arrangement.pools, uuids, self._form, self._snapshot.class_names.by_id)
             self._own = own
         return members.text(arrangement)
 
@@ -180,12 +180,12 @@ class _Texts(dict[_Key, str]):
 class _Members:
     """The members of the objects that arrangements become; each is written once for all arrangements that have it."""
 
-    def __init__(self, pools: Sequence[Pool], uuids: Sequence[str], form: Form, names: Mapping[int, str]) -> None:
-        """*uuids* is by position, *names* by class id."""
+    def __init__(self, pools: Sequence[Pool], uuids: Sequence[str], form: Form, classes: Mapping[int, NameRow]) -> None:
+        """*uuids* is by position, *classes* by id."""
         self.pools = pools
         self._uuids = uuids
         self._form = form
-        self._names = names
+        self._classes = classes
         self._allocations = _Texts(self._allocation)
         needs_of: dict[str, list[int]] = {}
         for need, pool in enumerate(pools):
@@ -210,7 +210,8 @@ class _Members:
     def _allocation(self, key: tuple[int, Needs]) -> str:
         position, needs = key
         amounts = amounts_of(self.pools, needs)
-        resources = orjson.dumps({self._names[class_id]: amount for class_id, amount in amounts.items()}).decode()
+        by_name = {self._classes[class_id].name: amount for class_id, amount in amounts.items()}
+        resources = orjson.dumps(by_name).decode()
         if self._form.dict_allocations:
             return f'"{self._uuids[position]}":{{"resources":{resources}}}'
         return f'{{"resource_provider":{{"uuid":"{self._uuids[position]}"}},"resources":{resources}}}'

@@ -136,6 +136,8 @@ def resolve_traits(snapshot: Snapshot, terms: Terms) -> Members:
     Raises:
         UnknownTraits: with the required traits that do not exist, or else with the forbidden ones.
     """
+    if not terms:
+        return NO_MEMBERS
     clauses = resolve_required(snapshot, terms)
     return Members(clauses, resolve_forbidden(snapshot, terms))
 
@@ -146,8 +148,9 @@ def resolve_required(snapshot: Snapshot, terms: Terms) -> tuple[tuple[int, ...],
     Raises:
         UnknownTraits: with all names that do not exist.
     """
-    _trait_ids(snapshot, sorted({name for clause in terms.clauses for name in clause}))
-    return tuple(_trait_ids(snapshot, clause) for clause in terms.clauses)
+    _require_traits(snapshot, {name for clause in terms.clauses for name in clause})
+    rows = snapshot.trait_names.by_name
+    return tuple([tuple([rows[name].id for name in clause]) for clause in terms.clauses])
 
 
 def resolve_forbidden(snapshot: Snapshot, terms: Terms) -> tuple[int, ...]:
@@ -156,20 +159,22 @@ def resolve_forbidden(snapshot: Snapshot, terms: Terms) -> tuple[int, ...]:
     Raises:
         UnknownTraits: with all names that do not exist.
     """
-    return _trait_ids(snapshot, sorted(terms.forbidden))
-
-
-def _trait_ids(snapshot: Snapshot, names: Iterable[str]) -> tuple[int, ...]:
+    _require_traits(snapshot, terms.forbidden)
     rows = snapshot.trait_names.by_name
-    requested = list(names)
-    unknown = [name for name in requested if name not in rows]
+    return tuple([rows[name].id for name in sorted(terms.forbidden)])
+
+
+def _require_traits(snapshot: Snapshot, names: Iterable[str]) -> None:
+    rows = snapshot.trait_names.by_name
+    unknown = [name for name in names if name not in rows]
     if unknown:
-        raise UnknownTraits(unknown)
-    return tuple(rows[name].id for name in requested)
+        raise UnknownTraits(sorted(unknown))
 
 
 def resolve_aggregates(snapshot: Snapshot, terms: Terms) -> Members:
     """Aggregate terms in ids. An unknown aggregate has no members, so it meets no clause and excludes no provider."""
+    if not terms:
+        return NO_MEMBERS
     ids = snapshot.aggregate_ids
     clauses = tuple(tuple(ids[uuid] for uuid in clause if uuid in ids) for clause in terms.clauses)
     return Members(clauses, tuple(ids[uuid] for uuid in terms.forbidden if uuid in ids))

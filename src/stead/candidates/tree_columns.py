@@ -34,31 +34,28 @@ class TreeColumns:
     """Everything that a request can see of some trees of one shape.
 
     Arrays have the shape ``(trees, size of each)``, with a column per position of the tree's own providers. ``circle``
-    has the shape ``(trees,)``: the number of the set of sharing providers that serve the tree from outside. ``able``
-    says for each pool which providers may serve it, ``meeting`` for each clause which providers meet it. ``available``
-    is by repeated class, ``shares`` by need whose amount may be split: least, most, step and rank of each part.
+    has the shape ``(trees,)``: the number of the set of sharing providers that serve the tree from outside; None if no
+    pool uses any. ``able`` says for each pool which providers may serve it, ``meeting`` for each clause which
+    providers meet it. ``available`` is by repeated class, ``shares`` by need whose amount may be split: least, most,
+    step and rank of each part.
     """
 
-    shape_number: int
     shape: Shape
-    circle: NDArray[np.int32]
+    circle: NDArray[np.int32] | None
     able: Sequence[Mask]
     meeting: Sequence[Mask]
     available: Mapping[int, Numbers]
     shares: Mapping[int, Sequence[Numbers]]
 
-    def signatures(self) -> list[bytes]:
-        """For each tree all of it as bytes: trees with equal signatures are equal for the request."""
-        number = np.full(len(self.circle), self.shape_number, np.int32)
+    def signatures(self) -> NDArray[np.uint8]:
+        """For each tree all of it but the shape, as a row of bytes: equal rows are equal trees for the request."""
         numbers = [*self.available.values(), *(column for columns in self.shares.values() for column in columns)]
         # Bits instead of bytes make the signatures shorter, and each of them is hashed.
         bits = np.packbits(np.concatenate([*self.able, *self.meeting], axis=1), axis=1)
-        parts = [column[:, None].view(np.uint8) for column in (number, self.circle)]
-        parts += [column.view(np.uint8) for column in numbers]
-        signatures = np.concatenate([*parts, bits], axis=1)
-        # As one void value per row, the matrix becomes bytes objects without a loop in Python.
-        as_bytes: list[bytes] = signatures.view(f"V{signatures.shape[1]}").ravel().tolist()
-        return as_bytes
+        parts = [column.view(np.uint8) for column in numbers]
+        if self.circle is not None:
+            parts.append(self.circle[:, None].view(np.uint8))
+        return np.concatenate([*parts, bits], axis=1) if parts else bits
 
 
 class TreeReader:
@@ -76,10 +73,9 @@ class TreeReader:
     def read(self, shape_number: int, slots: Numbers, anchors: Numbers) -> TreeColumns:
         """The columns of the trees of *anchors*, which have one shape and the providers *slots*."""
         return TreeColumns(
-            shape_number,
             self._snapshot.forest.shapes.values[shape_number],
             # Sharing providers distinguish trees only if some pool uses any.
-            self._snapshot.sharing.circle[anchors] if self._is_shared else np.zeros(len(anchors), np.int32),
+            self._snapshot.sharing.circle[anchors] if self._is_shared else None,
             [pool.own[slots] for pool in self._pools],
             [mask[slots] for mask in self._clauses],
             {class_id: self._available(class_id, slots) for class_id in self._repeated},
@@ -92,7 +88,7 @@ class TreeReader:
 
     def reaching(self, columns: TreeColumns, row: int) -> Sequence[Slot]:
         """The sharing providers that serve one tree from outside; none if no pool uses any."""
-        return self._snapshot.sharing.circles[columns.circle[row]] if self._is_shared else ()
+        return () if columns.circle is None else self._snapshot.sharing.circles[columns.circle[row]]
 
     def ground(self, columns: TreeColumns, row: int) -> Ground:
         """What the tree in a row of *columns* offers, by position."""

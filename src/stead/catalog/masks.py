@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +22,10 @@ MOST_BYTES = 32 << 20
 """Limit of the memory of all cached masks. The least recently computed ones are dropped first."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Cached:
+class _Cached(NamedTuple):
     mask: Mask
     serials: tuple[tuple[int, ...], ...]
-    """For each block of the mask the serials of the blocks from which it was computed."""
+    """For each column from which it was computed the serials of its blocks."""
 
 
 class Masks:
@@ -46,16 +44,16 @@ class Masks:
             columns: columns with the same number of slots.
             meets: computes the mask of one block, from a block of each column.
         """
-        serials = tuple(zip(*(column.serials for column in columns), strict=True))
+        serials = tuple([column.serials for column in columns])
         # No lock here: entries are immutable, and the worst that a race costs is a mask computed twice.
         cached = self._kept.get(condition)
         if cached is not None and cached.serials == serials:
             return cached.mask
         mask = np.empty(columns[0].size, np.bool_)
-        cached_serials = cached.serials if cached is not None else ()
-        for number, of_block in enumerate(serials):
+        cached_blocks = list(zip(*cached.serials, strict=True)) if cached is not None else []
+        for number, of_block in enumerate(zip(*serials, strict=True)):
             here = slice(number * BLOCK, (number + 1) * BLOCK)
-            if cached is not None and number < len(cached_serials) and cached_serials[number] == of_block:
+            if cached is not None and number < len(cached_blocks) and cached_blocks[number] == of_block:
                 mask[here] = cached.mask[here]
             else:
                 mask[here] = meets(*(column.blocks[number] for column in columns))

@@ -88,7 +88,7 @@ def verdicts(
     fates: dict[Kind, int] = {}
     try:
         anchors = np.flatnonzero(remaining)
-        for kind, trees in tree_kinds.runs(anchors, range(len(anchors))) if stages else ():
+        for kind, trees in tree_kinds.runs(anchors) if stages else ():
             if kind not in fates:  # trees of one kind have one fate, so it is searched once
                 fates[kind] = _fate(kind, stages, work)
             removed[fates[kind]] += len(trees)

@@ -65,7 +65,7 @@ class Filling:
     def rooms(self, anchors: Numbers) -> Iterator[tuple[Kind, Sequence[int], dict[tuple[int, int], int]]]:
         """For each of *anchors* its kind, the slots by position, and the rooms by position and class id."""
         requested = [c for c in self._tree_kinds.requested if c in self._snapshot.inventory]
-        for kind, trees in self._tree_kinds.runs(anchors, range(len(anchors)), of_all=True):
+        for kind, trees in self._tree_kinds.runs(anchors, of_all=True):
             outside = np.broadcast_to(np.array(kind.reaching, np.int64), (len(trees), len(kind.reaching)))
             slots = np.concatenate([trees, outside], axis=1)
             rooms = {c: self._snapshot.inventory[c].room.at(slots).tolist() for c in requested}
