@@ -165,8 +165,8 @@ class TreeKinds:
     def _runs(self, anchors: NDArray[np.int64]) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
         shapes = self._forest.shape.at(anchors)
         runs: list[tuple[int, Kind, NDArray[np.int64]]] = []
-        for shape in np.flatnonzero(np.bincount(shapes)).tolist():
-            runs += self._runs_of_shape(shape, np.flatnonzero(shapes == shape), anchors)
+        for shape in np.bincount(shapes).nonzero()[0].tolist():
+            runs += self._runs_of_shape(shape, (shapes == shape).nonzero()[0], anchors)
         runs.sort(key=itemgetter(0))
         return ((kind, slots) for _, kind, slots in runs)
 
@@ -180,7 +180,7 @@ class TreeKinds:
         signatures = columns.signatures()
         # Trees of other shapes can stand between two equal trees.
         ends = (signatures[1:] != signatures[:-1]).any(axis=1) | (places[1:] > places[:-1] + 1)
-        starts = np.concatenate([_FIRST, np.flatnonzero(ends) + 1])
+        starts = np.concatenate([_FIRST, ends.nonzero()[0] + 1])
         # As one void value per row, the matrix becomes bytes objects without a loop in Python.
         different = signatures[starts].view(f"V{signatures.shape[1]}").ravel().tolist()
         bounds = [*starts.tolist(), len(places)]

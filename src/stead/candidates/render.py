@@ -256,7 +256,7 @@ class _Summarised:
         forest = self._snapshot.forest
         for root in {forest.root[slot] for slot in self._others}:
             self._shown[np.array(forest.members(root), np.int64)] = True
-        return np.flatnonzero(self._shown)
+        return self._shown.nonzero()[0]
 
 
 def _made_summaries(

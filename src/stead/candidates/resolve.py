@@ -176,8 +176,8 @@ def resolve_aggregates(snapshot: Snapshot, terms: Terms) -> Members:
     if not terms:
         return NO_MEMBERS
     ids = snapshot.aggregate_ids
-    clauses = tuple(tuple(ids[uuid] for uuid in clause if uuid in ids) for clause in terms.clauses)
-    return Members(clauses, tuple(ids[uuid] for uuid in terms.forbidden if uuid in ids))
+    clauses = tuple([tuple([ids[uuid] for uuid in clause if uuid in ids]) for clause in terms.clauses])
+    return Members(clauses, tuple([ids[uuid] for uuid in terms.forbidden if uuid in ids]))
 
 
 def meetable(snapshot: Snapshot, aggregates: Members) -> bool:

@@ -95,7 +95,7 @@ class TreeReader:
         size, reaching = columns.shape.size, self.reaching(columns, row)
         outside = np.array(reaching, np.int64)
         choices = [
-            np.flatnonzero(able[row]).tolist()
+            able[row].nonzero()[0].tolist()
             + [size + number for number, slot in enumerate(reaching) if slot in pool.shared]
             for pool, able in zip(self._pools, columns.able, strict=True)
         ]
@@ -106,7 +106,7 @@ class TreeReader:
         # Providers that serve no need of the clauses cannot meet them, whatever traits they have.
         serving = {position for need in self._demand.clause_needs for position in choices[need]}
         clauses = [
-            frozenset(np.flatnonzero(np.concatenate([meeting[row], mask[outside]])).tolist()) & serving
+            frozenset(np.concatenate([meeting[row], mask[outside]]).nonzero()[0].tolist()) & serving
             for meeting, mask in zip(columns.meeting, self._clauses, strict=True)
         ]
         shares = {need: _by_position([part[row] for part in parts]) for need, parts in columns.shares.items()}

@@ -27,7 +27,7 @@ def anchors(
     for pool in pools:
         give_way()
         matching = matching & served(snapshot, pool)
-    return np.flatnonzero(matching)
+    return matching.nonzero()[0]
 
 
 def served(snapshot: Snapshot, pool: Pool) -> NDArray[np.bool_]:

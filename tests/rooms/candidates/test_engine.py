@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from stead.candidates import kinds
 from stead.candidates.draw import drawn
-from stead.candidates.engine import Enumeration, answer, find
+from stead.candidates.engine import Enumeration, answer, find, found_within
 from stead.candidates.kinds import Kind
 from stead.candidates.providers import matching_providers
 from stead.candidates.render import Form
+from stead.candidates.work import Work
 from stead.domain.claim import Claim, Place, Room, require_room
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.inventory import Inventory
@@ -461,6 +462,23 @@ def test_ways_are_sought_once_for_all_trees_that_are_alike() -> None:
         found = found_by_engine(many_hosts(200), ask(RequestGroup("", {"VCPU": 1})))
     assert len(found) == 200
     assert ways.call_count == 1
+
+
+def test_hosts_with_and_without_devices_in_turn_keep_their_order() -> None:
+    one = {"VCPU": PlainInventory(8)}
+    hosts = [PlainProvider(f"h{number}", inventories=one) for number in range(9)]
+    devices_below = [PlainProvider(f"d{number}", parent=f"h{number}") for number in range(0, 9, 2)]
+    snapshot = snapshot_of(Forest((*hosts, *devices_below), frozenset({"VCPU"}), frozenset()))
+    found = find(snapshot, ask(RequestGroup("", {"VCPU": 1})), DEPTH_FIRST)
+    givers = [slot for candidate in found for slot in candidate.allocations]
+    assert givers == sorted(givers)
+    assert [snapshot.uuid(slot) for slot in givers] == [host.uuid for host in hosts]
+
+
+def test_equal_hosts_without_a_choice_are_one_batch() -> None:
+    request = ask(RequestGroup("", {"VCPU": 1}))
+    batches = list(found_within(many_hosts(50), request, DEPTH_FIRST, Work()))
+    assert [batch.size for batch in batches] == [50]
 
 
 def test_random_order_with_a_limit_draws_no_more_trees_than_that() -> None:

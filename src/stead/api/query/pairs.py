@@ -42,8 +42,11 @@ class Pairs:
         Raises:
             InvalidQuery: part of the string is not UTF-8.
         """
+        parts = [part.partition("=") for part in query.split("&") if part]
+        if _is_plain(query):
+            return cls([(key, value) for key, _, value in parts])
         try:
-            return cls([_decode(part) for part in query.split("&") if part])
+            return cls([(_text(key), _text(value)) for key, _, value in parts])
         except UnicodeError as error:
             raise InvalidQuery(f"{INVALID} {error}") from None
 
@@ -83,13 +86,13 @@ class Pairs:
             raise InvalidQuery(f"{INVALID} {fault}")
 
 
-def _decode(part: str) -> tuple[str, str]:
-    key, _, value = part.partition("=")
-    return _text(key), _text(value)
+def _is_plain(encoded: str) -> bool:
+    """Whether it needs no decoding."""
+    return encoded.isascii() and "%" not in encoded and "+" not in encoded
 
 
 def _text(encoded: str) -> str:
-    if encoded.isascii() and "%" not in encoded and "+" not in encoded:
+    if _is_plain(encoded):
         return encoded
     # WSGI passes bytes decoded as Latin-1.
     return unquote_to_bytes(encoded.replace("+", " ").encode("latin-1")).decode("utf-8")
