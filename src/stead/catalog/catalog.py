@@ -13,20 +13,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.catalog.comparison import differing
+from stead.catalog.loading import Loading
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.catalog.stored import totals
-from stead.domain.changes import Unfit
+from stead.domain.changes import Changes, Unfit
 from stead.domain.errors import Unavailable
+from stead.domain.portion import Portion
 from stead.process import turns
 from stead.process.memory import collector_paused, keep_for_good, let_go
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from stead.catalog.source import Resumable, Source
-    from stead.domain.changes import Changes, Differences, Moment
+    from stead.domain.changes import Differences, Moment
 
 MANY = 10_000
 """From this number of providers on, a load excludes its objects from garbage collection."""
@@ -215,28 +217,31 @@ class _Refresh(NamedTuple):
     kind: str
 
 
-def _followed(snapshot: Snapshot, moment: Moment | None, portions: Iterator[Changes]) -> _Refresh:
-    """The snapshot after all *portions* of changes since *moment*."""
+def _followed(snapshot: Snapshot, moment: Moment | None, parts: Iterable[Changes | Portion]) -> _Refresh:
+    """The snapshot after all *parts* of what changed since *moment*."""
     refresh = _Refresh(snapshot, moment, UNCHANGED)
-    for changes in portions:
+    remaining = iter(parts)
+    for changes in remaining:
+        assert isinstance(changes, Changes)  # the portions of a load follow its names
         refresh = _Refresh(refreshed(refresh.snapshot, changes), changes.moment, CHANGES)
         if changes.everything:
-            # The portions that follow belong to the same load: the loop here ends with them.
-            whole = _loaded(refresh.snapshot, portions, changes.providers_in_all)
+            # What follows belongs to the same load: the loop here ends with it.
+            whole = _loaded(refresh.snapshot, remaining, changes.providers_in_all)
             refresh = _Refresh(whole, changes.moment, EVERYTHING)
     return refresh
 
 
-def _loaded(snapshot: Snapshot, portions: Iterable[Changes], number: int) -> Snapshot:
-    """*snapshot* with all *portions* added, which have *number* providers in total."""
-    progress = _Progress(number)
-    snapshot = snapshot.growing()
-    for changes in portions:
-        snapshot = refreshed(snapshot, changes)
-        progress.add(len(changes.providers))
+def _loaded(names: Snapshot, portions: Iterable[Changes | Portion], number: int) -> Snapshot:
+    """The snapshot with *names* and with all *portions*, which have *number* providers in total."""
+    progress, loading = _Progress(number), Loading(names)
+    for portion in portions:
+        assert isinstance(portion, Portion)
+        loading.add(portion)
+        progress.add(len(portion.providers.ids))
+    snapshot = loading.snapshot()
     if number >= MANY:
         keep_for_good()
-    return snapshot.settled()
+    return snapshot
 
 
 class _Progress:

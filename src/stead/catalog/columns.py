@@ -15,12 +15,12 @@ from stead.domain.provider import HeldInventory
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 Numbers = tuple[int, int, int, int, int, float]
 """An inventory: total, reserved, min_unit, max_unit, step_size, allocation_ratio."""
 
-_NONE: Numbers = (0, 0, 1, 0, 1, 0.0)
+NO_INVENTORY: Numbers = (0, 0, 1, 0, 1, 0.0)
 """The numbers of a slot without inventory: no amount satisfies its units."""
 
 _NO_ROOM = -1
@@ -37,7 +37,7 @@ class InventoryKinds(Interned[Numbers]):
     """The distinct inventories of one class; number 0 means no inventory."""
 
     def __init__(self) -> None:
-        super().__init__(_NONE)
+        super().__init__(NO_INVENTORY)
         self._table = np.empty((6, 0))
         self._capacity = np.empty(0, np.int64)
 
@@ -104,6 +104,19 @@ class InventoryColumns:
         rooms = Blocks.none(np.int64, _NO_ROOM)
         return cls(InventoryKinds(), Blocks.none(np.int32, 0), rooms, Blocks.none(np.int64, 0))
 
+    @classmethod
+    def holding(
+        cls,
+        kinds: InventoryKinds,
+        kind: NDArray[np.int32],
+        used: NDArray[np.int64],
+        modified: NDArray[np.int64],
+    ) -> InventoryColumns:
+        """The columns with exactly these kinds, sums of allocations and times, by slot."""
+        none = cls.none()
+        room = none.room.holding(_rooms(kinds, kind, used))
+        return cls(kinds, none.kind.holding(kind), room, none.modified.holding(modified))
+
     @property
     def is_empty(self) -> bool:
         """Whether no provider has inventory of the class."""
@@ -123,9 +136,9 @@ class InventoryColumns:
     ) -> InventoryColumns:
         """The columns with other inventories (None removes one) at *slots* (ascending), for *size* slots."""
         kind = np.array(
-            self.kinds.numbers(_NONE if inventory is None else inventory for inventory in inventories), np.int32
+            self.kinds.numbers(NO_INVENTORY if inventory is None else inventory for inventory in inventories), np.int32
         )
-        room = self._rooms(kind, used)
+        room = _rooms(self.kinds, kind, used)
         kinds, kind_column = self.kinds.compacted(self.kind.replaced(slots, kind, size))
         return InventoryColumns(
             kinds, kind_column, self.room.replaced(slots, room, size), self.modified.replaced(slots, modified, size)
@@ -161,10 +174,6 @@ class InventoryColumns:
         room = np.where(self.kind.at(slots) > 0, np.asarray(amounts, np.int64), _NO_ROOM)
         nowhere = Blocks.none(np.int64, _NO_ROOM)
         return InventoryColumns(self.kinds, self.kind, nowhere.replaced(slots, room, self.room.size), self.modified)
-
-    def _rooms(self, kind: NDArray[np.int32], used: Sequence[int]) -> NDArray[np.int64]:
-        room = self.kinds.capacities()[kind] - np.asarray(used, np.int64)
-        return np.where(kind > 0, room, _NO_ROOM)
 
     def able(self, amount: int) -> Callable[[NDArray[np.int32], NDArray[np.int64]], NDArray[np.bool_]]:
         """Computes the mask of the providers with some kinds and rooms that can serve *amount* of the class alone."""
@@ -233,3 +242,7 @@ class InventoryColumns:
             return None
         used = int(self.kinds.capacities()[number]) - self.room[slot]
         return HeldInventory(Inventory(*self.kinds.values[number]), used, self.modified[slot])
+
+
+def _rooms(kinds: InventoryKinds, kind: NDArray[np.int32], used: ArrayLike) -> NDArray[np.int64]:
+    return np.where(kind > 0, kinds.capacities()[kind] - np.asarray(used, np.int64), _NO_ROOM)

@@ -1,7 +1,7 @@
 """Directories: immutable maps of a whole site, of which a copy with a few changed entries is cheap.
 
 A directory has an index, which is compact and never changes, and what changed since the index was made, in maps of
-Python. A load fills a map that grows instead.
+Python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Self
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -97,43 +96,3 @@ class Directory(Generic[K, V]):
                 del bucket[key]
             buckets[number] = bucket
         return Directory(self.index, tuple(buckets), size)
-
-
-class Growing(Directory[K, V]):
-    """A map that a load fills portion by portion, before any reader has it.
-
-    A portion has keys for nearly all buckets. Copying them for each portion would take time in the square of the
-    number of providers.
-    """
-
-    def __init__(self, directory: Directory[K, V]) -> None:
-        """A map with the same entries."""
-        super().__init__(directory.index)
-        self.entries: dict[K, V] = dict(directory.items())
-
-    @property
-    def changed(self) -> Mapping[K, V | None]:
-        """All entries: the map has no index."""
-        return self.entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def get(self, key: K) -> V | None:
-        """The value of *key*; None if it has none."""
-        return self.entries.get(key)
-
-    def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Self:
-        """Remove the keys *gone*, which must exist, then add or replace the entries of *new*; returns this object."""
-        for key in list(gone):  # it may be computed from this map
-            del self.entries[key]
-        self.entries.update(new)
-        return self
-
-
-class Unfilled(Directory[K, V]):
-    """A map that a load leaves as it is, since nothing reads it before the load makes an index of it."""
-
-    def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Self:  # noqa: ARG002  # as in the other maps
-        """Change nothing; returns this object."""
-        return self

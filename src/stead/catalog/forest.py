@@ -80,6 +80,34 @@ class Forest:
         nothing = TreeIndex.of({})
         return cls(no_slot, no_slot, zero, zero, Interned(ALONE), nothing, Directory(nothing))
 
+    @classmethod
+    def of(cls, parents: NDArray[np.int32], roots: NDArray[np.int32]) -> Forest:
+        """The forest of providers with these parents and roots, NO_SLOT for none.
+
+        A provider with a root that is not at the top of its ancestors is no member of any tree.
+        """
+        empty, trees = cls.empty(), _Trees(parents, roots)
+        leave = trees.in_order(trees.position + trees.weight).tobytes()
+        width = trees.members.itemsize
+        texts = [leave[start * width : end * width] for start, end in itertools.pairwise([0, *trees.ends.tolist()])]
+        # A cloud has few shapes, so most trees have one that was converted before.
+        numbers = {
+            text: empty.shapes.numbers([Shape(tuple(np.frombuffer(text, np.int32).tolist()))])[0]
+            for text in dict.fromkeys(texts)
+        }
+        shape = np.zeros(len(roots), np.int32)
+        shape[trees.tops] = [numbers[text] for text in texts]
+        index = TreeIndex(trees.tops, trees.ends, trees.members)
+        return cls(
+            empty.parent.holding(parents),
+            empty.root.holding(roots),
+            empty.position.holding(trees.position),
+            empty.shape.holding(shape),
+            empty.shapes,
+            index,
+            Directory(index),
+        )
+
     @property
     def size(self) -> int:
         """Number of slots, those that hold no provider included."""
@@ -188,8 +216,8 @@ def _preorder(top: int, members: Iterable[int], parent: Blocks[np.int32]) -> lis
     """The members of one tree in preorder, each with the first position after its subtree."""
     parent_of = {slot: parent[slot] for slot in members}
     children: dict[int, list[int]] = defaultdict(list)
-    # In reverse, since the stack below takes the last child first.
-    for slot in sorted(parent_of, reverse=True):
+    # In reverse, since the stack below takes the last child first. Without the top, which wrong data may place below.
+    for slot in sorted(parent_of.keys() - {top}, reverse=True):
         children[parent_of[slot]].append(slot)
     order: list[int] = []
     ahead = [top]
@@ -202,3 +230,49 @@ def _preorder(top: int, members: Iterable[int], parent: Blocks[np.int32]) -> lis
     for slot in reversed(order[1:]):
         weight[parent_of[slot]] += weight[slot]
     return [(slot, number + weight[slot]) for number, slot in enumerate(order)]
+
+
+class _Trees:
+    """The trees of several providers in a whole forest, level by level, as `_preorder` orders each.
+
+    ``tops`` are their roots, ascending; ``members`` has the providers of one tree after the other, and ``ends`` their
+    ends there. ``position`` and ``weight`` are by slot.
+    """
+
+    def __init__(self, parents: NDArray[np.int32], roots: NDArray[np.int32]) -> None:
+        below = np.flatnonzero((roots != NO_SLOT) & (roots != np.arange(len(roots))))
+        self.tops = np.unique(roots[below])
+        self._tree = roots.copy()
+        self._tree[self.tops] = self.tops
+        self._levels = self._by_level(below[self._tree[below] != below], parents)
+        self.weight = np.ones(len(roots), np.int32)
+        # From the lowest level, since the weight of a provider is known after those of its children.
+        for level in reversed(self._levels[1:]):
+            np.add.at(self.weight, parents[level], self.weight[level])
+        self.position = np.zeros(len(roots), np.int32)
+        for level in self._levels[1:]:
+            siblings = level[np.argsort(parents[level], kind="stable")]
+            above, weight = parents[siblings], self.weight[siblings]
+            before = np.cumsum(weight, dtype=np.int32) - weight
+            self.position[siblings] = self.position[above] + 1 + before - before[np.searchsorted(above, above)]
+        self.ends = np.cumsum(self.weight[self.tops], dtype=np.int32)
+        self.members = self.in_order(np.arange(len(roots), dtype=np.int32))
+
+    def _by_level(self, below: NDArray[np.int64], parents: NDArray[np.int32]) -> list[NDArray[np.int64]]:
+        levels = [self.tops.astype(np.int64)]
+        is_placed = np.zeros(len(parents), np.bool_)
+        while len(levels[-1]):
+            is_placed[levels[-1]] = True
+            above = parents[below]
+            reached = (above != NO_SLOT) & is_placed[above] & (self._tree[above] == self._tree[below])
+            levels.append(below[reached])
+            below = below[~reached]
+        return levels
+
+    def in_order(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The values of all members, which are by slot, in the order of ``members``."""
+        slots = np.concatenate(self._levels)
+        ordered = np.empty(len(slots), np.int32)
+        starts = self.ends - self.weight[self.tops]
+        ordered[starts[np.searchsorted(self.tops, self._tree[slots])] + self.position[slots]] = values[slots]
+        return ordered

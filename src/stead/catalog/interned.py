@@ -38,13 +38,16 @@ class Interned(Generic[T]):
 
     def numbers(self, values: Iterable[T]) -> list[int]:
         """The number of each of *values*; new ones get the next numbers."""
-        number_of, numbers = self._numbers, []
-        for value in values:
-            number = number_of.get(value)
-            if number is None:
-                self.values.append(value)
-                number = number_of[value] = len(self.values) - 1
-            numbers.append(number)
+        given, number_of = list(values), self._numbers
+        # Nearly all values of a load are known, and this is the fastest way to look them up.
+        numbers = [number_of.get(value, -1) for value in given]
+        if -1 in numbers:
+            for place, value in enumerate(given):
+                if numbers[place] == -1:
+                    if value not in number_of:
+                        number_of[value] = len(self.values)
+                        self.values.append(value)
+                    numbers[place] = number_of[value]
         return numbers
 
     def compacted(self, numbers: Blocks[np.int32]) -> tuple[Self, Blocks[np.int32]]:

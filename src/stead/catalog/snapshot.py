@@ -10,10 +10,10 @@ import numpy as np
 
 from stead.catalog.blocks import Blocks
 from stead.catalog.columns import InventoryColumns
-from stead.catalog.directory import Directory, Growing, Unfilled
+from stead.catalog.directory import Directory
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.fragments import Fragments
-from stead.catalog.index import IdIndex, TextIndex, TreeIndex
+from stead.catalog.index import IdIndex, TextIndex
 from stead.catalog.masks import Masks
 from stead.catalog.memberships import Memberships
 from stead.catalog.names import Names
@@ -123,30 +123,6 @@ class Snapshot:
             masks,
             Fragments(),
         )
-
-    def growing(self) -> Snapshot:
-        """The same for a load: its maps are filled in place, so no reader may have it before `settled`."""
-        identities = replace(
-            self.identities,
-            slot_of_uuid=Unfilled(self.identities.slot_of_uuid.index),
-            slot_of_name=Unfilled(self.identities.slot_of_name.index),
-            slot_of_id=Growing(self.identities.slot_of_id),
-        )
-        return self._with(identities, replace(self.forest, trees=Growing(self.forest.trees)))
-
-    def settled(self) -> Snapshot:
-        """A snapshot that was `growing`, complete and immutable."""
-        identities, trees = self.identities, TreeIndex.of(dict(self.forest.trees.items()))
-        return self._with(
-            Identities.of(identities.uuids, identities.names, identities.ids),
-            replace(self.forest, indexed=trees, trees=Directory(trees)),
-        )
-
-    def _with(self, identities: Identities, forest: Forest) -> Snapshot:
-        # These two refer to the forest, so another forest needs others.
-        sharing = Sharing(forest, self.trait_sets, self.aggregate_sets, self.sharing_trait, self.masks)
-        states = ServiceStates(forest, self.service_states.disabled)
-        return replace(self, identities=identities, forest=forest, sharing=sharing, service_states=states)
 
     def find(self, uuid: str) -> Slot | None:
         """The slot of the provider with exactly this uuid."""

@@ -9,16 +9,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stead.domain.changes import Changes, Moment, Totals
+    from stead.domain.portion import Portion
 
 
 class Source(Protocol):
     """The database, as the catalog reads it."""
 
-    def changes(self, since: Moment | None) -> Iterator[Changes]:
+    def changes(self, since: Moment | None) -> Iterator[Changes | Portion]:
         """The changes after *since*: none, one difference, or everything if *since* is None or too old.
 
-        Everything arrives in portions of whole trees. Ticks and rows are from one snapshot of the database, over all
-        portions. So no change is missing, and none is partial.
+        Everything arrives as `Changes` with all names, then in portions of providers. Ticks and rows are from one
+        snapshot of the database, over all portions. So no change is missing, and none is partial.
 
         Raises:
             Unavailable: the database does not answer. The same *since* can be tried again.

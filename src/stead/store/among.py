@@ -22,24 +22,28 @@ class By(Enum):
     """A way to select providers: a condition on ``resource_providers`` with open values."""
 
     IDS = "ids"
-    ROOTS = "roots"
+    RANGE = "range"
 
     @property
     def condition(self) -> sa.ColumnElement[bool]:
         """The condition."""
         if self is By.IDS:
             return resource_providers.c.id.in_([IDS])
-        return resource_providers.c.root_provider_id.between(value("first"), value("last"))
+        # A provider that an old release left without a root is in no tree, and so in no answer.
+        has_root = resource_providers.c.root_provider_id.is_not(None)
+        return sa.and_(_in_range(resource_providers.c.id), has_root)
 
     def narrowed(self, query: sa.Select[*tuple[Any, ...]], provider_id: sa.Column[int]) -> sa.Select[*tuple[Any, ...]]:
-        """*query*, restricted to rows whose *provider_id* is one of the providers.
+        """*query*, restricted to rows whose *provider_id* is one of the providers, or of providers that do not exist.
 
         The ids are compared with the column itself. With a join of some hundred providers, a database without row
         statistics may read all rows.
         """
-        if self is By.IDS:
-            return query.where(provider_id.in_([IDS]))
-        return query.join(resource_providers, resource_providers.c.id == provider_id).where(self.condition)
+        return query.where(provider_id.in_([IDS]) if self is By.IDS else _in_range(provider_id))
+
+
+def _in_range(provider_id: sa.Column[int]) -> sa.ColumnElement[bool]:
+    return provider_id.between(value("first"), value("last"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +58,25 @@ class Among:
         """All rows of *query*, which has the condition."""
         return query.rows(connection, self.ids, **self.values)
 
+    def columns(self, connection: Connection, query: BulkQuery) -> list[list[Any]]:
+        """The columns of *query*, which has the condition of a range."""
+        return query.columns(connection, **self.values)
+
 
 def with_ids(ids: Collection[int]) -> Among:
     """The providers with these ids."""
     return Among(By.IDS, sorted(ids), {})
 
 
-_root = resource_providers.c.root_provider_id
-_ROOT_AHEAD = BulkQuery(
-    sa.select(_root).where(_root >= value("first")).order_by(_root).limit(1).offset(value("skipped"))
-)
+_id = resource_providers.c.id
+_ID_AHEAD = BulkQuery(sa.select(_id).where(_id >= value("first")).order_by(_id).limit(1).offset(value("skipped")))
 
 
-def trees_in_portions(connection: Connection, size: int) -> Iterator[Among]:
-    """All providers in portions of whole trees, of *size* providers plus the rest of the last tree."""
+def all_in_portions(connection: Connection, size: int) -> Iterator[Among]:
+    """All providers in ranges of ids, of *size* providers each."""
     first, last = 0, 0
     while last < MAX_INT:
-        next_roots = _ROOT_AHEAD.rows(connection, first=first, skipped=size - 1)
-        last = next_roots[0][0] if next_roots else MAX_INT
-        yield Among(By.ROOTS, (), {"first": first, "last": last})
+        next_ids = _ID_AHEAD.rows(connection, first=first, skipped=size - 1)
+        last = next_ids[0][0] if next_ids else MAX_INT
+        yield Among(By.RANGE, (), {"first": first, "last": last})
         first = last + 1

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
+from stead.domain.portion import UsageByColumn
 from stead.store import names
+from stead.store.among import By
 from stead.store.protocol.own_writes import Standing
-from stead.store.sql.statements import IDS, LISTED, BulkQuery, Insert, Query, in_portions
+from stead.store.sql.statements import LISTED, BulkQuery, Insert, Query, in_portions
 from stead.store.sql.timestamps import seconds
 from stead.store.tables import (
     allocations,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.among import Among, By
+    from stead.store.among import Among
     from stead.store.protocol.transaction import Transaction
 
 Sums = dict[int, dict[int, int]]
@@ -79,6 +81,18 @@ def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]
     return sa.select(*columns, sums.class_id, sums.used).select_from(joined)
 
 
+def by_column(connection: Connection, portion: Among) -> UsageByColumn:
+    """The usage of a range of providers, as in `current`; a sum may be 0."""
+    usage = UsageByColumn(*portion.columns(connection, _standing(portion.by)))
+    if None not in usage.class_ids:
+        return usage
+    if usage.class_ids.count(None) == len(usage.class_ids):  # as after an adoption or a restore
+        return UsageByColumn(*portion.columns(connection, _added_up(portion.by)))
+    sums = completed(connection, zip(*usage, strict=True))
+    provider_ids, class_ids = zip(*sums, strict=True) if sums else ((), ())
+    return UsageByColumn(provider_ids, class_ids, list(sums.values()))
+
+
 @cache
 def _standing(by: By) -> BulkQuery:
     return BulkQuery(with_standing(resource_providers.c.id).where(by.condition))
@@ -89,15 +103,15 @@ def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tupl
     return {
         # Some drivers return a sum as a Decimal.
         (provider_id, class_id): int(used)
-        for provider_id, class_id, used in _ADDED_UP.rows(connection, sorted(provider_ids))
+        for provider_id, class_id, used in _added_up(By.IDS).rows(connection, sorted(provider_ids))
     }
 
 
-_ADDED_UP = BulkQuery(
-    sa.select(allocations.c.resource_provider_id, allocations.c.resource_class_id, sa.func.sum(allocations.c.used))
-    .where(allocations.c.resource_provider_id.in_([IDS]))
-    .group_by(allocations.c.resource_provider_id, allocations.c.resource_class_id)
-)
+@cache
+def _added_up(by: By) -> BulkQuery:
+    provider_id, class_id = allocations.c.resource_provider_id, allocations.c.resource_class_id
+    query = sa.select(provider_id, class_id, sa.func.sum(allocations.c.used))
+    return BulkQuery(by.narrowed(query, provider_id).group_by(provider_id, class_id))
 
 
 def of_locked(connection: Connection, generations: Mapping[int, int], needed: Collection[int] = ()) -> Sums:

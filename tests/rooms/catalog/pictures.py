@@ -6,15 +6,16 @@ of how the catalog keeps them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, STANDARD_RESOURCE_CLASSES
+from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn, UsageByColumn
 from stead.domain.provider import Disabled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tests.rooms.candidates.plain import Forest, PlainInventory
 
@@ -64,6 +65,28 @@ class Picture:
         Of the *claimed* ones nothing changed but what a claim changes.
         """
         return self._changes(touched, claimed, everything=False, names=names)
+
+    def parts(self, portions: Iterable[Collection[int]]) -> Iterator[Changes | Portion]:
+        """All there is, as a store that loads it hands it out: the names, then *portions* of the providers."""
+        yield replace(
+            self._changes((), (), everything=True, names=True),
+            providers_in_all=len(self.providers),
+            aggregate_uuids=self.aggregate_uuids,
+        )
+        for ids in portions:
+            yield self._portion(self._changes(ids, (), everything=False, names=False))
+
+    @staticmethod
+    def _portion(state: Changes) -> Portion:
+        return Portion(
+            state.moment,
+            ProvidersByColumn(*columns_of(state.providers, 7)),
+            InventoriesByColumn(*columns_of(state.inventories, 9)),
+            UsageByColumn(*columns_of([(*key, used) for key, used in state.used.items()], 3)),
+            MembersByColumn(*columns_of(list(state.traits_of.items()), 2)),
+            MembersByColumn(*columns_of(list(state.aggregates_of.items()), 2)),
+            state.disabled,
+        )
 
     def _changes(self, ids: Collection[int], claimed: Collection[int], *, everything: bool, names: bool) -> Changes:
         there = sorted(id_ for id_ in set(ids) if id_ in self.providers)
@@ -161,3 +184,8 @@ class Picture:
 def lowest_free(taken: Iterable[int]) -> int:
     used = set(taken)
     return next(id_ for id_ in range(1, len(used) + 2) if id_ not in used)
+
+
+def columns_of(rows: Sequence[tuple[Any, ...]], number: int) -> list[list[Any]]:
+    """Rows as *number* columns."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(number)]

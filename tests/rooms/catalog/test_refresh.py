@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from stead.candidates.engine import Enumeration, answer
 from stead.candidates.render import Form
 from stead.catalog import snapshot_file, stored
 from stead.catalog.catalog import _followed
-from stead.catalog.directory import Growing
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.catalog.stored import totals
@@ -278,9 +277,13 @@ class Refreshing(RuleBasedStateMachine):
         else:
             assert view(self.snapshot) == expected
 
-    @rule()
-    def reload(self) -> None:
-        self.snapshot = refreshed(self.snapshot, self.truth.everything())
+    @rule(portion_of=st.lists(st.integers(0, 2), min_size=1, max_size=5))
+    def reload(self, portion_of: list[int]) -> None:
+        """In portions that do not respect trees, as the order of ids need not."""
+        portions: list[list[int]] = [[], [], []]
+        for id_, portion in zip(self.truth.providers, itertools.cycle(portion_of), strict=False):
+            portions[portion].append(id_)
+        self.snapshot = _followed(self.snapshot, None, self.truth.parts(portions)).snapshot
         self.touched, self.claimed, self.names_changed = set(), set(), False
         assert view(self.snapshot) == view(refreshed(Snapshot.empty(), self.truth.everything()))
 
@@ -401,18 +404,44 @@ def test_what_was_shown_of_a_provider_before_a_name_changed_is_not_shown_again()
         assert view(snapshot) == view(refreshed(Snapshot.empty(), truth.everything()))
 
 
-def test_a_load_in_portions_of_trees_is_a_load_at_once_and_leaves_older_snapshots_alone() -> None:
+def test_a_load_in_portions_is_a_load_at_once_and_leaves_older_snapshots_alone() -> None:
     for parents in itertools.chain(*map(trees_of, range(1, 5))):
         truth, ids = planted(parents)
         before = refreshed(Snapshot.empty(), truth.everything())
         expected = view(before)
-        whole = truth.everything()
-        roots = sorted({row.root_id for row in whole.providers})
-        trees = [truth.changes({row.id for row in whole.providers if row.root_id == root}) for root in roots]
-        names = replace(whole, provider_ids=(), providers=(), inventories=(), used={}, providers_in_all=len(ids))
-        loaded = _followed(before, None, iter([names, *trees])).snapshot
-        assert view(loaded) == expected, parents
+        for size in range(1, len(ids) + 1):
+            portions = [ids[start : start + size] for start in range(0, len(ids), size)]
+            loaded = _followed(before, None, truth.parts(reversed(portions))).snapshot
+            assert view(loaded) == expected, (parents, size)
         assert view(before) == expected, parents
-        assert not isinstance(loaded.identities.slot_of_id, Growing)
         assert not loaded.identities.slot_of_name.changed, "a load makes an index of all"
         assert not loaded.forest.trees.changed
+
+
+def trees_by_id(snapshot: Snapshot) -> dict[int, Any]:
+    """By id the parent and the root of each provider, its position, and the members of its tree."""
+    ids, forest = [*snapshot.identities.ids.whole.tolist(), None], snapshot.forest  # the last one for NO_SLOT
+    return {
+        ids[slot]: (
+            ids[forest.parent[slot]],
+            ids[forest.root[slot]],
+            forest.position[slot],
+            forest.shape_of(slot),
+            [ids[member] for member in forest.members(slot)],
+        )
+        for slot in range(snapshot.size)
+    }
+
+
+def test_a_load_of_wrong_parents_and_roots_is_a_refresh_with_them() -> None:
+    missing = 99
+    of_one = list(itertools.product((None, 1, 2, missing), (1, 2, missing)))
+    for rows in itertools.product(of_one, repeat=2):
+        roots = {id_: root for id_, (_, root) in enumerate(rows, 1)}
+        if any(roots.get(root, root) != root for root in roots.values()):
+            continue  # the root of a root is another provider, so the trees overlap
+        truth, ids = planted((None, None))
+        for id_, (parent, root) in zip(ids, rows, strict=True):
+            truth.providers[id_] = truth.providers[id_]._replace(parent_id=parent, root_id=root)
+        loaded = _followed(Snapshot.empty(), None, truth.parts([[id_] for id_ in ids])).snapshot
+        assert trees_by_id(loaded) == trees_by_id(refreshed(Snapshot.empty(), truth.everything())), rows

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stead.domain.errors import CapacityExceeded, GenerationConflict, InventoryInUse, ProviderInUse
 from stead.domain.inventory import Inventory
 from stead.store import inventories, providers, resource_classes, usages
-from stead.store.among import trees_in_portions, with_ids
+from stead.store.among import all_in_portions, with_ids
 from tests.rooms.store.books import Books, claim_of, faults, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol.interleaving import outcome
 from tests.rooms.store.protocol.storm import storm
@@ -61,7 +61,7 @@ def crowded(books: Books) -> tuple[str, list[str]]:
 def sums_of(books: Books, ids: list[int] | None) -> dict[tuple[int, int], int]:
     if ids is not None:
         return books.service.read(usages.current, with_ids(ids))
-    return books.service.read(lambda connection: usages.current(connection, *trees_in_portions(connection, 2)))
+    return books.service.read(lambda connection: usages.current(connection, *all_in_portions(connection, 2)))
 
 
 WRITES = ("claim", "move", "release", "traits", "inventories", "reshape", "claim elsewhere", "replace provider")

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import sqlalchemy as sa
 
 from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow, Totals, Unfit
 from stead.domain.errors import Unavailable
+from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn
 from stead.domain.provider import Disabled
 from stead.store import usages
-from stead.store.among import trees_in_portions, with_ids
+from stead.store.among import all_in_portions, with_ids
 from stead.store.extensions import service_states
 from stead.store.feed import stored_moments
 from stead.store.protocol.clock import (
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 
 
 PORTION = 4096
-"""Providers per portion of a complete load: this number plus the rest of the last tree."""
+"""Providers per portion of a complete load."""
 
 
 MOST_CHANGED = 100_000
@@ -97,10 +99,10 @@ class ChangeSource:
         self._watches = 0
         self._server: Hashable = None  # the server at the last refresh, and how many connections had broken before
 
-    def changes(self, since: Moment | None) -> Iterator[Changes]:
+    def changes(self, since: Moment | None) -> Iterator[Changes | Portion]:
         """The changes after *since*: none, one difference, or everything if *since* is None or too old.
 
-        Everything comes in portions of whole trees, all of one snapshot.
+        Everything is `Changes` with all names, then portions of providers, all of one snapshot.
 
         Raises:
             Unavailable: the database does not answer. The caller may retry with the same *since*.
@@ -194,7 +196,7 @@ class _Reading:
 
     def changes(
         self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
-    ) -> Iterator[Changes]:
+    ) -> Iterator[Changes | Portion]:
         expected = self._expected(earlier, own_writes)
         now = expected or read_clock(self._connection)  # the first statement takes the snapshot, so the clock dates it
         moment = _Moment(now, commits, self._server)
@@ -264,7 +266,7 @@ class _Reading:
             else None,
         )
 
-    def _everything(self, moment: Moment) -> Iterator[Changes]:
+    def _everything(self, moment: Moment) -> Iterator[Changes | Portion]:
         connection = self._connection
         # The names come first, since the providers in the portions refer to them.
         yield Changes(
@@ -275,27 +277,31 @@ class _Reading:
             traits=self._names(traits),
             resource_classes=self._names(resource_classes),
         )
-        for portion in trees_in_portions(connection, PORTION):
+        for portion in all_in_portions(connection, PORTION):
             state = _statements(self._dialect, portion.by)
-            providers = portion.rows(connection, state.providers)
-            yield Changes(
+            yield Portion(
                 moment,
-                provider_ids=[row.id for row in providers],
-                providers=providers,
-                inventories=portion.rows(connection, state.inventories),
-                used=usages.current(connection, portion),
-                disabled=_disabled(portion.rows(connection, state.disabled)),
-                traits_of=self._grouped(state.traits, portion),
-                aggregates_of=self._grouped(state.aggregates, portion),
+                ProvidersByColumn(*portion.columns(connection, state.providers)),
+                InventoriesByColumn(*portion.columns(connection, state.inventories)),
+                usages.by_column(connection, portion),
+                self._members_by_column(state.traits, portion),
+                self._members_by_column(state.aggregates, portion),
+                _disabled(portion.rows(connection, state.disabled)),
             )
 
     def _grouped(self, query: BulkQuery, among: Among) -> dict[int, tuple[int, ...]]:
-        """The members of each provider, ascending. They are read as one text; equal texts are parsed once."""
+        """The members of each provider, ascending."""
+        rows = among.rows(self._connection, query)
+        return {id_: members for (id_, _), members in zip(rows, self._parsed(text for _, text in rows), strict=True)}
+
+    def _members_by_column(self, query: BulkQuery, portion: Among) -> MembersByColumn:
+        ids, texts = portion.columns(self._connection, query)
+        return MembersByColumn(ids, self._parsed(texts))
+
+    def _parsed(self, texts: Iterable[str]) -> list[tuple[int, ...]]:
+        """The members of each provider, which are read as one text; equal texts are parsed once."""
         members = self._members
-        return {
-            id_: members.get(text) or members.setdefault(text, _members(text))
-            for id_, text in among.rows(self._connection, query)
-        }
+        return [members.get(text) or members.setdefault(text, _members(text)) for text in texts]
 
     def _uuids(self, ids: Collection[int]) -> dict[int, str]:
         return dict(_SOME_AGGREGATES.rows(self._connection, sorted(ids)))
@@ -321,7 +327,7 @@ def _disabled(rows: Iterable[tuple[int, str, int, int | None]]) -> dict[int, Dis
 
 
 def _members(text: str) -> tuple[int, ...]:
-    return tuple(sorted(map(int, text.split(","))))
+    return tuple(sorted(orjson.loads(text)))
 
 
 _PROVIDERS_IN_ALL = BulkQuery(sa.select(sa.func.count()).select_from(resource_providers))
@@ -339,7 +345,7 @@ def _all_names(table: sa.Table, dialect: Dialect) -> BulkQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """The queries for the state of some providers, as rows of ``domain.changes``; members as one text each.
+    """The queries for the state of some providers, as rows of ``domain.changes``; members as one JSON array each.
 
     The rows of ``standings`` are those of a `StandingRow` with a class and its sum, see `usages.with_standing`.
     """
@@ -375,10 +381,8 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
 
     def grouped(member: sa.Column[int]) -> BulkQuery:
         of_member = member.table.c.resource_provider_id
-        # Not ",": SQLAlchemy 2.0.31 makes it a parameter even if constants must be literals.
-        comma: sa.ColumnClause[str] = sa.literal_column("','")
-        joined = sa.func.aggregate_strings(sa.cast(member, sa.String(20)), comma)  # type: ignore[arg-type]  # it may be
-        return BulkQuery(by.narrowed(sa.select(of_member, joined), of_member).group_by(of_member))
+        query = by.narrowed(sa.select(of_member, dialect.json_array(member)), of_member)
+        return BulkQuery(query.group_by(of_member))
 
     return _Statements(
         BulkQuery(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),

@@ -204,10 +204,32 @@ class BulkQuery(Query):
     def __init__(self, query: Rows, row: Callable[[Iterable[Any]], Any] = tuple) -> None:
         super().__init__(query, row)
         self._in_one_row: dict[str, _Text | None] = {}
-        # Columns that are null in the one-row form if a number has no exact text.
+        self._in_columns: dict[str, _Text] = {}
+        # Columns that are null in JSON if a number has no exact text.
         self._numbers = [
             place for place, column in enumerate(query.selected_columns) if isinstance(column.type, sa.Float)
         ]
+
+    def columns(self, connection: Connection, **values: Any) -> list[list[Any]]:
+        """The values of each column, in any order of the rows. For thousands of rows, this is the fastest way."""
+        name = connection.dialect.name
+        text = self._in_columns.get(name) or self._in_columns.setdefault(name, self._compiled_in_columns(connection))
+        [(number, *arrays)] = super()._fetched(connection, text, (), values)
+        if not number:
+            return [[] for _ in arrays]
+        # The database may have truncated an array, or left out one that is too long.
+        if all(array is not None and len(array) < text.dialect.longest_joined for array in arrays):
+            columns = [orjson.loads(array) for array in arrays]
+            if not any(None in columns[place] for place in self._numbers):
+                for place in self._numbers:
+                    columns[place] = list(map(float, columns[place]))
+                return columns
+        rows = super()._fetched(connection, self._text(connection), (), values)
+        return list(map(list, zip(*rows, strict=True)))
+
+    def _compiled_in_columns(self, connection: Connection) -> _Text:
+        rows, dialect = self._query.subquery(), dialect_of(connection.engine.url)
+        return _Text(sa.select(sa.func.count(), *map(dialect.json_array, rows.c)).select_from(rows), connection)
 
     def _fetched(
         self, connection: Connection, text: _Text, listed: Sequence[Any], values: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -107,6 +108,9 @@ class Dialect(Hashable, Protocol):
     counts_commits: bool
     """A connection can report, without a transaction, whether others committed since its last report."""
 
+    longest_joined: float
+    """Characters of a text that an aggregate function returns; a text of more may be truncated without an error."""
+
     def listed_pairs(self, pairs: str) -> str:
         """The contents of an ``IN`` for *pairs*, such as ``(?, ?), (?, ?)``."""
         ...
@@ -125,6 +129,13 @@ class Dialect(Hashable, Protocol):
         """A query for all rows of *query* as one JSON text; None if fetching the rows one by one is as fast.
 
         A number that JSON would change is null in the text.
+        """
+        ...
+
+    def json_array(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """An aggregate: the values of *column* as one JSON array, in the same order for all columns of a query.
+
+        The column holds integers, texts or floats. Floats may be texts. A number that JSON would change is null.
         """
         ...
 
@@ -284,6 +295,7 @@ class Server(Returning):
     ignores_case = False
     defines_in_transactions = True
     counts_commits = False
+    longest_joined = math.inf
 
     def listed_pairs(self, pairs: str) -> str:
         return pairs

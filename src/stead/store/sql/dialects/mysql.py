@@ -44,6 +44,8 @@ class Mysql(Server):
 
     ignores_case = True
     defines_in_transactions = False
+    _JOINED_BYTES = 16 << 20
+    longest_joined: float = _JOINED_BYTES // 4  # a character has at most four bytes
     # Names of locks are global on the server, which may have several databases of Stead.
     _GET_LOCK = "SELECT GET_LOCK(CONCAT('stead ', DATABASE()), %s)"
     _IDENTITY = ("server_uid", "server_uuid", "server_id", "hostname", "port")
@@ -120,7 +122,7 @@ class Mysql(Server):
             cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',', %s)", (mode,))
             cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", (LOCK_WAIT_SECONDS,))
             # All traits of a provider are one text; longer text would be truncated without an error.
-            cursor.execute("SET SESSION group_concat_max_len = 16777216")
+            cursor.execute("SET SESSION group_concat_max_len = %s", (Mysql._JOINED_BYTES,))
             # On a Galera node, a snapshot waits for earlier writes that other nodes have acknowledged.
             if cursor.execute("SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
                 cursor.execute("SET SESSION wsrep_sync_wait = 1")
@@ -128,6 +130,12 @@ class Mysql(Server):
 
     def certifies(self, connection: Connection) -> bool:
         return _GALERA in connection.info
+
+    def json_array(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        if isinstance(column.type, sa.String | sa.Float):
+            # MariaDB copies texts of other character sets byte by byte. MySQL adds digits that a FLOAT does not have.
+            column = sa.cast(column, mysql.CHAR(charset="utf8mb4"))
+        return sa.func.json_arrayagg(column, type_=sa.Text)
 
     def alone(self, connection: Connection) -> None:
         connection.detach()  # the lock belongs to the session: closing it after the COMMIT releases the lock

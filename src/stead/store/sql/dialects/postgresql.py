@@ -90,6 +90,9 @@ class Postgresql(Server):
     def _read_only(connection: Any, _record: object) -> None:
         connection.read_only = True
 
+    def json_array(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        return sa.cast(sa.func.json_agg(column), sa.Text)
+
     def alone(self, connection: Connection) -> None:
         # A lock of the transaction, not of the session: a pooler may give each transaction another session.
         lock = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext("stead")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -38,6 +39,7 @@ class Sqlite(Returning):
     ignores_case = False
     defines_in_transactions = True
     counts_commits = True
+    longest_joined = math.inf
     _PATH, _FILE = "path of the database", "file of the database"
     _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555
     # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
@@ -54,13 +56,19 @@ class Sqlite(Returning):
         rows = query.subquery()
         if not all(isinstance(column.type, sa.Integer | sa.String | sa.Float) for column in rows.c):
             return None
-        values = [self._same_as_text(column) if isinstance(column.type, sa.Float) else column for column in rows.c]
-        return sa.select(sa.func.json_group_array(sa.func.json_array(*values)))
+        return sa.select(sa.func.json_group_array(sa.func.json_array(*map(self._same_as_text, rows.c))))
+
+    def json_array(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        return sa.func.json_group_array(self._same_as_text(column), type_=sa.Text)
 
     @staticmethod
-    def _same_as_text(number: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-        """*number* if the 15 digits of its text represent it exactly."""
-        return sa.case((sa.cast(sa.cast(number, sa.Text), sa.Float) == number, number))
+    def _same_as_text(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """*column*, but null for a float that the 15 digits of its text do not represent exactly."""
+        if not isinstance(column.type, sa.Float):
+            return column
+        # Most ratios are small whole numbers, for which the text need not be made.
+        is_short = sa.and_(column.between(0, 2**32), sa.cast(column, sa.Integer) == column)
+        return sa.case((sa.or_(is_short, sa.cast(sa.cast(column, sa.Text), sa.Float) == column), column))
 
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
         return False

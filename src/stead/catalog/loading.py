@@ -1,0 +1,239 @@
+"""A load: a snapshot of the complete state, from portions of columns.
+
+Each portion becomes arrays at once, and its lists are freed. Slots are assigned after the last portion, in the order of
+roots and ids, so that a tree has neighbouring slots. The tests compare loads with refreshes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from stead.catalog.columns import NO_INVENTORY, InventoryColumns, InventoryKinds
+from stead.catalog.forest import NO_SLOT, Forest
+from stead.catalog.interned import Interned
+from stead.catalog.refresh import new_version
+from stead.catalog.service_states import ServiceStates
+from stead.catalog.sharing import Sharing
+from stead.catalog.snapshot import Identities
+from stead.catalog.texts import Texts
+from stead.domain.provider import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from stead.catalog.columns import Numbers
+    from stead.catalog.memberships import Members, Memberships
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, UsageByColumn
+    from stead.domain.provider import Disabled
+
+T = TypeVar("T", bound="np.generic")
+
+_NO_ID = np.iinfo(np.int64).min
+"""The parent's id of a root."""
+
+
+class Loading:
+    """The portions that have arrived of one load."""
+
+    def __init__(self, names: Snapshot) -> None:
+        """Begin with a snapshot that has all *names* and no providers."""
+        self._names = names
+        self._number = 0
+        self._ids = _Column(np.int64, NO_SLOT)
+        self._parent_ids = _Column(np.int64, _NO_ID)
+        self._root_ids = _Column(np.int64, NO_SLOT)
+        self._generations = _Column(np.int64, 0)
+        self._modified = _Column(np.int64, 0)
+        self._uuids = _Column(np.object_, "")
+        self._provider_names = _Column(np.object_, "")
+        self._traits, self._aggregates = _Sets(), _Sets()
+        self._kinds: Interned[tuple[int, *Numbers]] = Interned((NO_SLOT, *NO_INVENTORY))
+        self._inventories: dict[int, _Inventories] = defaultdict(_Inventories)
+        self._disabled: dict[int, Disabled] = {}
+
+    def add(self, portion: Portion) -> None:
+        """Add a portion; the order of portions does not matter."""
+        providers = portion.providers
+        within = _Portion(self._number, np.array(providers.ids, np.int64))
+        self._number += len(providers.ids)
+        parent_ids = [_NO_ID if id_ is None else id_ for id_ in providers.parent_ids]
+        for column, values in (
+            (self._ids, providers.ids),
+            (self._parent_ids, parent_ids),
+            (self._root_ids, providers.root_ids),
+            (self._generations, providers.generations),
+            (self._modified, providers.modified),
+            (self._uuids, providers.uuids),
+            (self._provider_names, providers.names),
+        ):
+            column.add(within, slice(None), values)
+        self._add_inventories(within, portion.inventories, portion.used)
+        self._traits.add(within, portion.traits_of)
+        self._aggregates.add(within, portion.aggregates_of)
+        self._disabled.update(portion.disabled)
+
+    def _add_inventories(self, within: _Portion, inventories: InventoriesByColumn, used: UsageByColumn) -> None:
+        provider_ids, class_ids, *numbers, modified = inventories
+        # A cloud has few kinds of hosts, so most rows are found among those that arrived before.
+        kinds = np.array(self._kinds.numbers(zip(class_ids, *numbers, strict=True)), np.int32)
+        rows, used_rows = within.rows(provider_ids, class_ids), within.rows(used.provider_ids, used.class_ids)
+        times, sums = np.array(modified, np.int64), np.array(used.used, np.int64)
+        for class_id, (indices, places) in rows.items():
+            columns = self._inventories[class_id]
+            columns.kind.add(within, places, kinds[indices])
+            columns.modified.add(within, places, times[indices])
+            if class_id in used_rows:
+                indices, places = used_rows[class_id]
+                columns.used.add(within, places, sums[indices])
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot of all portions."""
+        names = self._names
+        # The last key is the most significant one.
+        order = np.lexsort((self._ids.whole(self._number), self._root_ids.whole(self._number)))
+        ids = self._ids.ordered(order)
+        at = _Places(ids)
+        parents, roots = (
+            at.of(column.ordered(order)).astype(np.int32) for column in (self._parent_ids, self._root_ids)
+        )
+        forest = Forest.of(parents, roots)
+        disabled = {
+            Slot(slot): state
+            for slot, state in zip(at.of(list(self._disabled)).tolist(), self._disabled.values(), strict=True)
+            if slot != NO_SLOT
+        }
+        traits, aggregates = (
+            sets.memberships(empty, order)
+            for sets, empty in ((self._traits, names.trait_sets), (self._aggregates, names.aggregate_sets))
+        )
+        return replace(
+            names,
+            identities=Identities.of(
+                Texts.of(self._uuids.ordered(order).tolist()),
+                Texts.of(self._provider_names.ordered(order).tolist()),
+                names.identities.ids.holding(ids),
+            ),
+            generations=names.generations.holding(self._generations.ordered(order)),
+            modified=names.modified.holding(self._modified.ordered(order)),
+            versions=names.versions.holding(np.full(self._number, new_version(), np.int64)),
+            forest=forest,
+            inventory=self._inventory(order),
+            trait_sets=traits,
+            aggregate_sets=aggregates,
+            sharing=Sharing(forest, traits, aggregates, names.sharing_trait, names.masks),
+            service_states=ServiceStates(forest, disabled),
+        )
+
+    def _inventory(self, order: NDArray[np.int64]) -> dict[int, InventoryColumns]:
+        """The columns of each class."""
+        rows = self._kinds.values
+        of_class: dict[int, list[int]] = defaultdict(list)
+        for number, row in enumerate(rows):
+            of_class[row[0]].append(number)
+        inventory, own_number = {}, np.zeros(len(rows), np.int32)
+        for class_id, columns in sorted(self._inventories.items()):
+            kinds, numbers = InventoryKinds(), of_class[class_id]
+            own_number[numbers] = kinds.numbers(rows[number][1:] for number in numbers)
+            kind = own_number[columns.kind.ordered(order)]
+            inventory[class_id] = InventoryColumns.holding(
+                kinds, kind, columns.used.ordered(order), columns.modified.ordered(order)
+            )
+        return inventory
+
+
+class _Places:
+    """The places of ids in an array."""
+
+    def __init__(self, ids: NDArray[np.int64]) -> None:
+        self._order = ids.argsort(kind="stable")
+        self._ascending = ids[self._order]
+
+    def of(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """The place of each of *ids*; NO_SLOT for one that is not in the array."""
+        wanted = np.asarray(ids, np.int64)
+        if not len(self._ascending):
+            return np.full(len(wanted), NO_SLOT, np.int64)
+        near = np.minimum(np.searchsorted(self._ascending, wanted), len(self._ascending) - 1)
+        return np.where(self._ascending[near] == wanted, self._order[near], NO_SLOT)
+
+
+class _Portion:
+    """The places of the providers of one portion among all that have arrived: from ``first`` on, ``size`` of them."""
+
+    def __init__(self, first: int, ids: NDArray[np.int64]) -> None:
+        self.first, self.size = first, len(ids)
+        self._places = _Places(ids)
+
+    def of(self, provider_ids: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The indices of those of *provider_ids* that exist, and their places within the portion."""
+        places = self._places.of(provider_ids)
+        indices = np.flatnonzero(places != NO_SLOT)
+        return indices, places[indices]
+
+    def rows(
+        self, provider_ids: Sequence[int], class_ids: Sequence[int]
+    ) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """By class the indices of its rows, and their places, as in `of`."""
+        indices, places = self.of(provider_ids)
+        class_of = np.array(class_ids, np.int64)[indices]
+        by_class = {}
+        for class_id in np.unique(class_of).tolist():
+            here = np.flatnonzero(class_of == class_id)
+            by_class[class_id] = indices[here], places[here]
+        return by_class
+
+
+class _Column(Generic[T]):
+    """A value for each provider that has arrived, in parts; a missing one is *fill*."""
+
+    def __init__(self, dtype: type[T], fill: Any) -> None:
+        self._dtype, self._fill = dtype, fill
+        self._parts: list[tuple[int, NDArray[T]]] = []
+
+    def add(self, within: _Portion, places: NDArray[np.int64] | slice, values: ArrayLike) -> None:
+        part = np.full(within.size, self._fill, self._dtype)
+        part[places] = values
+        self._parts.append((within.first, part))
+
+    def whole(self, number: int) -> NDArray[T]:
+        """The values of all *number* providers, in the order of arrival."""
+        whole = np.full(number, self._fill, self._dtype)
+        for first, part in self._parts:
+            whole[first : first + len(part)] = part
+        return whole
+
+    def ordered(self, order: NDArray[np.int64]) -> NDArray[T]:
+        """The values in this order. This column must not be used any more."""
+        whole = self.whole(len(order))
+        self._parts.clear()
+        ordered: NDArray[T] = whole[order]
+        return ordered
+
+
+class _Sets:
+    """The set of members of each provider, by number."""
+
+    def __init__(self) -> None:
+        self._sets: Interned[Members] = Interned(())
+        self._set_of = _Column(np.int32, 0)
+
+    def add(self, within: _Portion, members: MembersByColumn) -> None:
+        indices, places = within.of(members.provider_ids)
+        self._set_of.add(within, places, np.array(self._sets.numbers(members.members), np.int32)[indices])
+
+    def memberships(self, empty: Memberships, order: NDArray[np.int64]) -> Memberships:
+        return empty.holding(self._sets.values, empty.set_of.holding(self._set_of.ordered(order)))
+
+
+class _Inventories:
+    """The inventories of one class: of each provider the number of its kind among those of all classes."""
+
+    def __init__(self) -> None:
+        self.kind, self.used, self.modified = _Column(np.int32, 0), _Column(np.int64, 0), _Column(np.int64, 0)
