@@ -132,10 +132,12 @@ class Mysql(Server):
         return _GALERA in connection.info
 
     def json_array(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        # Not JSON_ARRAYAGG, which MariaDB has since 10.5 only.
+        value: sa.ColumnElement[Any] = column
         if isinstance(column.type, sa.String | sa.Float):
-            # MariaDB copies texts of other character sets byte by byte. MySQL adds digits that a FLOAT does not have.
-            column = sa.cast(column, mysql.CHAR(charset="utf8mb4"))
-        return sa.func.json_arrayagg(column, type_=sa.Text)
+            # JSON is utf8mb4. MySQL adds digits that a FLOAT does not have, so a float is a text.
+            value = sa.func.json_quote(sa.cast(column, mysql.CHAR(charset="utf8mb4")))
+        return sa.func.concat("[", sa.func.group_concat(sa.func.coalesce(value, "null")), "]", type_=sa.Text)
 
     def alone(self, connection: Connection) -> None:
         connection.detach()  # the lock belongs to the session: closing it after the COMMIT releases the lock
