@@ -67,6 +67,8 @@ class Moment:
     writes: list[Write] = field(default_factory=list)
     may_be_refused: bool = False
     """Something was pruned since, a write was too large to be listed, or the epoch changed."""
+    is_refreshable: bool = True
+    """The change rows have everything since."""
 
     @property
     def must_be_told(self) -> bool:
@@ -174,6 +176,8 @@ class Watching(RuleBasedStateMachine):
                 self.refusable()
             case "change rows are pruned":
                 Pruning(store, 0).prune_change_rows(self.read_earlier(choice).ticks)
+                for moment in self.moments:
+                    moment.is_refreshable &= self.now().can_follow(moment.clock)
 
     @rule(writer=writers, most_writes=st.integers(0, 3), choice=choices)
     def prune_the_log(self, writer: Writer, most_writes: int, choice: int) -> None:
@@ -233,7 +237,7 @@ class Watching(RuleBasedStateMachine):
         _, changed = self.books.store.read(claims._consumers_since, UUIDS, moment.clock)
         if moment.changed("consumers"):
             assert changed
-        elif moment.must_be_told:
+        elif moment.must_be_told and moment.is_refreshable:
             assert not changed
 
     def now(self) -> Clock:
