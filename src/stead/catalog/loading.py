@@ -157,11 +157,11 @@ class _Places:
 
     def of(self, ids: ArrayLike) -> NDArray[np.int64]:
         """The place of each of *ids*; NO_SLOT for one that is not in the array."""
-        wanted = np.asarray(ids, np.int64)
+        asked = np.asarray(ids, np.int64)
         if not len(self._ascending):
-            return np.full(len(wanted), NO_SLOT, np.int64)
-        near = np.minimum(np.searchsorted(self._ascending, wanted), len(self._ascending) - 1)
-        return np.where(self._ascending[near] == wanted, self._order[near], NO_SLOT)
+            return np.full(len(asked), NO_SLOT, np.int64)
+        near = np.minimum(np.searchsorted(self._ascending, asked), len(self._ascending) - 1)
+        return np.where(self._ascending[near] == asked, self._order[near], NO_SLOT)
 
 
 class _Portion:
