@@ -139,50 +139,50 @@ def unknown() -> Answer:
     raise Unknown
 
 
-def is_kept(answers: Answers, snapshot: Snapshot, query: str) -> bool:
+def is_kept(cache: Answers, snapshot: Snapshot, query: str) -> bool:
     try:
-        answers.get(snapshot, (query, 0), unknown)
+        cache.get(snapshot, (query, 0), unknown)
     except Unknown:
         return False
     return True
 
 
 def test_a_reader_cannot_change_what_others_get() -> None:
-    answers, snapshot = Answers(), Snapshot.empty()
+    cache, snapshot = Answers(), Snapshot.empty()
     for make in (made, unknown, unknown):
-        body = answers.get(snapshot, ("a", 0), make).body
+        body = cache.get(snapshot, ("a", 0), make).body
         assert body == [b"x"]
         body.clear()
 
 
 def test_the_oldest_answers_go_when_they_have_too_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MOST_BYTES", 3 * (BESIDE + 100))
-    answers, snapshot = Answers(), Snapshot.empty()
+    cache, snapshot = Answers(), Snapshot.empty()
     for query in "abcd":
-        answers.get(snapshot, (query, 0), lambda: made(99))
-    assert [is_kept(answers, snapshot, query) for query in "abcd"] == [False, True, True, True]
+        cache.get(snapshot, (query, 0), lambda: made(99))
+    assert [is_kept(cache, snapshot, query) for query in "abcd"] == [False, True, True, True]
     # An answer that needs the bytes of two.
-    answers.get(snapshot, ("e" * (BESIDE + 100), 0), lambda: made(100))
-    assert [is_kept(answers, snapshot, query) for query in "bcd"] == [False, False, True]
+    cache.get(snapshot, ("e" * (BESIDE + 100), 0), lambda: made(100))
+    assert [is_kept(cache, snapshot, query) for query in "bcd"] == [False, False, True]
 
 
 def test_an_answer_with_too_many_bytes_alone_removes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MOST_BYTES", 2 * BESIDE)
-    answers, snapshot = Answers(), Snapshot.empty()
-    answers.get(snapshot, ("a", 0), made)
-    answers.get(snapshot, ("b", 0), lambda: made(2 * BESIDE))
-    assert [is_kept(answers, snapshot, query) for query in "ab"] == [True, False]
+    cache, snapshot = Answers(), Snapshot.empty()
+    cache.get(snapshot, ("a", 0), made)
+    cache.get(snapshot, ("b", 0), lambda: made(2 * BESIDE))
+    assert [is_kept(cache, snapshot, query) for query in "ab"] == [True, False]
 
 
 def test_an_answer_that_was_computed_while_the_site_changed_is_not_kept_for_the_new_snapshot() -> None:
-    answers, before, after = Answers(), Snapshot.empty(), Snapshot.empty()
+    cache, before, after = Answers(), Snapshot.empty(), Snapshot.empty()
 
     def changes_meanwhile() -> Answer:
-        answers.get(after, ("b", 0), made)
+        cache.get(after, ("b", 0), made)
         return made(7)
 
-    assert answers.get(before, ("a", 0), changes_meanwhile) == made(7)
-    assert [is_kept(answers, after, query) for query in "ab"] == [False, True]
+    assert cache.get(before, ("a", 0), changes_meanwhile) == made(7)
+    assert [is_kept(cache, after, query) for query in "ab"] == [False, True]
 
 
 def test_a_replaced_snapshot_is_not_kept_alive(asking: Asking) -> None:
