@@ -26,7 +26,8 @@ from tests.waiting import TimedOut, wait_until
 
 GIVEN = {"postgresql": "STEAD_TEST_POSTGRESQL_URL", "mariadb": "STEAD_TEST_MYSQL_URL"}
 KINDS = ("sqlite", *GIVEN)
-DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+MYSQL = f"mysql+{os.environ.get('STEAD_TEST_MYSQL_DRIVER', 'pymysql')}"
+DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": MYSQL, "mariadb": MYSQL}
 PLACE = "STEAD_TEST_SERVERS_AT"  # where the workers of one run meet
 PATIENCE_SECONDS = 900.0  # an installation with apt takes long
 
@@ -46,7 +47,8 @@ class Server:
         if self.kind == "sqlite":
             return f"sqlite:///{self.place}/{name}.db"
         self._run(f"CREATE DATABASE {name}")
-        return sa.make_url(self.place).set(database=name).render_as_string(hide_password=False)
+        url = sa.make_url(self.place)
+        return url.set(drivername=DRIVERS[self.kind], database=name).render_as_string(hide_password=False)
 
     def drop(self, url: str) -> None:
         name = sa.make_url(url).database or ""
