@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,8 @@ V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 
 BUCKETS = 1024
+
+_NO_CHANGES: tuple[dict[Any, Any], ...] = ({},) * BUCKETS
 
 
 class Index(Protocol[K, V_co]):
@@ -37,7 +38,7 @@ class Directory(Generic[K, V]):
     """A map in buckets by the hash of the key. A change copies only the buckets of the changed keys."""
 
     def __init__(
-        self, index: Index[K, V], buckets: tuple[dict[K, V | None], ...] = ({},) * BUCKETS, size: int | None = None
+        self, index: Index[K, V], buckets: tuple[dict[K, V | None], ...] = _NO_CHANGES, size: int | None = None
     ) -> None:
         """The entries of *index*; use :meth:`replaced` to change entries.
 
@@ -60,20 +61,23 @@ class Directory(Generic[K, V]):
             return self.index.get(key)
         return value
 
+    @property
+    def is_index(self) -> bool:
+        """Whether all entries are those of the index."""
+        return self._buckets is _NO_CHANGES
+
+    def has_changed(self, key: K) -> bool:
+        """Whether the value of *key* changed since the index was made."""
+        return key in self._buckets[hash(key) % BUCKETS]
+
     def items(self) -> Iterator[tuple[K, V]]:
         """All entries, in any order."""
-        changed = self.changed
         for key, value in self.index.items():
-            if key not in changed:
+            if not self.has_changed(key):
                 yield key, value
-        for key, new in changed.items():
+        for key, new in itertools.chain.from_iterable(bucket.items() for bucket in self._buckets):
             if new is not None:
                 yield key, new
-
-    @cached_property
-    def changed(self) -> Mapping[K, V | None]:
-        """The entries that differ from those of the index; None for a key that is gone."""
-        return dict(itertools.chain.from_iterable(bucket.items() for bucket in self._buckets))
 
     def replaced(self, gone: Iterable[K], new: Mapping[K, V]) -> Directory[K, V]:
         """A directory without the keys *gone*, which must exist, then with the entries of *new* added or replaced."""

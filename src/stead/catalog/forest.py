@@ -140,11 +140,13 @@ class Forest:
         """The members of trees of one shape, shape ``(roots, size)``."""
         if shape == ALONE:
             return roots[:, None]
+        if self.trees.is_index:
+            return self.indexed.matrix(roots, shape.size)
+        is_changed = np.fromiter(map(self.trees.has_changed, roots.tolist()), np.bool_, len(roots))
         members = np.empty((len(roots), shape.size), np.int64)
-        is_changed = np.isin(roots, list(self.trees.changed))
         members[~is_changed] = self.indexed.matrix(roots[~is_changed], shape.size)
-        for place in np.flatnonzero(is_changed).tolist():
-            members[place] = self.members(roots[place].item())
+        changed = [self.members(root) for root in roots[is_changed].tolist()]
+        members[is_changed] = np.array(changed, np.int64).reshape(-1, shape.size)
         return members
 
     def shape_of(self, root: int) -> Shape:

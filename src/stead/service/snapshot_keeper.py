@@ -15,7 +15,7 @@ import random
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from stead.catalog import snapshot_file, stored
@@ -151,29 +151,25 @@ class SnapshotKeeper:
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
     """Run the block while no other process runs it for the same directory, or after ``ALONE_SECONDS``."""
-    try:
-        # The directory itself, since a file for the lock would stay behind.
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
-        yield  # there is no file to share
-        return
-    try:
-        deadline = time.monotonic() + ALONE_SECONDS
-        # The kernel releases the lock of a process that ends. One that hangs must not keep the others from starting.
-        while not _locked(descriptor) and time.monotonic() < deadline:
-            time.sleep(_BETWEEN_TRIES_SECONDS)
+    with ExitStack() as closing:
+        # Without the directory, there is no file to share.
+        with suppress(OSError):
+            # The directory itself, since a file for the lock would stay behind.
+            descriptor = os.open(directory, os.O_RDONLY)
+            closing.callback(os.close, descriptor)
+            deadline = time.monotonic() + ALONE_SECONDS
+            # The kernel releases the lock of a process that ends. One that hangs must not keep others from starting.
+            while not _is_locked(descriptor) and time.monotonic() < deadline:
+                time.sleep(_BETWEEN_TRIES_SECONDS)
         yield
-    finally:
-        os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def _is_locked(descriptor: int) -> bool:
+    """Lock it for this process, if no other one has; returns False if one has."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
-        return True  # this file system has no locks, so each process loads by itself
     return True
 
 

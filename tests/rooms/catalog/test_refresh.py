@@ -414,8 +414,8 @@ def test_a_load_in_portions_is_a_load_at_once_and_leaves_older_snapshots_alone()
             loaded = _followed(before, None, truth.parts(reversed(portions))).snapshot
             assert view(loaded) == expected, (parents, size)
         assert view(before) == expected, parents
-        assert not loaded.identities.slot_of_name.changed, "a load makes an index of all"
-        assert not loaded.forest.trees.changed
+        assert loaded.identities.slot_of_name.is_index, "a load makes an index of all"
+        assert loaded.forest.trees.is_index
 
 
 def trees_by_id(snapshot: Snapshot) -> dict[int, Any]:
