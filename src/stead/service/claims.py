@@ -32,6 +32,7 @@ from stead.domain.errors import (
     UnknownProvider,
 )
 from stead.domain.placing import Granted, Outcome
+from stead.service.drawing import Drawing
 from stead.service.placed_amounts import slots
 from stead.service.underway import Underway
 from stead.store.allocations import ProvidersChanged
@@ -57,11 +58,6 @@ if TYPE_CHECKING:
     from stead.store.protocol.store import Store
 
     Held = Mapping[str, HeldAllocations]
-
-
-MOST_DRAWN = 64
-"""After each lost race, a claim draws from twice as many of the best candidates, up to this number. Otherwise clients
-that all prefer the same best place would collide again and again."""
 
 
 class View(Protocol):
@@ -107,6 +103,7 @@ class Claiming:
         self._write = write
         self._enumeration = enumeration
         self._underway = Underway()
+        self._drawing = Drawing()
 
     def claim(
         self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
@@ -124,9 +121,9 @@ class Claiming:
         if until is None:
             until = time.monotonic() + self._store.claim_timeout
         writes = 0
+        among_best = self._drawing.first()
         while True:
-            # After each lost race, draw from twice as many places, so that clients with the same best place diverge.
-            attempt = self._look(wishes, distinct_roots, min(2**writes, MOST_DRAWN), until)
+            attempt = self._look(wishes, distinct_roots, among_best, until)
             try:
                 if not isinstance(attempt.placed, NoPlace):
                     writes += 1
@@ -137,7 +134,8 @@ class Claiming:
                 if was_searched_whole and self._is_as_known(wishes, attempt.allocations, attempt.clock):
                     raise self._refusal(wishes, attempt.placed, until if explained else -inf)
             except (AllocationRefused, UnknownProvider, ProvidersChanged):
-                pass  # another client changed it first; the next snapshot shows the change
+                # Another client changed it first; the next snapshot shows the change.
+                among_best = self._drawing.after_loss(among_best)
             except ConsumerConflict:
                 # The client may repeat a claim because it lost the answer. Then the wish is already granted.
                 before = self._granted_before(wishes)

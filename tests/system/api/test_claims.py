@@ -16,6 +16,8 @@ import pytest
 
 from stead.catalog.catalog import Catalog
 from stead.process import slices
+from stead.service import drawing
+from stead.service.claims import Claiming
 from stead.store.protocol import clock
 from stead.store.protocol.store import Store
 from tests.conftest import open_door
@@ -380,6 +382,11 @@ def while_claiming(act: Callable[[], object]) -> Iterator[None]:
 
 
 class TestRaces:
+    @pytest.fixture(autouse=True)
+    def _forgetting(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A race that one test lost does not change the places of the next test."""
+        monkeypatch.setattr(drawing, "HALF_LIFE", 1e-6)
+
     @pytest.fixture
     def hosts(self, rack: Rack) -> list[Provider]:
         """The first of them is the first to be found."""
@@ -389,6 +396,25 @@ class TestRaces:
         with meanwhile(lambda: own.claim((hosts[0], {"VCPU": 4}))):
             answer = claim(own, wish(rack.query(order_by="pack")))
         assert (givers(answer), answer.tries) == ([[hosts[1].uuid]], 2)
+
+    def test_after_a_lost_race_the_next_claim_draws_from_as_many_places(
+        self, own: Api, rack: Rack, hosts: list[Provider], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        drawn: list[int] = []
+        look = Claiming._look
+
+        def recorded(claiming: Claiming, wishes: Any, distinct: bool, among_best: int, until: float) -> Any:
+            if not drawn:  # the first claim begins at one place, and forgets races of other tests
+                claiming._drawing = drawing.Drawing()
+                monkeypatch.setattr(drawing, "HALF_LIFE", 1e6)
+            drawn.append(among_best)
+            return look(claiming, wishes, distinct, among_best, until)
+
+        with patch.object(Claiming, "_look", recorded):
+            with meanwhile(lambda: own.claim((hosts[0], {"VCPU": 4}))):
+                claim(own, wish(rack.query(order_by="pack"))).expect(200)
+            claim(own, wish(rack.query(order_by="pack"))).expect(200)
+        assert drawn == [1, 2, 2]
 
     def test_a_provider_that_was_forbidden_meanwhile_is_not_claimed(
         self, own: Api, rack: Rack, hosts: list[Provider]
