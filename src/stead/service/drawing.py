@@ -8,6 +8,7 @@ the next ones would be lost as well.
 from __future__ import annotations
 
 import time
+from math import exp2
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Drawing:
         among_best, lost_at = self._lost
         if among_best == 1:
             return 1
-        return max(1, round(among_best * 0.5 ** ((self._now() - lost_at) / HALF_LIFE)))
+        return max(1, round(among_best * exp2((lost_at - self._now()) / HALF_LIFE)))
 
     def after_loss(self, among_best: int) -> int:
         """The number for the next try of a claim that drew from *among_best* candidates and lost a race."""
