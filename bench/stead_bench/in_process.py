@@ -67,6 +67,11 @@ def post(app: WSGIApplication, path: str, body: object) -> bytes:
     return _send(app, "POST", path, OWN, sent=orjson.dumps(body))[0]
 
 
+def put(app: WSGIApplication, path: str, body: object) -> bytes:
+    """The body of the answer to an administrator's PUT of *body* as JSON, which must succeed."""
+    return _send(app, "PUT", path, OWN, sent=orjson.dumps(body))[0]
+
+
 def _send(
     app: WSGIApplication, method: str, target: str, version: str, tag: str = "", sent: bytes = b""
 ) -> tuple[bytes, str]:
