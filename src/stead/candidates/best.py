@@ -8,10 +8,9 @@ Source: "Order", docs/api.md.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from stead.candidates.kinds import Kind, TreeKinds
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
+    from stead.catalog.texts import Texts
 
     Numbers = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def best_first(
 
 def trees_in_order(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) -> Iterator[int]:
     """The places of trees in *anchors*, the best first. Lazy."""
-    return _in_turn(measure.keys(*_of_trees(snapshot, anchors, measure)), snapshot.identities.uuids.at(anchors))
+    return _in_turn(measure.keys(*_of_trees(snapshot, anchors, measure)), snapshot.identities.uuids, anchors)
 
 
 def _tree_by_tree(runs: Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]]) -> Iterator[Batch]:
@@ -140,26 +140,23 @@ def _of_trees(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) 
     """What the request leaves free of each class in the trees of *anchors*, and the capacities; own providers only."""
     free, capacity = [], []
     for class_id in measure.factors:
-        room, whole = (
-            _summed(snapshot, amounts)[anchors] for amounts in _amounts(snapshot, class_id, _every(snapshot))
-        )
+        room, whole = _amounts_of_trees(snapshot, class_id, anchors)
         free.append(np.where(whole > 0, room - float(min(measure.requested.get(class_id, 0), _GREAT)), 0.0))
         capacity.append(whole)
     return free, capacity
 
 
-def _every(snapshot: Snapshot) -> NDArray[np.int64]:
-    return np.arange(snapshot.size, dtype=np.int64)
-
-
-def _summed(snapshot: Snapshot, amounts: Numbers) -> Numbers:
-    """At each root the sum of *amounts* over its tree."""
+def _amounts_of_trees(snapshot: Snapshot, class_id: int, anchors: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
+    """The free amount of a class and the capacity in each tree of *anchors*."""
     if not snapshot.forest.has_nested:
-        return amounts
+        return _amounts(snapshot, class_id, anchors)
     root = snapshot.forest.root.whole
-    live = root != NO_SLOT
-    summed: Numbers = np.bincount(root[live], amounts[live], snapshot.size).astype(np.float64)
-    return summed
+    live = np.flatnonzero(root != NO_SLOT)
+    free, capacity = (
+        np.bincount(root[live], amounts, snapshot.size).astype(np.float64)[anchors]
+        for amounts in _amounts(snapshot, class_id, live)
+    )
+    return free, capacity
 
 
 def _amounts(snapshot: Snapshot, class_id: int, slots: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
@@ -173,20 +170,31 @@ def _amounts(snapshot: Snapshot, class_id: int, slots: NDArray[np.int64]) -> tup
     return room, columns.kinds.capacities()[kind].astype(np.float64)
 
 
-def _in_turn(keys: Numbers, uuids: NDArray[np.object_]) -> Iterator[int]:
-    """The places of items in the order of their keys, then of their uuids."""
-    # `lexsort` takes the last key as the primary one.
-    places = np.lexsort(keys[::-1])
+def _in_turn(keys: Numbers, uuids: Texts, slots: NDArray[np.int64]) -> Iterator[int]:
+    """The places of items in the order of their keys, then of their uuids, which are those at *slots*."""
+    # Uuids are read only of equal items, and nearly always their first bytes differ: a flat site has thousands of equal
+    # trees, and a request with a limit takes a few.
+    for equals in _equal(keys):
+        if len(equals) == 1:
+            yield equals.item()
+            continue
+        for places in _equal(uuids.heads(slots[equals])[None, :]):
+            same = equals[places]
+            if len(same) == 1:
+                yield same.item()
+            else:
+                yield from same[np.argsort(uuids.at(slots[same]))].tolist()
+
+
+def _equal(keys: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
+    """The places of items, those with equal keys together, in the order of the keys. The shape is ``(keys, items)``."""
+    # `lexsort` takes the last key as the primary one. For a single key, it is the slower of the two.
+    places = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1])
     sorted_keys = keys[:, places]
     bounds = np.flatnonzero((sorted_keys[:, 1:] != sorted_keys[:, :-1]).any(axis=0)) + 1
     # One by one, because a request with a limit takes a few, and on a used site nearly all trees differ.
     for start, stop in pairwise([0, *bounds.tolist(), len(places)]):
-        equals = places[start:stop]
-        # A heap instead of a sort: a flat site has thousands of equal trees.
-        remaining = list(zip(uuids[equals].tolist(), equals.tolist(), strict=True))
-        heapq.heapify(remaining)
-        while remaining:
-            yield heapq.heappop(remaining)[1]
+        yield places[start:stop]
 
 
 class _Sorter:

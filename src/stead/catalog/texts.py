@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _FEW = 16
 """Up to this number of texts of a block, single texts are read or replaced faster than the whole block."""
 
+_HEAD = 8
+"""Bytes of a text that fit into a number."""
+
 # Half of a surrogate pair is no text, but a database can hold one.
 _SURROGATES = "surrogatepass"
 
@@ -74,6 +77,19 @@ class TextBlock:
             return None
         gathered: NDArray[np.uint8] = data[starts[:, None] + np.arange(width)]
         return gathered
+
+    def heads(self, places: NDArray[np.integer]) -> NDArray[np.uint64]:
+        """The first bytes of the texts at *places* as numbers, see `Texts.heads`."""
+        width = self._width
+        if width is not None and width >= _HEAD:
+            rows = np.frombuffer(self.data, np.uint8).reshape(-1, width)[places, :_HEAD]
+        else:
+            # Zeros behind the last text, so that the bytes of a shorter head exist.
+            data = np.frombuffer(bytes(self.data) + bytes(_HEAD), np.uint8)
+            starts, within = np.concatenate([np.zeros(1, np.int32), self.ends])[places], np.arange(_HEAD)
+            lengths = self.ends[places] - starts
+            rows = np.where(within < lengths[:, None], data[starts[:, None] + within], 0).astype(np.uint8)
+        return np.ascontiguousarray(rows).view(">u8").ravel().astype(np.uint64)
 
     def replaced(self, places: Sequence[int], texts: Sequence[str]) -> TextBlock:
         """The block with *texts* at *places*; this object if it has them already."""
@@ -141,6 +157,16 @@ class Texts:
                 return None
             rows[where] = of_block
         return rows.reshape(*slots.shape, width)
+
+    def heads(self, slots: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The first eight bytes of the texts at *slots* as numbers.
+
+        Of two texts, the lesser one has the lesser number, or both numbers are equal.
+        """
+        heads = np.empty(len(slots), np.uint64)
+        for block, where, places in self._parts(slots):
+            heads[where] = block.heads(places)
+        return heads
 
     def _parts(
         self, slots: NDArray[np.integer]

@@ -20,6 +20,7 @@ from stead.candidates.engine import Enumeration, find
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass, UnknownTraits
 from stead.domain.order import PACK, SPREAD, ByAmount, ByShare, Drawn, Order
 from stead.domain.request import CandidateRequest, RequestGroup
+from tests.rooms.candidates import plain
 from tests.rooms.candidates.brute_force import Refusal, Way, eligible_anchors, every_way, ways_under
 from tests.rooms.candidates.forests import CLASSES, UNKNOWN_CLASS, forests_and_requests
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
@@ -266,6 +267,17 @@ def names(forest: Forest, request: CandidateRequest) -> list[str]:
 )
 def test_each_order_in_its_simplest_form(by: Order, found: list[int]) -> None:
     assert names(forest_of(*hosts(4)), replace(ONE, order=by)) == [f"host {n}" for n in found]
+
+
+def test_equal_ones_come_by_uuid_even_if_the_uuids_differ_only_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending(name: str) -> str:
+        return f"{'0' * 8}-0000-4000-8000-{name.removeprefix('host '):0>12}"
+
+    monkeypatch.setattr(plain, "uuid_of", ending)
+    equal = [PlainProvider(f"host {n}", None, {"VCPU": PlainInventory(4)}) for n in (5, 12, 3, 40, 1)]
+    fuller = PlainProvider("host 9", None, {"VCPU": PlainInventory(4, used=1)})
+    spread = [f"host {n}" for n in (1, 3, 5, 12, 40, 9)]
+    assert names(forest_of(*equal, fuller), replace(ONE, order=SPREAD)) == spread
 
 
 def test_the_share_is_that_after_the_claim() -> None:

@@ -63,3 +63,17 @@ def test_a_matrix_has_the_bytes_of_texts_of_one_length(values: list[str], data: 
 def test_a_column_of_several_dimensions_has_their_shape() -> None:
     slots = np.array([[2, 0], [1, 1]])
     assert Texts.of(["a", "b", "c"]).at(slots).tolist() == [["c", "a"], ["b", "b"]]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["", "a", "b\0", "ü1", "\ud800", "\ue000", "uuid-of-1", "uuid-of-2", "x" * 40]))
+    | st.lists(st.text("ab1", min_size=9, max_size=9)),
+    st.data(),
+)
+def test_heads_are_the_first_bytes_as_numbers(values: list[str], data: st.DataObject) -> None:
+    asked = data.draw(st.lists(st.integers(0, len(values) - 1))) if values else []
+    with small_blocks():
+        heads = Texts.of(values).heads(np.array(asked, np.int64)).tolist()
+    chosen = [values[slot].encode("utf-8", "surrogatepass")[:8] for slot in asked]
+    assert heads == [int.from_bytes(head.ljust(8, b"\0"), "big") for head in chosen]

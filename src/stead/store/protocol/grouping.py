@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
+from stead.store.sql import driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,17 +59,17 @@ class _Member(Generic[R]):
         Raises:
             Exception: that of the write, if the database rolled back the whole transaction because of it.
         """
-        savepoint = connection.begin_nested()
+        driver.count(connection, "SAVEPOINT member", ())
         try:
             self.run(connection)
         except Exception as error:
             self.error = error
             try:
-                savepoint.rollback()
+                driver.count(connection, "ROLLBACK TO member", ())
             except sa.exc.DBAPIError:  # the savepoint no longer exists
                 raise error from None
-        else:
-            savepoint.commit()
+        # A rollback to a savepoint keeps it.
+        driver.count(connection, "RELEASE member", ())
 
     def outcome(self) -> R:
         """Return the result of the write or raise its error. Call it only once."""
