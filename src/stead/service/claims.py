@@ -21,7 +21,7 @@ import numpy as np
 
 from stead.candidates.engine import find
 from stead.candidates.explain.explain import explain
-from stead.candidates.placing import NoPlace, place, summed
+from stead.candidates.placing import NoPlace, place, summed, taken_by
 from stead.candidates.work import WorkSpent
 from stead.domain.claim import Claim
 from stead.domain.errors import (
@@ -34,7 +34,7 @@ from stead.domain.errors import (
 from stead.domain.placing import Granted, Outcome
 from stead.service.drawing import Drawing
 from stead.service.placed_amounts import slots
-from stead.service.underway import Underway
+from stead.service.underway import Announced, Underway
 from stead.store.allocations import ProvidersChanged
 from stead.store.consumer_listing import of_consumers
 from stead.store.feed.changes import logged_between
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
     from stead.domain.placing import Wish
-    from stead.service.underway import Grants
+    from stead.service.underway import Announcements
     from stead.store.consumer_listing import HeldAllocations
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.store import Store
@@ -167,7 +167,9 @@ class Claiming:
                 placed = self._placed(freed, wishes, others, how)
                 if not isinstance(placed, NoPlace):
                     granted = [_granted(snapshot, candidate) for candidate in placed]
-                    self._underway.add(granted)  # within the turn, so that the next search sees these places
+                    taken = summed(map(taken_by, placed))
+                    # Within the turn, so that the next search sees these places.
+                    self._underway.add(Announced(granted, snapshot.identities, taken))
         return _Attempt(allocations_of, clock_of(moment), placed, granted)
 
     def _write_all(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
@@ -178,7 +180,7 @@ class Claiming:
         self,
         snapshot: Snapshot,
         wishes: Sequence[Wish],
-        others: Grants,
+        others: Announcements,
         place: Callable[..., list[Candidate] | NoPlace],
     ) -> list[Candidate] | NoPlace:
         """Places that none of *others* is about to take, if possible; otherwise any places.
@@ -188,8 +190,8 @@ class Claiming:
         """
         requests = [wish.request for wish in wishes]
         if others:
-            # A copy: other claims add their grants to this view while the sum is computed.
-            taken = summed(slots(snapshot, grant.allocations) for granted in list(others.values()) for grant in granted)
+            # A copy: other claims add to this view while the sum is computed.
+            taken = summed(announced.amounts_in(snapshot) for announced in list(others.values()))
             placed = place(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
                 return placed

@@ -9,40 +9,62 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from stead.candidates.placing import summed
+from stead.service.placed_amounts import slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stead.candidates.placing import Amounts
+    from stead.catalog.snapshot import Identities, Snapshot
     from stead.domain.placing import Granted
 
-    Grants = dict[int, Sequence[Granted]]
-    """The grants of each claim, by the identity of the object: two claims can have equal grants."""
+    Announcements = dict[int, "Announced"]
+    """By the identity of the grants: two claims can have equal grants."""
 
 LONGEST_TURN_SECONDS = 0.1
 """Maximum time that a search delays others. Most need a few milliseconds, a large gang may need seconds."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Announced:
+    """What a claim is about to write: ``amounts`` in a snapshot with these ``identities``."""
+
+    granted: Sequence[Granted]
+    identities: Identities
+    amounts: Amounts
+
+    def amounts_in(self, snapshot: Snapshot) -> Amounts:
+        """The amounts by the slots of *snapshot*."""
+        # Slots stay the same until a provider is created, renamed or deleted.
+        if snapshot.identities is self.identities:
+            return self.amounts
+        return summed(slots(snapshot, grant.allocations) for grant in self.granted)
 
 
 class Underway:
     """The claims of one process that have a place but are not written yet."""
 
     def __init__(self) -> None:
-        self._granted: Grants = {}
-        self._views: dict[int, Grants] = {}
+        self._announced: Announcements = {}
+        self._views: dict[int, Announcements] = {}
         self._changing = Lock()
         self._turn = Lock()
         self._began = 0.0
 
     @contextmanager
-    def looking(self) -> Iterator[Grants]:
-        """For the block, the grants of all other claims underway, including those that are added meanwhile.
+    def looking(self) -> Iterator[Announcements]:
+        """For the block, what all other claims underway announced, including those that are added meanwhile.
 
-        Enter the block before the snapshot is read. Grants are never removed from this view. A claim that is written
+        Enter the block before the snapshot is read. Nothing is ever removed from this view. A claim that is written
         meanwhile may be missing from the snapshot; without this rule, it could be missing from both.
         """
         with self._changing:
-            view = dict(self._granted)
+            view = dict(self._announced)
             self._views[id(view)] = view
         try:
             yield view
@@ -67,13 +89,13 @@ class Underway:
             if is_alone:
                 self._turn.release()
 
-    def add(self, granted: Sequence[Granted]) -> None:
-        """Announce that a claim is about to write *granted*, before its turn ends, so that the next search sees it."""
+    def add(self, announced: Announced) -> None:
+        """Announce what a claim is about to write, before its turn ends, so that the next search sees it."""
         with self._changing:
-            for grants in (self._granted, *self._views.values()):
-                grants[id(granted)] = granted
+            for announcements in (self._announced, *self._views.values()):
+                announcements[id(announced.granted)] = announced
 
     def remove(self, granted: Sequence[Granted]) -> None:
         """Remove *granted* after its claim was written, refused, or never added. Present views keep it."""
         with self._changing:
-            self._granted.pop(id(granted), None)
+            self._announced.pop(id(granted), None)
