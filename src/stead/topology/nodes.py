@@ -27,6 +27,8 @@ MAX_ALIASED = 1_000_000
 Scalar: TypeAlias = str | int | float | bool | None
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPENING = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
+_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
 _CONVERTED_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool", "null"))
 
 
@@ -46,11 +48,15 @@ def read_documents(text: str, source: str) -> list[Node]:
         SiteError: it is not YAML, or uses features that site files do not support; names the place in *source*.
     """
     composer = _Composer(source)
+    read: Any = yaml.Mark("", 0, 0, 0, "", 0)  # the end of the last event
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             composer.take(event)
+            read = event.end_mark
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
+        if mark is not None:
+            composer.refuse_depth(text[read.index : mark.index + 1], read.line + 1)
         place = f"{source}:{mark.line + 1}" if mark else source
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         raise SiteError(f"{place}: not YAML: {problem}") from error
@@ -91,10 +97,23 @@ class _Composer:
             case events.AliasEvent():
                 self._finish(self._aliased(event), None)
 
+    def refuse_depth(self, unread: str, line: int) -> None:
+        """Raise our own error if *unread*, the text from *line* on that has no events yet, is nested too deep.
+
+        A parser scans up to 1,024 characters before it returns the event of a bracket, since a key may start there.
+        So the parser can reach a limit of its own, such as libyaml's 1,000 levels, before `take` reaches ours.
+        """
+        depth = len(self._open)
+        with suppress(yaml.YAMLError):
+            for token in yaml.scan(unread, Loader=yaml.SafeLoader):
+                depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+                if depth > MAX_DEPTH:
+                    raise self._too_deep(line + token.start_mark.line)
+
     def _enter(self, event: Any, empty: list[Node] | dict[str, Node]) -> None:
         self._refuse_tag(event)
         if len(self._open) == MAX_DEPTH:
-            raise self._error(event, f"nested more than {MAX_DEPTH} levels deep")
+            raise self._too_deep(_line(event))
         self._open.append(_Open(Node(empty, _line(event)), event.anchor))
 
     def _finish(self, node: Node, anchor: str | None) -> None:
@@ -141,6 +160,9 @@ class _Composer:
     def _refuse_tag(self, event: Any) -> None:
         if event.tag not in (None, "!"):
             raise self._error(event, f"the tag {event.tag} has no meaning here")
+
+    def _too_deep(self, line: int) -> SiteError:
+        return SiteError(f"{self.source}:{line}: nested more than {MAX_DEPTH} levels deep")
 
     def _error(self, event: Any, problem: str) -> SiteError:
         return SiteError(f"{self.source}:{_line(event)}: {problem}")

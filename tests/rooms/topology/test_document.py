@@ -1,4 +1,5 @@
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,6 +125,24 @@ def test_a_file_that_cannot_be_used_says_where_and_why(text: str, complaint: str
         load(text, "f")
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("loader", ["C", "Python"])
+@pytest.mark.parametrize("opening", ["[", "{", "[{", "- ", "? ", "[? "])
+@pytest.mark.parametrize("levels", [201, 999, 1001, 100_000])
+def test_too_deep_a_file_gets_our_message_whichever_library_notices_first(
+    monkeypatch, loader: str, opening: str, levels: int
+):
+    if loader == "Python":
+        monkeypatch.setattr("stead.topology.nodes._LOADER", yaml.SafeLoader)
+    with pytest.raises(SiteError) as refused:
+        load("\n" + opening * levels, "f")
+    assert str(refused.value) == "f:2: nested more than 200 levels deep"
+
+
+def test_brackets_in_quotes_are_no_levels():
+    with pytest.raises(SiteError, match="not YAML"):
+        load("providers: ['" + "[" * 300 + "', @]", "f")
 
 
 def test_two_providers_cannot_have_one_uuid():
