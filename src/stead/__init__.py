@@ -7,7 +7,7 @@ Each name is imported at its first use, so that ``import stead`` takes a few mil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 
 _PLACES = {
     "AddTrait": "stead.client.what_if",
