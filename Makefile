@@ -20,7 +20,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help run test lowest lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile reloads segments steady jobs clean
+.PHONY: help run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile reloads segments steady jobs clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,14 @@ test: $(VENV)/for-development  ## Run all tests, on SQLite, PostgreSQL and Maria
 
 lowest: $(VENV)-lowest/for-tests  ## Run the tests that use the dependencies with their lowest versions; PYTHON= selects another Python
 	$(VENV)-lowest/bin/pytest -n $(JOBS) $(or $(ARGS),$(USES_OF_DEPENDENCIES))
+
+newest:  ## Run the same tests with the newest versions, in an environment made for each run
+	@rm -rf $(VENV)-newest
+	@scripts/make-venv $(VENV)-newest $(PYTHON) ".[test,postgresql,mysql] ./bench[plot]"
+	$(VENV)-newest/bin/pytest -n $(JOBS) $(or $(ARGS),$(USES_OF_DEPENDENCIES))
+
+lock: $(VENV)/for-development  ## Write locks/, the versions that `make` installs; ARGS=--upgrade takes the newest of all
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.versions lock $(ARGS)
 
 lint: $(VENV)/for-development  ## Check style, types and imports
 	$(BIN)/ruff check
@@ -104,17 +112,17 @@ clean:  ## Remove generated files, except the data of `make run` in .stead
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/for-use: pyproject.toml
-	@scripts/make-venv $(VENV) $(PYTHON) "."
+$(VENV)/for-use: pyproject.toml locks/for-use.txt
+	@scripts/make-venv $(VENV) $(PYTHON) "." --lock locks/for-use.txt
 	@touch $@
 
-$(VENV)/for-development: pyproject.toml bench/pyproject.toml
-	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,postgresql,mysql] ./bench[plot]"
+$(VENV)/for-development: pyproject.toml bench/pyproject.toml locks/for-development.txt
+	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,postgresql,mysql] ./bench[plot]" --lock locks/for-development.txt
 	@touch $@ $(VENV)/for-use
 
-$(VENV)-lowest/for-tests: pyproject.toml bench/pyproject.toml scripts/lowest.py
+$(VENV)-lowest/for-tests: pyproject.toml bench/pyproject.toml scripts/versions.py
 	@mkdir -p build
-	@$(PYTHON) -m scripts.lowest > build/lowest.txt
+	@$(PYTHON) -m scripts.versions lowest > build/lowest.txt
 	@rm -rf $(VENV)-lowest
-	@scripts/make-venv $(VENV)-lowest $(PYTHON) ".[test,postgresql,mysql] ./bench[plot]" build/lowest.txt
+	@scripts/make-venv $(VENV)-lowest $(PYTHON) ".[test,postgresql,mysql] ./bench[plot]" --constraint build/lowest.txt
 	@touch $@

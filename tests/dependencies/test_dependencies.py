@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 import tomllib
 from importlib.metadata import packages_distributions, version
 
@@ -10,7 +11,7 @@ import typer
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from scripts import lowest
+from scripts import versions
 from tests.dependencies.imports import OURS, ROOT, has, imported, imported_packages, private_names, trees
 
 pytestmark = pytest.mark.one_database
@@ -41,8 +42,8 @@ def name_of(requirement: str) -> str:
     return canonicalize_name(Requirement(requirement).name)
 
 
-PROJECT = tomllib.loads(lowest.PYPROJECT.read_text())["project"]
-BOUNDS = {name_of(one): Requirement(one).specifier for one in lowest.requirements()}
+PROJECT = tomllib.loads(versions.PYPROJECT.read_text())["project"]
+BOUNDS = {name_of(one): Requirement(one).specifier for one in versions.requirements()}
 TYPES_ONLY = "types-"
 
 
@@ -51,8 +52,53 @@ def test_every_dependency_has_a_lower_bound():
     assert [name for name in unbounded if not name.startswith(TYPES_ONLY)] == []
 
 
+LOCK = re.compile(
+    r"^(?P<pin>[a-z0-9.-]+==\S+(?: ; [^\\]+?)?) \\\n(?P<hashes>(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
+    re.MULTILINE,
+)
+
+
+def locked(name: str) -> dict[str, set[str]]:
+    """The versions of each dependency in a lock file: several if they depend on the version of Python."""
+    pins: dict[str, set[str]] = {}
+    for match in LOCK.finditer((versions.ROOT / "locks" / f"{name}.txt").read_text()):
+        requirement = Requirement(match["pin"])
+        (pin,) = requirement.specifier
+        pins.setdefault(canonicalize_name(requirement.name), set()).add(pin.version)
+    return pins
+
+
+@pytest.mark.parametrize("name", versions.LOCKS)
+def test_the_lock_has_an_allowed_version_of_every_requirement(name: str):
+    """`make lock` brings the files up to date with pyproject.toml."""
+    pins = locked(name)
+    for line in versions.requirements(versions.LOCKS[name]):
+        requirement = Requirement(line)
+        locked_versions = pins[canonicalize_name(requirement.name)]
+        assert all(requirement.specifier.contains(each) for each in locked_versions), line
+
+
+@pytest.mark.parametrize("name", [*versions.LOCKS, *versions.OTHER_LOCKS])
+def test_the_lock_has_hashes_and_names_no_index(name: str):
+    text = (versions.ROOT / "locks" / f"{name}.txt").read_text()
+    assert LOCK.sub("", text) == ""
+
+
+@pytest.mark.parametrize("name", versions.OTHER_LOCKS)
+def test_the_lock_of_another_environment_has_its_requirements(name: str):
+    pins = locked(name)
+    lines = versions.OTHER_LOCKS[name].read_text().splitlines()
+    for requirement in (Requirement(line) for line in lines if not line.startswith("#")):
+        assert all(requirement.specifier.contains(each) for each in pins[canonicalize_name(requirement.name)])
+
+
+def test_both_locks_have_the_same_versions():
+    whole = locked("for-development")
+    assert {name: pins for name, pins in locked("for-use").items() if not pins <= whole.get(name, set())} == {}
+
+
 def test_the_lowest_versions_are_those_of_pyproject():
-    lines = {name_of(line): Requirement(line).specifier for line in lowest.constraints()}
+    lines = {name_of(line): Requirement(line).specifier for line in versions.constraints()}
     assert set(lines) == {name for name in BOUNDS if not name.startswith(TYPES_ONLY)}
     for name, pinned in lines.items():
         (version,) = (specifier.version for specifier in pinned)

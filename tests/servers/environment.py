@@ -20,7 +20,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in the checkout, with the packages of a requirements file.
+    """A virtual environment in the checkout, with the packages of a requirements or lock file.
 
     ``given`` is the environment variable that names one which has them already.
     """

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
+from tests.checkout import ROOT
 from tests.servers.environment import Environment, Unavailable
 
-RELEASED = Environment(".venv-released", Path(__file__).with_name("requirements.txt"), "STEAD_RELEASED_VENV")
+RELEASED = Environment(".venv-released", ROOT / "locks" / "differential.txt", "STEAD_RELEASED_VENV")
 
 
 def configure(directory: Path, connection: str | None = None) -> Path:
