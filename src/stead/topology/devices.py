@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stead.topology.machine import Machine
     from stead.topology.objects import HwObject
@@ -59,6 +59,11 @@ _VGA = 0x0300
 _PROCESSING = 0x1200
 _ETHERNET = 0x0200
 _FABRIC = 0x0208
+_OTHER_NETWORK = 0x0280
+"""The class of some InfiniBand adapters (ConnectX-2 and -3), of Wi-Fi, and of others."""
+_INFINIBAND_NAME = re.compile(r"ib")
+_WIRELESS_NAME = re.compile(r"wl")
+_NVIDIA = 0x10DE
 
 _KINDS_OF_ACCELERATORS = {0x1002: DeviceKind.GPU, 0x10EE: DeviceKind.FPGA, 0x1172: DeviceKind.FPGA}
 """Kinds of PCI class 1200, by vendor: AMD, Xilinx, Altera."""
@@ -94,9 +99,13 @@ _VIRTUAL_NAME = re.compile(r"virtual function|userspace nic", re.IGNORECASE)
 _COMPUTE_NAME = re.compile(r"(cuda|nvml|rsmi|ze|opencl|mic|ve)\d")
 """Device names of hwloc's backends, those with the most information about the hardware first."""
 _COMPUTE_BACKENDS = ("cuda", "nvml", "rsmi", "ze", "opencl", "mic", "ve")
+_PARTITIONING = "rsmi"
 _NOT_GPUS = frozenset({"mic", "ve"})
 
 _NVME_NAME = re.compile(r"nvme\d+n\d+$")
+
+_KIB_PER_GIB = 1024 * 1024
+_SIZE = re.compile(r"(\d{1,20})\s*(KiB)?")
 
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.IGNORECASE)
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.IGNORECASE)
@@ -144,6 +153,29 @@ class Device:
         return next(filter(None, [*remarks, self.hw.infos.get("PCIDevice", "")]), "")
 
     @property
+    def is_nvidia_gpu(self) -> bool:
+        """Whether it is a GPU of NVIDIA, by its PCI vendor or by the API that shows it."""
+        vendor = self.pci[0] if self.pci else None
+        apis = {os_device.backend for os_device in self.os_devices}
+        return self.kind is DeviceKind.GPU and (vendor == _NVIDIA or bool(apis & {"cuda", "nvml"}))
+
+    @property
+    def partitions(self) -> int:
+        """The number of GPUs that it is divided into: 1 if it is not.
+
+        RSMI shows each partition of an AMD GPU (the modes TPX and CPX of an MI300A) as a device of one PCI function.
+        Other APIs are not counted: OpenCL shows a GPU once per installed platform.
+        """
+        return max(1, sum(os_device.backend == _PARTITIONING for os_device in self.os_devices))
+
+    @property
+    def gibibytes(self) -> int:
+        """The size of its disks; 0 if the file lacks it."""
+        disks = (os_device for os_device in self.os_devices if Role.STORAGE in os_device.roles)
+        sizes = [_SIZE.match(disk.hw.infos.get("Size", "")) for disk in disks]
+        return sum(int(size[1]) for size in sizes if size) // _KIB_PER_GIB
+
+    @property
     def interfaces(self) -> tuple[str, ...]:
         """Names of its network interfaces."""
         return tuple(
@@ -162,6 +194,8 @@ class Device:
         """The kind of its network."""
         if self.pci_class == _FABRIC:
             return "FABRIC"
+        if self.pci_class == _OTHER_NETWORK:
+            return "INFINIBAND" if any(map(_INFINIBAND_NAME.match, self.interfaces)) else "ETHERNET"
         return "ETHERNET" if self.pci_class == _ETHERNET else "INFINIBAND"
 
 
@@ -173,14 +207,40 @@ def devices_of(machine: Machine) -> list[Device]:
     return list(by_label.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The devices of a machine that are no providers, nor parts or virtual functions of one.
+
+    Attributes:
+        functions: PCI functions by class.
+        others: operating system devices that are shown without a PCI function.
+    """
+
+    functions: Mapping[int, Sequence[HwObject]]
+    others: Sequence[OsDevice]
+
+
+def rest_of(machine: Machine, devices: Iterable[Device]) -> Rest:
+    """What *devices*, those of *machine*, leave out."""
+    taken = {device.hw for device in devices}
+    functions: dict[int, list[HwObject]] = {}
+    others = []
+    for hw in machine.root.walk():
+        if hw in taken:
+            continue
+        if hw.type == "PCIDev":
+            functions.setdefault(_described(hw)[0], []).append(hw)
+        elif hw.type == "OSDev" and not _is_below_pci(hw):
+            others.append(_os_device(hw, machine.format))
+    return Rest(functions, others)
+
+
 def _pci_devices(machine: Machine) -> Iterator[Device]:
     for hw in machine.root.walk():
         if hw.type != "PCIDev":
             continue
         os_devices = tuple(_os_device(below, machine.format) for below in hw.walk() if below.type == "OSDev")
-        described = _PCI_TYPE.match(hw.attributes.get("pci_type", ""))
-        pci_class, *ids = [int(digits, 16) for digits in described.groups()] if described else (0, 0, 0)
-        pci = (ids[0], ids[1]) if any(ids) else None
+        pci_class, pci = _described(hw)
         kind = _kind(pci_class, pci, os_devices)
         if kind is None:
             continue
@@ -188,6 +248,13 @@ def _pci_devices(machine: Machine) -> Iterator[Device]:
         if is_virtual and kind is not DeviceKind.NIC:
             continue  # part of a device that is allocated as a whole
         yield Device(_label(hw), kind, pci_class, pci, is_virtual, hw, os_devices)
+
+
+def _described(hw: HwObject) -> tuple[int, tuple[int, int] | None]:
+    """The class of a PCI function, and its vendor and device id; 0 and None if the file lacks them."""
+    described = _PCI_TYPE.match(hw.attributes.get("pci_type", ""))
+    pci_class, *ids = [int(digits, 16) for digits in described.groups()] if described else (0, 0, 0)
+    return pci_class, (ids[0], ids[1]) if any(ids) else None
 
 
 def _bare_devices(machine: Machine) -> Iterator[Device]:
@@ -218,7 +285,14 @@ def _kind(pci_class: int, pci: tuple[int, int] | None, os_devices: tuple[OsDevic
         return None
     if pci_class == _PROCESSING and vendor is not None:
         return _KINDS_OF_ACCELERATORS.get(vendor, DeviceKind.ACCELERATOR)
+    if pci_class == _OTHER_NETWORK and _is_wired(os_devices):
+        return DeviceKind.NIC
     return _KINDS_BY_PCI_CLASS.get(pci_class)
+
+
+def _is_wired(os_devices: tuple[OsDevice, ...]) -> bool:
+    networks = [os_device for os_device in os_devices if os_device.roles & {Role.NETWORK, Role.RDMA}]
+    return bool(networks) and not any(_WIRELESS_NAME.match(os_device.name) for os_device in networks)
 
 
 def _os_device(hw: HwObject, file_format: int) -> OsDevice:

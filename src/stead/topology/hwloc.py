@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stead.domain.inventory import MAX_INT, Inventory
 from stead.domain.names import NAME_LENGTH, STANDARD_TRAITS
-from stead.topology.devices import Device, DeviceKind, Role, devices_of
+from stead.topology.devices import Device, DeviceKind, devices_of
 from stead.topology.machine import Machine, read_xml
 from stead.topology.numa import layout_of
 from stead.topology.site import Description, Site, SiteError, site_of
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
     from stead.topology.numa import NumaNode
 
-_KIB_PER_GIB = 1024 * 1024
-_SIZE = re.compile(r"(\d{1,20})\s*(KiB)?")
-
 _DEVICE_CLASSES = {DeviceKind.GPU: "PGPU", DeviceKind.FPGA: "FPGA", DeviceKind.ACCELERATOR: "CUSTOM_ACCELERATOR"}
-"""The resource class of one device of a kind; NICs and disks have other amounts, or none."""
+"""The resource class of devices of a kind; NICs and disks have other amounts, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def _providers(machine: Machine, host: str, options: Options) -> Iterator[Descri
     traits[host] |= set(_host_traits(machine, all_devices))
     for node in layout.nodes:
         name = tree.numa(node)
-        inventories[name] = _cpu_inventories(node.threads, options) | _memory_inventory(node.memory)
+        inventories[name] = _cpu_inventories(node.threads, options) | _memory_inventory(node.memory, node)
         traits[name] |= set(_numa_traits(node))
     for device in devices:
         name = tree.device(device)
@@ -130,8 +127,9 @@ def _numa_traits(node: NumaNode) -> Iterator[str]:
         yield custom("MEMORY", node.kind)
 
 
-def _memory_inventory(mebibytes: int) -> dict[str, Inventory]:
-    return {"MEMORY_MB": Inventory(mebibytes)} if mebibytes else {}
+def _memory_inventory(mebibytes: int, node: NumaNode | None = None) -> dict[str, Inventory]:
+    resource_class = "CUSTOM_GPU_MEMORY_MB" if node is not None and node.is_of_gpu else "MEMORY_MB"
+    return {resource_class: Inventory(mebibytes)} if mebibytes else {}
 
 
 def _cpu_inventories(threads: int, options: Options) -> dict[str, Inventory]:
@@ -159,9 +157,9 @@ def _device_inventories(device: Device, virtual: Mapping[str, int]) -> dict[str,
         case DeviceKind.NIC:
             amount, resource_class = virtual.get(device.label, 0), "SRIOV_NET_VF"
         case DeviceKind.NVME:
-            amount, resource_class = _gibibytes(device), "DISK_GB"
+            amount, resource_class = device.gibibytes, "DISK_GB"
         case kind:
-            amount, resource_class = 1, _DEVICE_CLASSES[kind]
+            amount, resource_class = device.partitions, _DEVICE_CLASSES[kind]
     return {resource_class: Inventory(min(amount, MAX_INT))} if amount > 0 else {}
 
 
@@ -180,15 +178,6 @@ def _device_traits(device: Device, virtual: Mapping[str, int]) -> Iterator[str]:
             yield "CUSTOM_DISK_NVME"
         case kind:
             yield custom(kind, device.model)
-
-
-def _gibibytes(device: Device) -> int:
-    sizes = [
-        _SIZE.match(os_device.hw.infos.get("Size", ""))
-        for os_device in device.os_devices
-        if Role.STORAGE in os_device.roles
-    ]
-    return sum(int(size[1]) for size in sizes if size) // _KIB_PER_GIB
 
 
 def custom(*words: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stead.domain.inventory import MAX_INT
+from stead.topology.devices import devices_of
 from stead.topology.site import SiteError
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 MAX_NUMBER = 1 << 16
 """Numbers of hardware threads and NUMA nodes from here on count as errors of the file."""
+
+GPU_MEMORY = "GPUMemory"
+"""hwloc's name for the memory of a GPU that its CPUs can address: Grace Hopper, POWER9 with NVLink."""
 
 MAX_NODES = 1024  # the maximum of Linux
 
@@ -28,6 +32,7 @@ class NumaNode:
 
     Attributes:
         kind: hwloc's name for the memory: `HBM`, `CXL-DRAM` and so on; empty if it is ordinary or unknown.
+            `GPU_MEMORY` is the memory of a GPU, which guests of the host cannot have as theirs.
         own: the threads nearest to it, including offline and forbidden ones; each thread has one such node.
         threads: the usable ones among them.
     """
@@ -45,6 +50,16 @@ class NumaNode:
     def is_beside_cpus(self) -> bool:
         """Whether it has no hardware threads of its own, not even unusable ones: other nodes own those near it."""
         return not self.own
+
+    @property
+    def is_of_gpu(self) -> bool:
+        """Whether it is the memory of a GPU."""
+        return self.kind == GPU_MEMORY
+
+    @property
+    def gpu_address(self) -> str:
+        """The PCI address of the GPU whose memory it is, in small letters; empty if the file does not state it."""
+        return self.hw.infos.get("PCIBusID", "").strip().lower()
 
 
 @dataclass(slots=True)
@@ -76,7 +91,10 @@ def layout_of(machine: Machine) -> Layout:
     # Several nodes may be near the same threads (DRAM and HBM of one package). Each thread counts once: first for
     # ordinary memory, then for the node with the fewest threads, then for the lowest number.
     near = {node.index: all_threads(node.hw) & present for node in nodes}
+    _recognize_gpu_memory(machine, nodes)
     for node in nodes:
+        if node.is_of_gpu:
+            near[node.index] = 0  # hwloc states the threads of the package; none of them is the GPU's
         if node.kind and near[node.index] == present and len(nodes) > 1:
             near[node.index] = 0  # hwloc uses this cpuset for a node with unknown locality; see stead.topology.nearness
     for node in sorted(nodes, key=lambda node: (bool(node.kind), near[node.index].bit_count(), node.index)):
@@ -88,6 +106,18 @@ def layout_of(machine: Machine) -> Layout:
         node.has_siblings = (siblings & node.threads).bit_count() > 1
     homeless_memory = 0 if nodes else _memory(machine.root)  # only in hwloc 1 can a machine have no node
     return Layout(nodes, usable, usable & without_owner, present, homeless_memory)
+
+
+def _recognize_gpu_memory(machine: Machine, nodes: Iterable[NumaNode]) -> None:
+    """Name the memory of GPUs on POWER9, which hwloc 1 shows as NUMA nodes without a name.
+
+    Linux makes a NUMA node of each NVIDIA GPU there. The machine has no other memory without threads.
+    """
+    is_power = machine.infos.get("Architecture", "").lower().startswith("ppc64")
+    if is_power and any(device.is_nvidia_gpu for device in devices_of(machine)):
+        for node in nodes:
+            if not node.kind and "cpuset" in node.hw.attributes and not all_threads(node.hw):
+                node.kind = GPU_MEMORY
 
 
 def all_threads(hw: HwObject) -> int:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stead.topology.devices import DeviceKind
 from stead.topology.links import domains_of
 from stead.topology.nearness import Nearness, Place, innermost, used_groups
 
@@ -60,7 +61,10 @@ def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Devic
     tree = Tree(host, {host: None})
     nearness = Nearness(machine, layout)
     near_devices = [nearness.of_device(device.hw) for device in devices]
-    near_memory = [nearness.of_memory(node) for node in layout.nodes if node.is_beside_cpus]
+    by_address = {device.label: device for device in devices if device.kind is DeviceKind.GPU}
+    gpus = {node.index: by_address.get(node.gpu_address) for node in layout.nodes if node.is_of_gpu}
+    beside = [node for node in layout.nodes if node.is_beside_cpus and gpus.get(node.index) is None]
+    near_memory = [nearness.of_memory(node) for node in beside]
     hwlocs = [*nearness.groups(), *near_devices]  # a device is always attached to an object of hwloc
     groups = used_groups([*near_devices, *near_memory], hwlocs, nearness.everything)
 
@@ -75,7 +79,9 @@ def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Devic
         tree.parents[tree.nodes(group)] = tree.nodes(larger) if larger else host
         tree.traits[tree.nodes(group)].add("CUSTOM_NUMA_GROUP")
     for node in layout.nodes:
-        if node.is_beside_cpus:
+        if (gpu := gpus.get(node.index)) is not None:
+            tree.parents[tree.numa(node)] = tree.device(gpu)
+        elif node.is_beside_cpus:
             tree.parents[tree.numa(node)] = around(nearness.of_memory(node))
         else:
             group = innermost(1 << node.index, groups)

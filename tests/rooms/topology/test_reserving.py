@@ -5,11 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead.domain.inventory import Inventory
-from stead.topology.machine import read_xml
-from stead.topology.omissions import omissions
 from stead.topology.reserving import Reserve, reserve
 from stead.topology.site import Description, SiteError
-from tests.rooms.topology.machines import GPU, bridge, numa, package, pci, topology
 
 
 def host(*nodes):
@@ -54,36 +51,3 @@ def test_more_than_there_is_cannot_be_reserved():
         reserve(host({"MEMORY_MB": Inventory(9000)}, {"MEMORY_MB": Inventory(4096)}), Reserve(10000), Reserve())
     with pytest.raises(SiteError, match="numa0: cannot reserve 1 hardware threads, it has 0"):
         reserve(host({}), Reserve(), Reserve(1))
-
-
-def left_out(inside, **settings):
-    return list(omissions(read_xml(topology(inside, **settings))))
-
-
-ONE_GPU = bridge(pci("16:00.0", GPU))
-TWO_GPUS = bridge(pci("16:00.0", GPU), pci("17:00.0", GPU))
-DISK = '<object type="OSDev" name="sda" osdev_type="1"/>'
-
-
-@pytest.mark.parametrize(
-    ("inside", "reasons"),
-    [
-        (package(numa()) + ONE_GPU, []),
-        (package(numa()), ["no I/O devices in the file"]),
-        (package(numa()) + TWO_GPUS, ["no links between GPUs"]),
-        (package(numa()) + ONE_GPU + DISK, ["disks that are no NVMe disks: sda"]),
-        (package(numa(memory=0)) + ONE_GPU, ["1 NUMA node of unknown or forbidden memory"]),
-        (package(numa() + numa(1)) + ONE_GPU, ["no memory tier in the file for 1 NUMA node"]),
-        (package(numa() + numa(1, extra='subtype="HBM"')) + ONE_GPU, []),
-    ],
-)
-def test_each_kind_of_omission_is_named_with_its_reason(inside, reasons):
-    said = left_out(inside)
-    assert len(said) == len(reasons), said
-    for sentence, reason in zip(said, reasons, strict=True):
-        assert sentence.startswith(reason)
-
-
-def test_offline_threads_are_counted():
-    said = left_out(package(numa()) + ONE_GPU, sets='cpuset="0x7" complete_cpuset="0xf" nodeset="0x1"')
-    assert said == ["1 hardware thread offline or not allowed to the process that wrote the file"]
