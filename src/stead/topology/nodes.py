@@ -24,6 +24,9 @@ MAX_DEPTH = 200
 MAX_ALIASED = 1_000_000
 """Values that aliases may add to the written ones."""
 
+_MOST_BITS = 1024
+"""Maximum size of a whole number; the values of site files have 31 bits."""
+
 Scalar: TypeAlias = str | int | float | bool | None
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -178,6 +181,8 @@ def _scalar_of(text: str, implicit: tuple[bool, bool]) -> Scalar:
     if tag not in _CONVERTED_TAGS or ":" in text:  # in YAML 1.1, 1:30 is the number 90; users do not expect that
         return text
     value: Scalar = _CONSTRUCTOR.construct_object(ScalarNode(tag, text))
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError  # Python converts long hexadecimal numbers, but refuses to print them in a message
     # PyYAML remembers each node that it constructed, which would keep them all in memory.
     _CONSTRUCTOR.constructed_objects.clear()
     return value

@@ -1,6 +1,7 @@
 """A site as a table for spreadsheets: a row for each inventory, or for each allocation.
 
-Characters that control a terminal or end a line are escaped.
+Characters that control a terminal or end a line are escaped. Text that a spreadsheet would run as a formula has an
+apostrophe before it, which spreadsheets do not show.
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ COLUMNS = (
 ALLOCATION_COLUMNS = ("consumer", "project", "user", "consumer_type", "provider", "resource_class", "used")
 
 
+_FORMULA = ("=", "+", "-", "@")
+"""First characters of formulas. Source: "CSV Injection" of OWASP, whose others are control characters."""
+
+
+def _cell(text: str) -> str:
+    return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)
+
+
 def write_inventories(site: Site, file: TextIO) -> None:
     """A row for each inventory, and one for each provider that has none; lists are separated by spaces."""
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(COLUMNS)
     for name in top_down({name: described.parent for name, described in site.providers.items()}):
         described = site.providers[name]
-        provider = (printable(described.name), described.uuid or "", printable(described.parent or ""))
+        provider = (_cell(described.name), described.uuid or "", _cell(described.parent or ""))
         sets = (" ".join(sorted(described.traits)), " ".join(sorted(described.aggregates)))
         for resource_class, inventory in sorted(described.inventories.items()):
             amounts = (
@@ -59,4 +68,4 @@ def write_allocations(
     for identity, allocations in holders:
         for provider, amounts in sorted(allocations.items()):
             for resource_class, used in sorted(amounts.items()):
-                rows.writerow((*map(printable, identity), printable(provider), resource_class, used))
+                rows.writerow((*map(_cell, identity), _cell(provider), resource_class, used))

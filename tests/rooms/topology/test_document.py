@@ -117,6 +117,13 @@ def test_what_is_written_is_read_again(site: Site):
         ("providers: &p [*p]", "no anchor &p"),
         (f"providers: {'[' * 100_000}", "nested more than 200 levels deep"),
         (one_provider(f"  inventories: {{VCPU: {'9' * 5000}}}"), "cannot be read as a number"),
+        (one_provider(f"  inventories: {{VCPU: 0x{'f' * 5000}}}"), "cannot be read as a number"),
+        (one_provider(f"  inventories: {{VCPU: 0b{'1' * 50_000}}}"), "cannot be read as a number"),
+        (one_provider(f"  inventories: {{VCPU: 0{'7' * 5000}}}"), "cannot be read as a number"),
+        (one_provider(f"  inventories: {{VCPU: 1{'_0' * 5000}}}"), "cannot be read as a number"),
+        (one_provider(f"  inventories: {{VCPU: -0x{'f' * 5000}}}"), "cannot be read as a number"),
+        (one_provider(f"  inventories: {{VCPU: {'9' * 5000}.5}}"), "VCPU must be a whole number, not inf"),
+        (one_provider(f"  traits: [0x{'f' * 5000}]"), "cannot be read as a number"),
     ],
     ids=lambda value: value if value.isascii() and value.isprintable() and len(value) < 60 else "",
 )
@@ -158,7 +165,7 @@ def test_aliases_that_multiply_are_refused_before_anybody_walks_them():
         load("\n".join(lines))
 
 
-@given(st.text(st.sampled_from("[]{}:-,&*!|>'\"#%@ \n\tabA1.~")))
+@given(st.text(st.sampled_from("[]{}:-,&*!|>'\"#%@ \n\tabA1.~0xf_e+")))
 def test_no_text_ends_in_anything_but_a_site_or_a_complaint(text: str):
     try:
         site = load(text)

@@ -17,6 +17,7 @@ _BOUNDED = (
 )  # so that a reader that does not stop ends at once, instead of with the machine's memory
 
 LIMITS = {"hwloc": MAX_BYTES, "apply": MAX_SITE_BYTES}
+ADVICE = {"hwloc": "", "apply": "; split it into several files, which form one site"}
 
 
 def run(command: str, path: str, stdin: int = subprocess.DEVNULL) -> tuple[int, str, str]:
@@ -31,7 +32,7 @@ def run(command: str, path: str, stdin: int = subprocess.DEVNULL) -> tuple[int, 
 
 def require_refusal(command: str, called: str, said: tuple[int, str, str]) -> None:
     mebibytes = LIMITS[command] // (1 << 20)
-    assert said == (2, "", f"stead: {called}: larger than {mebibytes} MiB\n")
+    assert said == (2, "", f"stead: {called}: larger than {mebibytes} MiB{ADVICE[command]}\n")
 
 
 @pytest.mark.parametrize("command", LIMITS)

@@ -3,13 +3,14 @@
 import csv
 import io
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stead.domain.printable import printable
 from stead.topology.document import as_data, dump, load
 from stead.topology.parts import halves, parts_of
-from stead.topology.site import Site
+from stead.topology.site import Description, Site, site_of
 from stead.topology.table import write_allocations, write_inventories
 from tests.rooms.topology.sites import any_names, sites
 
@@ -64,11 +65,15 @@ def test_a_table_has_a_row_for_each_inventory_and_each_bare_provider(site: Site)
     file = io.StringIO(newline="")
     write_inventories(site, file)
     rows = list(csv.DictReader(io.StringIO(file.getvalue(), newline="")))
+
+    def cell(name: str) -> str:
+        return f"'{printable(name)}" if name[0] in "=+-@" else printable(name)
+
     expected = {
-        (printable(described.name), resource_class, str(inventory.total))
+        (cell(described.name), resource_class, str(inventory.total))
         for described in site.providers.values()
         for resource_class, inventory in described.inventories.items()
-    } | {(printable(described.name), "", "") for described in site.providers.values() if not described.inventories}
+    } | {(cell(described.name), "", "") for described in site.providers.values() if not described.inventories}
     assert {(row["name"], row["resource_class"], row["total"]) for row in rows} == expected
     assert len(rows) == len(expected)
 
@@ -77,6 +82,18 @@ def test_a_table_of_allocations_has_a_row_for_each_amount():
     file = io.StringIO()
     write_allocations([(("c", "p", "u", "INSTANCE"), {"host": {"VCPU": 2, "DISK_GB": 5}})], file)
     assert file.getvalue().splitlines()[1:] == ["c,p,u,INSTANCE,host,DISK_GB,5", "c,p,u,INSTANCE,host,VCPU,2"]
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "=cmd|' /C calc'!A0"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_is_a_formula(text: str):
+    file = io.StringIO(newline="")
+    write_allocations([((text, text, text, text), {text: {"VCPU": 2}})], file)
+    write_inventories(load(dump(site_of([Description(text), Description("b", parent=text)]))), file)
+    for row in csv.reader(io.StringIO(file.getvalue(), newline="")):
+        assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for cell in row), row
 
 
 def test_consumers_of_a_dump_are_passed_over_when_it_is_read():

@@ -109,8 +109,8 @@ def import_flavors(
 ) -> None:
     """Store nova's flavors: their amounts, and the extra specs that nova sends to Placement.
 
-    Flavors that the file lacks stay. All other extra specs are ignored and listed. The exit code is 1 if a flavor was
-    skipped.
+    Flavors that the file lacks stay. All other extra specs are ignored and listed. The description of a flavor names
+    those by which nova also selects hosts. The exit code is 1 if a flavor was skipped.
     """
     described = _read(file)
     with connect() as api:
@@ -118,7 +118,7 @@ def import_flavors(
         steps = plan(described, stored)
         if not dry_run:
             with progress("importing flavors") as advance:
-                steps = apply(api, steps, stored, advance)
+                steps = apply(api, steps, advance)
     if options().json:
         print_json({"dry_run": dry_run, "flavors": [asdict(step) for step in steps]})
     else:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save and generate provider trees as files.")
 
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
+_SPLIT = "split it into several files, which form one site"
 _SHARE_ALL = "all"
 _PER_NODE = "node"
 
@@ -217,7 +218,7 @@ def _load(files: list[Path], watcher: Watcher) -> Site:
     descriptions: list[Description] = []
     for path in files:
         try:
-            text = read_file(path, MAX_SITE_BYTES).decode("utf-8-sig")
+            text = read_file(path, MAX_SITE_BYTES, _SPLIT).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise SiteError(f"{name_of(path)}: not a site file: it is not UTF-8 text") from error
         # A failed `stead topology hwloc … > FILE` leaves an empty file. With --prune, it would delete all providers.

@@ -50,8 +50,19 @@ def draw_flavors(flavors: Sequence[Json], width: int) -> Iterator[Text]:
     for line in beside(Text(_HEADING), [details(_NUMBER_HEADING, "", _REASON_HEADING)], columns):
         line.stylize("bold")
         yield line
-    for name, bounds, amount, reason in rows:
+    for (name, bounds, amount, reason), flavor in zip(rows, flavors, strict=True):
         yield from beside(Text(name), [details(bounds, bar_of(amount, most, columns.bar), reason)], columns)
+        if flavor["description"]:
+            note = Text(f"{' ' * GAP}{printable(flavor['description'])}", style="dim")
+            yield from wrapped(note, width, indent=GAP)
+
+
+def draw_notes(notes: Sequence[tuple[str, str]], width: int) -> Iterator[Text]:
+    """The lines of flavors and their descriptions, below a number of these flavors."""
+    if notes:
+        yield Text()
+    for name, description in notes:
+        yield from wrapped(Text(f"{printable(name)}: {printable(description)}", style="dim"), width, indent=GAP)
 
 
 def _headroom(headroom: Json) -> tuple[str, int, str]:

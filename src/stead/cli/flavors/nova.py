@@ -23,8 +23,16 @@ _OF_GROUP = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.+)")
 _PROPERTY = re.compile(r"([^=]+)='(.*?)'(?:, (?=[^=]+=')|$)", re.DOTALL)
 """One of ``key='value', key2='value2'``; a value may have commas and quotes in it."""
 
-_DEDICATED = ("hw:cpu_policy", "dedicated")
-"""The extra spec with which nova requests PCPU instead of VCPU."""
+_RESTRICTING = re.compile(
+    r"accel:device_profile|aggregate_instance_extra_specs:.*|capabilities:.*|hw:cpu_(cores|max_.*|sockets|threads)"
+    r"|hw:mem_encryption_model|hw:mem_page_size|hw:numa_.*|hw:pci_numa_affinity_policy|hw:tpm_model"
+    r"|pci_passthrough:alias"
+)
+"""Extra specs without a part in the query by which nova nevertheless selects hosts or devices."""
+
+_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
+_THREADS = {"isolate": "forbidden", "require": "required"}
+"""What `hw:cpu_thread_policy` says of the trait HW_CPU_HYPERTHREADING."""
 
 
 class NotFlavors(Exception):
@@ -38,6 +46,11 @@ class Translated:
     name: str
     query: str
     ignored: tuple[str, ...]
+
+    @property
+    def restricting(self) -> tuple[str, ...]:
+        """The ignored keys by which nova selects hosts or devices: the flavor fits at most as often as counted."""
+        return tuple(key for key in self.ignored if _RESTRICTING.fullmatch(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ def read_flavors(text: str) -> list[Translated | Untranslated]:
         records = json.loads(text)
     except ValueError as error:
         raise NotFlavors(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise NotFlavors("nested too deep for a list of flavors") from error
     if not isinstance(records, list):
         raise NotFlavors("not a list of flavors")
     flavors: dict[str, Translated | Untranslated] = {}
@@ -94,10 +109,8 @@ def _translated(name: str, record: Json) -> Translated:
     amounts: dict[str, dict[str, int]] = {"": _amounts(record)}
     traits: dict[str, dict[str, list[str]]] = {"required": {}, "forbidden": {}}
     ignored = []
-    if specs.get(_DEDICATED[0]) == _DEDICATED[1] and "VCPU" in amounts[""]:
-        amounts[""] = {"PCPU" if key == "VCPU" else key: amount for key, amount in amounts[""].items()}
-        # It has had its effect, so it is not among the ignored ones.
-        del specs[_DEDICATED[0]]
+    _translate_cpus(specs, amounts[""], traits)
+    _translate_devices(specs, amounts[""], traits)
     policy = specs.pop("group_policy", "none")
     if policy not in ("none", "isolate"):
         raise _Untranslatable(f"group_policy is none or isolate, not {policy!r}")
@@ -124,6 +137,66 @@ def _translated(name: str, record: Json) -> Translated:
         for group, group_amounts in requested.items()
     ]
     return Translated(name, str(Request(*groups, isolate=policy == "isolate")), tuple(sorted(ignored)))
+
+
+def _translate_cpus(specs: dict[str, str], amounts: dict[str, int], traits: dict[str, dict[str, list[str]]]) -> None:
+    """Take the extra specs of CPUs from *specs*, and request what nova requests for them.
+
+    Source: nova's page "Extra Specs", and what its scheduler sends for each.
+    """
+    policy = specs.pop("hw:cpu_policy", "shared")
+    masks = [specs.pop(key, None) for key in ("hw:cpu_dedicated_mask", "hw:cpu_realtime_mask")]
+    is_realtime = specs.pop("hw:cpu_realtime", "").lower() in _TRUE
+    emulator, threads = specs.pop("hw:emulator_threads_policy", ""), specs.pop("hw:cpu_thread_policy", "")
+    count = amounts.get("VCPU", 0)
+    if policy == "mixed":
+        mask = masks[0] or (masks[1] if is_realtime else None)
+        if mask is None:
+            raise _Untranslatable("hw:cpu_policy=mixed needs hw:cpu_dedicated_mask")
+        dedicated = len(_masked(mask, count))
+    elif policy == "dedicated":
+        dedicated = count
+    elif policy == "shared":
+        return
+    else:
+        raise _Untranslatable(f"hw:cpu_policy is dedicated, mixed or shared, not {policy!r}")
+    if not count:
+        return
+    others = {name: amount for name, amount in amounts.items() if name != "VCPU"}
+    amounts.clear()
+    # Nova reserves one dedicated CPU for the threads of the emulator.
+    cpus = {"VCPU": count - dedicated, "PCPU": dedicated + (emulator == "isolate")}
+    amounts.update({**_without_zeros(cpus), **others})
+    if threads in _THREADS:
+        traits[_THREADS[threads]].setdefault("", []).append("HW_CPU_HYPERTHREADING")
+
+
+def _masked(mask: str, count: int) -> set[int]:
+    """The CPUs of *mask*, among numbers from 0 to *count* - 1: `0-2,^1`; with exclusions only, all others."""
+    included: set[int] = set()
+    excluded: set[int] = set()
+    for part in mask.split(","):
+        match = re.fullmatch(r"\s*(\^)?(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
+        if match is None:
+            raise _Untranslatable(f"a mask of CPUs is of the form 0-2,^1, not {mask!r}")
+        (excluded if match[1] else included).update(range(int(match[2]), int(match[3] or match[2]) + 1))
+    return (included or set(range(count))) & set(range(count)) - excluded
+
+
+def _translate_devices(specs: dict[str, str], amounts: dict[str, int], traits: dict[str, dict[str, list[str]]]) -> None:
+    """Take the extra specs of memory and firmware from *specs*, and request what nova requests for them."""
+    required = traits["required"].setdefault("", [])
+    for label in filter(None, specs.pop("hw:pmem", "").split(",")):
+        namespace = f"CUSTOM_PMEM_NAMESPACE_{re.sub('[^A-Z0-9]', '_', label.strip().upper())}"
+        amounts[namespace] = amounts.get(namespace, 0) + 1
+    if specs.pop("hw:mem_encryption", "").lower() in _TRUE:
+        amounts["MEM_ENCRYPTION_CONTEXT"] = 1
+    if version := specs.pop("hw:tpm_version", ""):
+        required.append(f"COMPUTE_SECURITY_TPM_{re.sub('[^0-9]', '_', version)}")
+    if specs.pop("os:secure_boot", "") == "required":
+        required.append("COMPUTE_SECURITY_UEFI_SECURE_BOOT")
+    if not required:
+        del traits["required"][""]
 
 
 def _amounts(record: Json) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """``stead flavors`` and the option ``--flavor``: on a real server, and against canned answers."""
 
 import json
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -170,6 +171,36 @@ def test_an_import_replaces_queries_and_keeps_descriptions_and_other_flavors(rea
     assert real("flavors", "show", "m1.own")[0] == 0
 
 
+INCOMPLETE = "At most, since nova also requires hw:mem_page_size."
+
+
+def test_a_flavor_of_which_nova_requires_more_says_so_wherever_it_is_counted(real):
+    real("flavors", "import", "flavors.json")
+    assert json.loads(real("flavors", "show", "m1.gpu", "--json")[1])["description"] == INCOMPLETE
+    assert f"  {INCOMPLETE}\n" in real("flavors")[1]
+    assert real("headroom", "--flavor", "m1.gpu")[1].endswith(f"\n\nm1.gpu: {INCOMPLETE}\n")
+    assert real("headroom", "--mix", "m1.large:1,m1.gpu:1")[1].endswith(f"\n\nm1.gpu: {INCOMPLETE}\n")
+
+
+def test_an_import_keeps_what_a_person_wrote_behind_its_own_sentence(real):
+    real("flavors", "set", "m1.gpu", "resources=VCPU:1", "--description", "for games")
+    for _ in range(2):
+        real("flavors", "import", "flavors.json")
+        assert json.loads(real("flavors", "show", "m1.gpu", "--json")[1])["description"] == f"{INCOMPLETE} for games"
+    complete = json.dumps([record({"resources1:VGPU": "1"}, Name="m1.gpu")])
+    Path("complete.json").write_text(complete)
+    real("flavors", "import", "complete.json")
+    assert json.loads(real("flavors", "show", "m1.gpu", "--json")[1])["description"] == "for games"
+
+
+def test_a_description_stays_within_its_length(real):
+    many = {f"aggregate_instance_extra_specs:{n:040}": "true" for n in range(9)}
+    Path("many.json").write_text(json.dumps([record(many)]))
+    assert real("flavors", "import", "many.json")[0] == 0
+    shown = json.loads(real("flavors", "show", "m1.large", "--json")[1])["description"]
+    assert shown == "At most, since nova also requires 9 extra specs."
+
+
 def test_what_the_server_refuses_is_skipped(server, stead, tmp_path):
     server.can("GET /flavors", {"flavors": [], "links": []})
     server.refuse("PUT /flavors/m1.large", 400, "Too many groups.")
@@ -182,7 +213,13 @@ def test_what_the_server_refuses_is_skipped(server, stead, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"\xff", "not UTF-8"), (b"no", "not JSON: Expecting value: line 1 column 1 (char 0)"), (b"{}", "not a list")],
+    [
+        (b"\xff", "not UTF-8"),
+        (b"no", "not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"{}", "not a list"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"a":' * 100_000, "nested too deep"),
+    ],
 )
 def test_a_file_that_cannot_be_read_changes_nothing(stead, tmp_path, content, reason):
     file = tmp_path / "flavors.json"

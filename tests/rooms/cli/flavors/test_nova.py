@@ -86,7 +86,88 @@ def test_other_extra_specs_are_named():
     properties = {"quota:cpu_shares": "10", "hw:mem_page_size": "large", "trait:HW_CPU_X86_AVX2": "required"}
     assert translated(properties).ignored == ("hw:mem_page_size", "quota:cpu_shares")
     assert translated({"hw:cpu_policy": "dedicated"}).ignored == ()
-    assert translated({"hw:cpu_policy": "mixed"}).ignored == ("hw:cpu_policy",)
+
+
+@pytest.mark.parametrize(
+    ("properties", "query"),
+    [
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-1"},
+            "resources=VCPU:2,PCPU:2,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-2,^1"},
+            "resources=VCPU:2,PCPU:2,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "3,99"},
+            "resources=VCPU:3,PCPU:1,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"},
+            "resources=VCPU:1,PCPU:3,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"},
+            "resources=PCPU:5,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "share"},
+            "resources=PCPU:4,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"},
+            "resources=PCPU:4,MEMORY_MB:8192,DISK_GB:80&required=!HW_CPU_HYPERTHREADING",
+        ),
+        (
+            {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "require"},
+            "resources=PCPU:4,MEMORY_MB:8192,DISK_GB:80&required=HW_CPU_HYPERTHREADING",
+        ),
+        (
+            {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer"},
+            "resources=PCPU:4,MEMORY_MB:8192,DISK_GB:80",
+        ),
+        (
+            {"hw:pmem": "6GB,small,6GB"},
+            f"{BASE},CUSTOM_PMEM_NAMESPACE_6GB:2,CUSTOM_PMEM_NAMESPACE_SMALL:1",
+        ),
+        ({"hw:mem_encryption": "True"}, f"{BASE},MEM_ENCRYPTION_CONTEXT:1"),
+        ({"hw:mem_encryption": "false"}, BASE),
+        ({"hw:tpm_version": "2.0"}, f"{BASE}&required=COMPUTE_SECURITY_TPM_2_0"),
+        ({"os:secure_boot": "required"}, f"{BASE}&required=COMPUTE_SECURITY_UEFI_SECURE_BOOT"),
+        ({"os:secure_boot": "disabled"}, BASE),
+    ],
+)
+def test_cpu_policies_memory_and_firmware_are_part_of_the_query(properties, query):
+    flavor = translated(properties)
+    assert flavor.query == query
+    assert flavor.ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"hw:cpu_policy": "mixed"}, "hw:cpu_policy=mixed needs hw:cpu_dedicated_mask"),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "1-x"}, "a mask of CPUs is of the form 0-2,^1, not '1-x'"),
+        ({"hw:cpu_policy": "odd"}, "hw:cpu_policy is dedicated, mixed or shared, not 'odd'"),
+    ],
+)
+def test_a_policy_that_nova_refuses_has_no_query(properties, reason):
+    assert translated(properties) == Untranslated("m1.large", reason)
+
+
+def test_extra_specs_by_which_nova_selects_hosts_make_the_flavor_incomplete():
+    properties = {
+        "quota:cpu_shares": "10",
+        "hw:mem_page_size": "large",
+        "pci_passthrough:alias": "a1:2",
+        "accel:device_profile": "fpga1",
+        "aggregate_instance_extra_specs:ssd": "true",
+        "hw_rng:allowed": "true",
+    }
+    assert translated(properties).restricting == (
+        "accel:device_profile", "aggregate_instance_extra_specs:ssd", "hw:mem_page_size", "pci_passthrough:alias",
+    )  # fmt: skip
 
 
 def test_a_value_may_have_commas_and_quotes():
