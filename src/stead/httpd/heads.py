@@ -81,6 +81,13 @@ def body_length(fields: dict[str, str], *, is_1_0: bool) -> int | None:
     return None
 
 
+def head_of_body(length: int | None, *, keeps: bool) -> bytes:
+    """A head after which a parser reads a body of *length* bytes, or in chunks if it is None, and nothing else."""
+    framing = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
+    connection = "keep-alive" if keeps else "close"
+    return f"POST / HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\n{framing}\r\n\r\n".encode()
+
+
 def expects_continue(fields: dict[str, str], *, is_1_0: bool) -> bool:
     """Whether the client waits for ``100 Continue`` before it sends the body.
 

@@ -63,6 +63,8 @@ class Reader:
         self._send_continue = send_continue
         self._now = 0.0
         self._is_over = False  # True: discard all that follows
+        self._resumes_with: bytes | None = None  # a head with which another parser reads the rest of the message
+        self._is_resuming = False
         self._parser: Any = httptools.HttpRequestParser(self)
         self._begin()
 
@@ -85,12 +87,7 @@ class Reader:
         self._now = now
         self._head_size += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:  # the server supports no upgrade and answers normally
-            self._parser = httptools.HttpRequestParser(self)
-            rest = data[upgrade.args[0] :]
-            if rest:
-                self.feed(rest, now)
+            self._parse(data)
         except httptools.HttpParserInvalidMethodError:
             self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "unknown request method"))
         except httptools.HttpParserError as error:
@@ -98,11 +95,34 @@ class Reader:
         if self.in_message and not self.in_body and self._head_size > self._bounds.head:
             self._refuse_size()
 
+    def _parse(self, data: bytes) -> None:
+        """Give the parser *data*, and go on with another parser where it stops at a request with `Upgrade`.
+
+        The server supports no upgrade, so such a request is an ordinary one (RFC 9110, section 7.8), with a body if it
+        declares one. The parser skips that body and takes its bytes for another protocol. To parse them as the next
+        request would let a client put requests into a connection that a proxy shares with other clients.
+        """
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+                self._parser = httptools.HttpRequestParser(self)
+                if self._resumes_with is not None:
+                    head, self._resumes_with = self._resumes_with, None
+                    self._is_resuming = True  # until this head, which the client did not send, is parsed
+                    self._parser.feed_data(head)
+                    self._is_resuming = False
+                elif self._is_over:
+                    return
+            else:
+                return
+
     def _skip(self, data: bytes) -> None:
         """Discard what follows, but notice the end of the message whose body is not read."""
         if self.in_body:
-            with suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):
-                self._parser.feed_data(data)
+            with suppress(httptools.HttpParserError):
+                self._parse(data)
 
     def end(self) -> Refusal | None:
         """The client has ended its half. Returns a refusal if a body is incomplete."""
@@ -123,15 +143,19 @@ class Reader:
 
     def on_message_begin(self) -> None:
         """A request begins."""
+        if self._is_resuming:
+            return
         self.in_message = not self._is_over
 
     def on_url(self, part: bytes) -> None:
         """A piece of the target."""
+        if self._is_resuming:
+            return
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field, or a trailer, which the reader ignores."""
-        if self.in_body or self._is_over:
+        if self.in_body or self._is_over:  # also while resuming
             return
         self._field_count += 1
         if self._field_count > self._bounds.headers:
@@ -140,7 +164,7 @@ class Reader:
 
     def on_headers_complete(self) -> None:
         """Check the head, and decide whether to read the body."""
-        if self._is_over:
+        if self._is_over or self._is_resuming:
             return
         self.in_body = True
         # The pieces may include a part of the body, so only a sum above the bound is computed exactly.
@@ -167,6 +191,8 @@ class Reader:
         waits = heads.expects_continue(fields, is_1_0=is_1_0)
         if length == 0:
             return
+        if self._parser.should_upgrade():
+            self._resumes_with = heads.head_of_body(length, keeps=self._parser.should_keep_alive())
         self._longest = self._routes.longest_body(self._method, self._path)
         if length is not None and length > self._longest:
             self._complete(length, keeps=False)
@@ -190,7 +216,9 @@ class Reader:
                 self._refuse(overloaded("bodies", "too many large request bodies at the same time"))
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
+        """The request is complete, unless the parser has only skipped its body."""
+        if self._resumes_with is not None:
+            return
         if self._is_over:
             self.in_message = self.in_body = False
             return

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stead.httpd.bounds import Bounds
 from stead.httpd.budget import Budget
-from stead.httpd.reader import Reader
+from stead.httpd.reader import PIPELINED, Reader
 from stead.httpd.refusals import Refusal
 from stead.httpd.requests import FREE_BODY, Lane, Peers
 
@@ -72,6 +72,18 @@ EXPECTED = {
     GET: ("GET", "/traits", "name=in:A%2CB", b"", 0, True),
     CHUNKED: ("POST", "/a b", "", b"abcde", 5, True),
 }
+UPGRADES = {
+    "h2c": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n",
+    "websocket": b"Upgrade: websocket\r\nConnection: keep-alive, upgrade\r\n",
+    "anything": b"Connection: upgrade\r\nUpgrade: x/1, y\r\n",
+}
+# As Java's HttpClient and `curl --http2` send them. An upgrade that the server ignores changes nothing.
+EXPECTED |= {
+    request.replace(b"Host: a\r\n", b"Host: a\r\n" + upgrade, 1): shown
+    for request, shown in EXPECTED.items()
+    for upgrade in UPGRADES.values()
+}
+SMUGGLED = b"DELETE /resource_providers/x HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @given(st.lists(st.sampled_from(list(EXPECTED)), min_size=1, max_size=4), st.data())
@@ -89,6 +101,43 @@ def test_a_request_is_complete_with_its_last_byte_and_not_before(request_):
     assert client.reader.in_message
     assert len(client.send(request_[-1:])) == 1
     assert not client.reader.in_message
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@pytest.mark.parametrize("step", [1, 7, 1_000_000])
+def test_the_body_of_a_request_with_upgrade_is_no_request(upgrade, framing, step):
+    if framing == "length":
+        body = b"Content-Length: %d\r\n\r\n%b" % (len(SMUGGLED), SMUGGLED)
+    else:
+        body = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(SMUGGLED), SMUGGLED)
+    stream = b"POST /traits HTTP/1.1\r\nHost: a\r\n" + upgrade + body + GET
+    pieces = [stream[begin : begin + step] for begin in range(0, len(stream), step)]
+    assert read(*pieces) == [("POST", "/traits", "", SMUGGLED, len(SMUGGLED), True), EXPECTED[GET]]
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
+def test_the_body_of_a_refused_request_with_upgrade_is_skipped(upgrade):
+    body = SMUGGLED * (LONGEST // len(SMUGGLED) + 1)
+    stream = b"POST /traits HTTP/1.1\r\nHost: a\r\n%bContent-Length: %d\r\n\r\n" % (upgrade, len(body))
+    client = Client()
+    (shown_,) = shown(client.send(stream + body[:1000], body[1000:-1]))
+    assert shown_ == ("POST", "/traits", "", b"", len(body), False)
+    assert client.reader.in_body, "the last byte is missing"
+    assert len(client.send(body[-1:], GET)) == 1
+    assert not client.reader.in_body
+
+
+def test_an_upgrade_with_a_connection_that_closes_ends_it():
+    stream = b"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close, upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\na"
+    assert read(stream + GET) == [("PUT", "/", "", b"a", 1, False)]
+
+
+def test_many_requests_with_upgrade_in_one_piece_are_read_up_to_the_limit():
+    request = GET.replace(b"Host: a\r\n", b"Host: a\r\n" + UPGRADES["h2c"])
+    client = Client()
+    requests = client.send(request * 5000)
+    assert [each.keeps_connection for each in requests] == [True] * PIPELINED + [False]
 
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
