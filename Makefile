@@ -20,7 +20,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile reloads segments steady jobs clean
+.PHONY: help run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile framing reloads segments steady jobs clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500
 
 hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, and check the responses to other clients
 	$(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)
+
+framing: $(VENV)/for-development  ## Compare how Stead, h11, gunicorn, nginx and uWSGI read N=20000 ambiguous streams of requests
+	$(BIN)/python -m tests.system.framing $(or $(N),20000) $(ARGS)
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
 	$(BIN)/python -m tests.system.hostile.reloads $(or $(N),200)

@@ -1,0 +1,45 @@
+"""``python -m tests.system.framing STREAMS [FIRST]``: compare many streams, a tenth also with nginx and uWSGI."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.progress import track
+
+from tests.system.framing.comparison import disagreement
+from tests.system.framing.messages import stream_of
+from tests.system.framing.readers import Reading, by_gunicorn, by_h11, by_server
+from tests.system.framing.servers import nginx_as_reader, uwsgi
+
+
+def main(streams: int, first: int = 0) -> int:
+    """The number of streams that Stead and the strictest reader understand differently."""
+    wrong = 0
+    with TemporaryDirectory(prefix="stead-framing-") as name, ExitStack() as stack:
+        Path(name).chmod(0o755)
+        nginx, behind_uwsgi = (stack.enter_context(server(Path(name))) for server in (nginx_as_reader, uwsgi))
+
+        def by_nginx(stream: bytes) -> Reading:
+            return by_server(nginx, stream)
+
+        def by_uwsgi(stream: bytes) -> Reading:
+            """uWSGI reads one request of a connection, and no chunks."""
+            return by_server(behind_uwsgi, stream)
+
+        for number in track(range(first, first + streams), "streams"):
+            stream, readers = stream_of(number), [by_h11, by_gunicorn]
+            if number % 10 == 0:
+                readers += [by_nginx] if b"chunked" in stream.lower() else [by_nginx, by_uwsgi]
+            shown = disagreement(stream, readers)
+            if shown:
+                wrong += 1
+                print(f"{number}: {shown}")
+    print(f"{streams} streams, {wrong} read in another way than the strictest reader reads them")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(*map(int, sys.argv[1:])) else 0)

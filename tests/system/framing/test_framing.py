@@ -1,0 +1,100 @@
+"""No message is read in one way by Stead and in another by a server beside or before it.
+
+`make framing` runs more streams, and compares with nginx and uWSGI too.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import write_configuration
+from tests.servers.stead import serving
+from tests.system.framing.comparison import CORPUS, disagreement
+from tests.system.framing.messages import INNER, stream_of
+from tests.system.framing.readers import by_gunicorn, by_h11, stead
+from tests.system.framing.servers import PROXIES, proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.one_database, pytest.mark.timeout(300)]  # starts servers
+
+STREAMS = 600
+PER_PROXY = 60
+
+
+@pytest.mark.parametrize("stream", CORPUS, ids=range(len(CORPUS)))
+def test_a_stream_that_was_once_read_in_two_ways_is_read_in_one(stream: bytes) -> None:
+    assert disagreement(stream, [by_h11, by_gunicorn]) is None
+
+
+def test_generated_streams_are_read_as_the_strictest_reader_reads_them() -> None:
+    shown = (disagreement(stream_of(number), [by_h11, by_gunicorn]) for number in range(STREAMS))
+    assert [each for each in shown if each] == []
+
+
+def test_generated_streams_are_read_alike_wherever_they_are_cut() -> None:
+    for number in range(0, STREAMS, 10):
+        stream = stream_of(number)
+        whole = stead([stream])
+        assert stead(stream[place : place + 1] for place in range(len(stream))) == whole, number
+        for place in range(1, len(stream), 7):
+            assert stead([stream[:place], stream[place:]]) == whole, (number, place)
+
+
+ATTACKS = [
+    b"POST /traits HTTP/1.1\r\nHost: a\r\n%b%b" % (upgrade, body)
+    for upgrade in (
+        b"Connection: Upgrade\r\nUpgrade: x\r\n",
+        b"Connection: upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n",
+    )
+    for inner in (INNER, b"GET /inner HTTP/1.1\r\nHost: a\r\nX: ", b"DELETE /traits/CUSTOM_VICTIM HTTP/1.1\r\nX: ")
+    for body in (
+        b"Content-Length: %d\r\n\r\n%b" % (len(inner), inner),
+        b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(inner), inner),
+    )
+]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that servers of other users can reach: pytest's own ones are root's."""
+    with TemporaryDirectory(prefix="stead-framing-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def attack(address: tuple[str, int], stream: bytes) -> None:
+    """Send *stream* on a connection of its own, and read until the server ends it or says no more."""
+    with socket.create_connection(address, timeout=0.1) as connection, suppress(OSError):
+        connection.sendall(stream)
+        while connection.recv(65536):
+            pass
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_bytes_of_one_client_change_no_answer_of_another(name: str, tmp_path: Path, place: Path) -> None:
+    """The clients come by one proxy, which shares its connections to Stead among them."""
+    with ExitStack() as stack:
+        url = stack.enter_context(serving(write_configuration(tmp_path, f"sqlite:///{tmp_path}/p.db"), workers=1))
+        address = stack.enter_context(proxy(name, place, int(url.rpartition(":")[2])))
+        victim = stack.enter_context(closing(HTTPConnection(*address, timeout=30)))
+        headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+        for number, stream in enumerate([*ATTACKS, *map(stream_of, range(PER_PROXY))]):
+            attack(address, stream)
+            for method, target, status in (
+                ("GET", f"/resource_classes/CUSTOM_ASKED_{number}", 404),
+                ("PUT", "/traits/CUSTOM_VICTIM", 201 if number == 0 else 204),
+            ):
+                victim.request(method, target, headers=headers)
+                answer = victim.getresponse()
+                text = answer.read().decode()
+                assert answer.status == status, (number, stream, text)
+                assert status != 404 or f"CUSTOM_ASKED_{number}" in text, (number, stream, text)
