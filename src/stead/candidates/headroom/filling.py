@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy as np
 from stead.candidates.combine import ways
 from stead.candidates.divide import divided
 from stead.candidates.headroom.packing import Packed, pack
-from stead.candidates.work import TRIED, WorkSpent
+from stead.candidates.headroom.spreading import can_spread, spread
+from stead.candidates.work import ARRANGED, CHOSEN, LOOKED, TRIED, WorkSpent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,7 +72,9 @@ class Filling:
             slots = np.concatenate([trees, outside], axis=1)
             rooms = {c: self._snapshot.inventory[c].room.at(slots).tolist() for c in requested}
             used = _places_of(kind)
+            self._work.spend(TRIED * len(used))
             for number, members in enumerate(slots.tolist()):
+                self._work.spend(TRIED + LOOKED * len(used))
                 yield (
                     kind,
                     members,
@@ -87,11 +91,12 @@ class Filling:
         Raises:
             WorkSpent
         """
-        self._work.spend(TRIED + len(rooms))
+        self._work.spend(TRIED + 2 * LOOKED * len(rooms))
         total = self._tree_kinds.requested
         # Room beyond the bound changes nothing, and without it more trees have the same key.
         clipped = tuple((place, min(room, most * total[place[1]])) for place, room in rooms.items())
         order = self._order_of_uuids(kind, members)
+        own_first = own_first and not self._can_spread(kind)  # which prefers own providers always
         key = kind, most, clipped, order, own_first
         packed = self._filled.get(key)
         if packed is None:
@@ -108,11 +113,29 @@ class Filling:
         return tuple(sorted(range(len(uuids)), key=ordered.__getitem__))
 
     def _fill(self, kind: Kind, size: int, rooms: Rooms, most: int, order: Sequence[int], *, own_first: bool) -> Packed:
+        easy = spread(kind.demand, kind.ground, rooms, most, self._work) if self._can_spread(kind) else None
+        # With more combinations, all ways together are hardly ever few enough to be packed.
+        combinations = prod(len(choices) for choices in kind.ground.choices)
+        if easy is not None and (easy.at_least == most or combinations > MOST_WAYS):
+            return easy
         all_ways = self._all_ways(kind, size)
         if all_ways is None:
+            if easy is not None:
+                return easy
             # Neither direction is always better, so the better of the two results counts.
             claiming = _Claiming(kind, size, rooms, order, self._work, partial(self._passes, kind, size))
             return max((claiming.claimed(most, sign) for sign in (-1, 1)), key=lambda packed: packed.at_least)
+        packed = self._packed(all_ways, kind, size, rooms, most, own_first=own_first)
+        if easy is None or easy.at_least <= packed.at_least:
+            return packed
+        return easy._replace(at_most=min(packed.at_most, most))
+
+    def _can_spread(self, kind: Kind) -> bool:
+        return not self._one_provider and can_spread(kind.demand, kind.ground)
+
+    def _packed(
+        self, all_ways: Sequence[Rooms], kind: Kind, size: int, rooms: Rooms, most: int, *, own_first: bool
+    ) -> Packed:
         if not (own_first and kind.reaching):
             return pack(all_ways, rooms, most, self._work)
         own = pack([way for way in all_ways if all(at < size for at, _ in way)], rooms, most, self._work)
@@ -126,6 +149,7 @@ class Filling:
             ways: list[Rooms] | None = None
             # Splits depend on what earlier claims left, so no list of ways holds for all claims.
             arrangements = [] if kind.ground.shares else list(islice(kind.arrangements(), MOST_WAYS + 1))
+            self._work.spend(len(arrangements) * (ARRANGED + CHOSEN * len(kind.demand.amounts)))
             if not kind.ground.shares and len(arrangements) <= MOST_WAYS:
                 taken = dict.fromkeys(frozenset(_taken(each).items()) for each in arrangements)
                 ways = [way for way in map(dict, taken) if self._passes(kind, size, way)]
@@ -183,6 +207,8 @@ class _Claiming:
         return Packed(number, most, taken)
 
     def _next(self, rooms: Rooms, sign: int) -> Rooms | None:
+        # Every position is weighed again for every need, and then prepared for the search.
+        self._work.spend(TRIED * (len(self._ground.choices) + sum(map(len, self._ground.choices))))
         ground = self._left(rooms, sign)
         if not all(ground.choices):
             return None

@@ -109,13 +109,16 @@ def _headroom(
 ) -> Headroom:
     each = each_tree(snapshot, request, (groups, eligible), work)
     anchors, at_least, at_most = each.fits.anchors, each.fits.at_least, each.fits.at_most
-    total = together(snapshot, each.pools, each.counted, each.filling, (anchors, at_least, at_most, each.is_exact))
+    total = together(
+        snapshot, each.pools, each.counted, each.filling, (anchors, at_least, at_most, each.is_exact), work
+    )
     trees_by: Counter[By] = Counter()
     for by, roots in each.fits.limiting:
         trees_by[by] += roots.size
     limiting = ranked(request, trees_by)
-    if total.need is not None:
-        limiting = [shared_limit(snapshot, each.pools[total.need], total.coupled), *limiting]
+    if total.needs:
+        bounding = [each.pools[need] for need in total.needs]
+        limiting = [shared_limit(snapshot, bounding, total.class_id, total.coupled), *limiting]
     stranded = {}
     with suppress(WorkSpent):
         stranded = _stranded(snapshot, request, eligible, total.at_least, work)
@@ -127,7 +130,7 @@ def _headroom(
         at_most[at_most > 0],
         limiting,
         stranded,
-        total.is_complete and not work.is_cut,
+        not work.is_cut,
     )
 
 

@@ -120,10 +120,13 @@ def ranked(request: CandidateRequest, trees_by: Mapping[By, int]) -> list[Limit]
     return sorted((Limit(by, number) for by, number in trees_by.items() if number), key=rank)
 
 
-def shared_limit(snapshot: Snapshot, pool: Pool, trees: int) -> Limit:
-    """The limit that sharing providers are for *trees* together."""
-    names = [snapshot.class_names.by_id[class_id].name for class_id in pool.amounts]
-    return Limit((pool.suffix, names[0] if len(names) == 1 else None), trees)
+def shared_limit(snapshot: Snapshot, pools: Sequence[Pool], class_id: int | None, trees: int) -> Limit:
+    """The limit that sharing providers are for *trees* together: of *pools* and, if they are several, of a class."""
+    names = snapshot.class_names.by_id
+    if class_id is not None:
+        return Limit(Constraint("resources", names[class_id].name, SUM), trees)
+    classes = [names[requested].name for requested in pools[0].amounts]
+    return Limit((pools[0].suffix, classes[0] if len(classes) == 1 else None), trees)
 
 
 def _of_trees(trees: Trees, counts: Counts, claims: Numbers) -> Iterator[tuple[Reason, Mask]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.candidates.work import TRIED, WorkSpent
+from stead.candidates.work import TRIED, WorkSpent, masked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def pack(ways: Sequence[Rooms], rooms: Rooms, most: int, work: Work) -> Packed:
     matrix = [[way.get(place, 0) for place in places] for way in ways]
     whole = [rooms[place] for place in places]
     work.spend(len(places) * len(ways) + TRIED)
-    values, prices = _relaxed(np.array(matrix, np.float64), np.array(whole, np.float64))
+    values, prices = _relaxed(np.array(matrix, np.float64), np.array(whole, np.float64), work)
     # Integer prices keep the bound proved: rounding makes it weaker, but never wrong.
     worth = [max(round(price * _SCALE * max(whole)), 0) for price in prices.tolist()]
     costs = [sum(price * amount for price, amount in zip(worth, row, strict=True)) for row in matrix]
@@ -126,11 +126,17 @@ class _Search:
         except WorkSpent:
             return
 
+    def _is_beaten(self, level: int, number: int, budget: int) -> bool:
+        """Whether *number* and all that *budget* pays for, from the way at *level* on, is no more than is known."""
+        if level < len(self._order):
+            number += budget // self._costs[self._order[level]]
+        return number <= self._number
+
     def _visit(self, level: int, remaining: list[int], taken: list[int], number: int, budget: int) -> bool:
         """Whether all numbers from the way at *level* on were tried, or cannot be better."""
         if number > self._number:
             self._keep(taken)
-        if level == len(self._order) or number + budget // self._costs[self._order[level]] <= self._number:
+        if self._is_beaten(level, number, budget):
             return True
         self._nodes -= 1
         self._work.spend(TRIED)
@@ -140,6 +146,9 @@ class _Search:
         row = self._matrix[way]
         # The greatest numbers first, so that a good filling is found early and its number cuts more branches.
         for times in range(min(remaining[place] // amount for place, amount in row), -1, -1):
+            # Later ways cost more, so with fewer of this one the bound of what follows only falls.
+            if times and self._is_beaten(level + 1, number + times, budget - times * self._costs[way]):
+                return True
             after = list(remaining)
             for place, amount in row:
                 after[place] -= times * amount
@@ -153,11 +162,14 @@ class _Search:
         return True
 
 
-def _relaxed(matrix: Numbers, rooms: Numbers) -> tuple[Numbers, Numbers]:
+def _relaxed(matrix: Numbers, rooms: Numbers, work: Work) -> tuple[Numbers, Numbers]:
     """How often each way is taken if parts of claims were possible, and the prices of the rooms.
 
     The simplex method on a dense tableau; *matrix* has a row per way. If it is stopped early, or errs, the values and
     prices are worse, and never wrong for what `pack` makes of them.
+
+    Raises:
+        WorkSpent
     """
     ways, places = matrix.shape
     scale = np.maximum(rooms, 1.0)
@@ -180,6 +192,7 @@ def _relaxed(matrix: Numbers, rooms: Numbers) -> tuple[Numbers, Numbers]:
         ratios = tableau[positive, -1] / entering[positive]
         ties = positive[ratios <= ratios.min() + 1e-12]
         row = ties[basis[ties].argmin()]
+        work.spend(4 * masked(tableau.size))
         tableau[row] /= tableau[row, column]
         others = np.flatnonzero(np.abs(tableau[:, column]) > 1e-12)
         others = others[others != row]
