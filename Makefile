@@ -20,7 +20,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile framing reloads segments steady jobs clean
+.PHONY: help run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile framing reloads segments steady jobs supervisor clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ framing: $(VENV)/for-development  ## Compare how Stead, h11, gunicorn, nginx and
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
 	$(BIN)/python -m tests.system.hostile.reloads $(or $(N),200)
+
+supervisor: $(VENV)/for-development  ## Kill, crash and hang workers in N=100 random sequences, and check which ones serve
+	STEAD_SUPERVISOR_CASES=$(or $(N),100) $(BIN)/pytest tests/rooms/serve/test_supervisor.py $(ARGS)
 
 steady: $(VENV)/for-development  ## Run all tests RUNS=10 times beside two busy processes
 	$(BIN)/python -m scripts.steady $(or $(RUNS),10)

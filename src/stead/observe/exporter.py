@@ -13,10 +13,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from stead.observe.metrics import BUILD, CPU, MEMORY, METRICS, REPORTED
+from stead.observe.metrics import BUILD, CPU, MEMORY, METRICS, REPORTED, WORKER_FAILURES, WORKERS
 from stead.observe.reports import Reports
 from stead.observe.scraping import Endpoint
 from stead.process.background import Background
+from stead.process.siblings import siblings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -126,6 +127,9 @@ class _Collected(Collector):
         gauges = [gauge for report in reports for gauge in report.measured]
         gauges += [(REPORTED.name, (report.worker,), report.age) for report in reports]
         gauges.append((BUILD.name, (__version__,), 1.0))
+        if (workers := siblings()) is not None:  # of the main process, which has no report of its own
+            gauges += [(WORKERS.name, (state,), float(count)) for state, count in workers.states.items()]
+            counted[WORKER_FAILURES.name] = [((cause,), [float(n)]) for cause, n in workers.failures.items()]
         for metric in METRICS:
             if metric.kind == "gauge":
                 yield _gauge(metric, [(labels, value) for name, labels, value in gauges if name == metric.name])

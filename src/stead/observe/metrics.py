@@ -150,12 +150,26 @@ REPORTED = Metric(
     "Seconds since the last report of a worker. 1 or 2, unless the worker is stopped, hangs, or has ended.",
     ("worker",),
 )
+WORKERS = Metric(
+    "stead_workers",
+    "gauge",
+    "Workers of `stead serve`, by state: `serving`, `starting`, `ending`, and `missing`, which is the number of "
+    "`--workers` that do not serve.",
+    ("state",),
+)
+WORKER_FAILURES = Metric(
+    "stead_worker_failures_total",
+    "counter",
+    "Workers that `stead serve` replaced. The worker ended by itself: `ended`. It ended before it served: "
+    "`not_started`. It did not answer its health check (`[stead] worker_timeout`): `unresponsive`.",
+    ("cause",),
+)
 BUILD = Metric("stead_build_info", "gauge", "Always 1. The version is in the label.", ("version",))
 
 METRICS: tuple[Metric, ...] = (
     REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL, POOL_LIMIT, BROKEN,
     WATCHERS, REFUSED, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES, UNSENT_BYTES, MEMORY, CPU, REPORTED,
-    BUILD,
+    WORKERS, WORKER_FAILURES, BUILD,
 )  # fmt: skip
 
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})

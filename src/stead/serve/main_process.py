@@ -1,7 +1,8 @@
 """The main process of ``stead serve``: owns the listening socket, and starts, monitors and replaces workers.
 
 The socket outlives the workers, so connections wait in its backlog while workers are replaced. Workers are new
-processes, not forks: they inherit no thread, lock or connection of this process.
+processes, not forks: they inherit no thread, lock or connection of this process. ``supervisor`` decides; this module
+observes the processes and carries out its orders.
 """
 
 from __future__ import annotations
@@ -12,32 +13,29 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from stead.serve import worker
+from stead.domain.printable import one_line
+from stead.process import siblings
+from stead.serve import supervisor, worker
 from stead.serve.orders import Orders
+from stead.serve.supervisor import Order, Step, Supervisor
 from stead.serve.tls import UnusableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stead.process.siblings import Siblings
     from stead.serve.tls import TlsFiles
 
 TARGET = "stead.wsgi:application"
 
 DRAIN_SECONDS = 2.0
 """Time for which an ending worker continues to serve its open connections."""
-
-STOP_SECONDS = 35.0
-"""Time after which the main process kills a worker that it told to end."""
-
-RESTART_SECONDS = 5.0
-"""If a second worker ends by itself within this time, the service ends."""
 
 ENDING_TOGETHER_SECONDS = 1.0
 """Time within which a service manager signals all processes of the service."""
@@ -48,12 +46,18 @@ STACKS_SECONDS = 1.0
 
 _POLL_SECONDS = 0.05
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_SIGNAL_OF = {
+    Step.DRAIN: worker.DRAIN,
+    Step.END: worker.END,
+    Step.END_AT_ONCE: worker.END_AT_ONCE,
+    Step.KILL: signal.SIGKILL,
+}
 
 _log = logging.getLogger(__name__)
 
 
 class WorkersFailed(Exception):
-    """A worker ended by itself; the message says when."""
+    """No worker is left, and none can start; the message says why."""
 
 
 @dataclass(eq=False)
@@ -62,10 +66,12 @@ class Worker:
 
     process: subprocess.Popen[bytes]
     door: socket.socket
-    stacks: IO[bytes]
+    report: int
     has_loaded: bool = False
     asked: float | None = None
     answered: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    is_unresponsive: bool = False
 
     def look(self, now: float) -> None:
         """Send it a health request at intervals, and read its answers."""
@@ -78,32 +84,40 @@ class Worker:
             with suppress(OSError):
                 self.door.send(PING)
                 self.asked = now
+        if self.ended is None and self.process.poll() is not None:
+            self.ended = now
 
     def silence(self, now: float) -> float:
         """Seconds since its oldest unanswered health request, after it has loaded."""
         return now - self.asked if self.has_loaded and self.asked is not None else 0.0
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self.process.poll() is None
 
     def signal(self, number: int) -> None:
         """Send a signal, if the process still exists."""
         with suppress(ProcessLookupError):
             self.process.send_signal(number)
 
-    def show_stacks(self) -> str:
+    def stacks(self) -> str:
         """Make it write the stacks of its threads, and return them."""
         self.signal(worker.SHOW_STACKS)
         time.sleep(STACKS_SECONDS)
-        self.stacks.seek(0)
-        return self.stacks.read().decode(errors="replace")
+        return self.reported()
+
+    def reported(self) -> str:
+        """What it has written for this process: stacks, or why it could not start."""
+        return os.pread(self.report, os.fstat(self.report).st_size, 0).decode(errors="replace")
+
+    def how_it_ended(self) -> str:
+        """Which process ended, and how, in one line."""
+        status = self.process.returncode
+        if self.has_loaded:
+            return f"worker {self.process.pid} ended by itself ({_words_of(status)})"
+        why = one_line(self.reported()) if status == worker.CANNOT_START else _words_of(status)
+        return f"new worker {self.process.pid} did not start: {why}"
 
     def close(self) -> None:
         """Close the connections to it; the process has ended."""
         self.door.close()
-        self.stacks.close()
+        os.close(self.report)
 
 
 class MainProcess:
@@ -126,14 +140,11 @@ class MainProcess:
         self._tls = tls
         self._unresponsive = unresponsive
         self._when_listening = when_listening
-        self._workers: list[Worker] = []
-        self._ending: list[tuple[Worker, float]] = []  # each with the time at which it is killed
-        self._successor: Worker | None = None
-        self._to_replace: list[Worker] = []  # at a reload, the oldest first
+        self._workers: dict[int, Worker] = {}  # by the supervisor's numbers
         self._has_listened = False
-        self._last_failure = float("-inf")
-        self._is_stopping = False
         self._signals: deque[int] = deque()
+        self._siblings = os.memfd_create("stead-siblings")
+        self._written: Siblings | None = None
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -143,172 +154,117 @@ class MainProcess:
         """
         # Handlers instead of blocked signals: a thread that a library has started may receive a signal.
         before = {number: signal.signal(number, self._note_signal) for number in _SIGNALS}
+        supervised = Supervisor(self._count, time.monotonic())
         try:
-            for _ in range(self._count):
-                self._workers.append(self._start())
-            while not self._is_stopping:
-                self._take_signal(_POLL_SECONDS)
-                self._look()
-            self._stop()
+            while not supervised.is_over:
+                self._take_signals(supervised)
+                self._observe(supervised)
+                self._obey(supervised)
+                if not self._signals:
+                    time.sleep(_POLL_SECONDS)
         finally:
-            for each in [*self._workers, *(ending for ending, _ in self._ending)]:
-                each.signal(signal.SIGKILL)
-                each.process.wait()
-                each.close()
+            self._end_all()  # none is left, unless this process fails
+            os.close(self._siblings)
             for number, handler in before.items():
                 signal.signal(number, handler)
+        if supervised.failure is not None:
+            raise WorkersFailed(supervised.failure)
 
     def _note_signal(self, number: int, _frame: object) -> None:
         self._signals.append(number)
 
-    def _take_signal(self, seconds: float) -> int | None:
-        """Act on the next signal. Returns None if none arrives within *seconds*."""
-        until = time.monotonic() + seconds
-        while not self._signals:
-            if time.monotonic() >= until:
-                return None
-            # In short pieces: after a signal handler, Python continues a sleep to its end.
-            time.sleep(min(_POLL_SECONDS, seconds))
-        number = self._signals.popleft()
-        if number == signal.SIGHUP:
-            self._reload()
-        else:
-            self._is_stopping = True
-        return number
+    def _take_signals(self, supervised: Supervisor) -> None:
+        while self._signals:
+            number = self._signals.popleft()
+            if number == signal.SIGHUP:
+                supervised.reload(time.monotonic())
+            else:
+                supervised.stop(time.monotonic(), at_once=supervised.is_stopping)
 
-    def _look(self) -> None:
-        now = time.monotonic()
-        for each in list(self._workers):
+    def _observe(self, supervised: Supervisor) -> None:
+        """Report to the supervisor what became of the workers."""
+        for number, each in list(self._workers.items()):
+            now = time.monotonic()
+            had_loaded = each.has_loaded
             each.look(now)
-            if not each.is_alive:
-                self._replace_dead(each, now)
-            elif self._unresponsive and each.silence(now) > self._unresponsive:
-                self._replace_silent(each)
-        if not self._has_listened and any(each.has_loaded for each in self._workers):
+            if each.has_loaded and not had_loaded:
+                supervised.served(number, now)
+            if each.ended is not None:
+                if not self._may_end_together(each, supervised, now):
+                    supervised.ended(number, each.how_it_ended(), now)
+                    each.close()
+                    del self._workers[number]
+            elif self._unresponsive and each.silence(now) > self._unresponsive and not each.is_unresponsive:
+                each.is_unresponsive = True
+                reason = (
+                    f"worker {each.process.pid} has not answered its own health check for {self._unresponsive:.0f} s"
+                )
+                _log.error("%s; its threads were at:\n%s", reason, each.stacks())
+                supervised.unresponsive(number, reason, now)
+        if not self._has_listened and any(each.has_loaded for each in self._workers.values()):
             self._has_listened = True
             self._when_listening()
-        self._go_on_with_reload(now)
-        self._end(now)
+        state = supervised.siblings()
+        if state != self._written:
+            siblings.write(self._siblings, state)
+            self._written = state
 
-    # Workers that fail.
+    def _may_end_together(self, dead: Worker, supervised: Supervisor, now: float) -> bool:
+        """Whether the service manager may have told all processes to end, and this worker ended first."""
+        return (
+            not supervised.is_stopping
+            and dead.process.returncode in (0, -worker.END)
+            and now - (dead.ended or now) < ENDING_TOGETHER_SECONDS
+        )
 
-    def _replace_dead(self, dead: Worker, now: float) -> None:
-        if self._is_ending_with(dead):
-            return
-        self._workers.remove(dead)
-        dead.close()
-        if dead in self._to_replace:
-            self._to_replace.remove(dead)
-        was_just_so = now - self._last_failure < RESTART_SECONDS
-        self._last_failure = now
-        if not self._has_listened or was_just_so:
-            raise WorkersFailed("a worker ended by itself; see its output above")
-        _log.error("worker %d ended by itself (status %s) and is replaced", dead.process.pid, dead.process.returncode)
-        if self._successor is not None:
-            self._workers.append(self._successor)  # replaces the dead worker instead of the one it was started for
-            self._successor = None
-        else:
-            self._workers.append(self._start())
+    def _obey(self, supervised: Supervisor) -> None:
+        """Carry out what the supervisor decides."""
+        for order in supervised.decide(time.monotonic()):
+            if order.step is Step.START:
+                self._start(order.worker, supervised)
+            elif order.worker in self._workers:
+                self._signal(order)
+        if supervised.is_stopping:
+            self._listening.close()  # with the workers' copies closed too, the kernel refuses clients at once
 
-    def _is_ending_with(self, dead: Worker) -> bool:
-        """Whether the service manager told this worker and this process to end, and the worker ended first."""
-        if dead.process.returncode in (0, -worker.END):
-            self._take_signal(ENDING_TOGETHER_SECONDS)
-        return self._is_stopping
+    def _signal(self, order: Order) -> None:
+        told = self._workers[order.worker]
+        if order.step is Step.KILL:
+            _log.warning(
+                "worker %d is too late and is killed; its threads were at:\n%s", told.process.pid, told.stacks()
+            )
+        told.signal(_SIGNAL_OF[order.step])
 
-    def _replace_silent(self, silent: Worker) -> None:
-        _log.error(
-            "worker %d has not answered its own health check for %d s, and is replaced; its threads were at:\n%s",
-            silent.process.pid, self._unresponsive, silent.show_stacks(),
-        )  # fmt: skip
-        silent.signal(signal.SIGKILL)
-        silent.process.wait()
-        silent.close()
-        self._workers.remove(silent)
-        if silent in self._to_replace:
-            self._to_replace.remove(silent)
-        self._workers.append(self._start())
-
-    # Reloads.
-
-    def _reload(self) -> None:
-        """Replace all present workers, one after the other.
-
-        This includes a successor of a reload under way: it may have read the configuration before the last change.
-        """
-        if self._has_listened:
-            self._to_replace = [*self._workers, *([self._successor] if self._successor else [])]
-
-    def _go_on_with_reload(self, now: float) -> None:
-        if not self._to_replace:
-            return
-        if self._successor is None:
-            if self._ending:
-                return  # one after the other, to bound the memory too
-            try:
-                if self._tls is not None:
-                    self._tls.context()  # check here: a worker with unusable files would end the service
-            except UnusableFiles as error:
-                self._give_up_reload(str(error))
-                return
-            self._successor = self._start()
-            return
-        self._successor.look(now)
-        if self._successor.has_loaded:
-            old = self._to_replace.pop(0)
-            self._workers[self._workers.index(old)] = self._successor
-            self._successor = None
-            # Only now: its successor accepts connections already, so the reload costs no capacity.
-            old.signal(worker.DRAIN)
-            self._ending.append((old, now + STOP_SECONDS))
-        elif not self._successor.is_alive:
-            self._successor.close()
-            self._successor = None
-            self._give_up_reload("a new worker did not start; see its output above")
-
-    def _give_up_reload(self, reason: str) -> None:
-        done = sum(each not in self._to_replace for each in self._workers)
-        what = f"only {done} of {self._count} workers are reloaded" if done else "nothing is reloaded"
-        _log.error("%s: %s", what, reason)
-        self._to_replace = []
-
-    # The end.
-
-    def _end(self, now: float) -> None:
-        """Wait for the workers that were told to end, and kill those that are late."""
-        for each, until in list(self._ending):
-            if each.is_alive and now > until:
-                _log.warning("worker %d did not end in %d s and is killed", each.process.pid, STOP_SECONDS)
-                each.signal(signal.SIGKILL)
-                each.process.wait()
-            if not each.is_alive:
-                each.close()
-                self._ending.remove((each, until))
-
-    def _stop(self) -> None:
-        self._listening.close()  # with the workers' copies closed too, the kernel refuses clients at once
-        now = time.monotonic()
-        workers = [*self._workers, *([self._successor] if self._successor else [])]
-        for each in [*workers, *(ending for ending, _ in self._ending)]:
+    def _end_all(self) -> None:
+        for each in self._workers.values():
             each.signal(worker.END)
-        self._workers, self._successor = [], None
-        self._ending += [(each, now + STOP_SECONDS) for each in workers]
-        while self._ending:
-            if self._take_signal(_POLL_SECONDS) not in (None, signal.SIGHUP):
-                for each, _ in self._ending:
-                    each.signal(worker.END_AT_ONCE)
-            self._end(time.monotonic())
+        until = time.monotonic() + supervisor.STOP_SECONDS
+        for each in self._workers.values():
+            with suppress(subprocess.TimeoutExpired):
+                each.process.wait(max(0.0, until - time.monotonic()))
+            each.signal(signal.SIGKILL)
+            each.process.wait()
+            each.close()
 
-    def _start(self) -> Worker:
+    def _start(self, number: int, supervised: Supervisor) -> None:
+        try:
+            if self._tls is not None:
+                self._tls.context()  # check here: the reason is then in the log without a process for it
+            self._workers[number] = self._new_worker()
+        except (UnusableFiles, OSError) as error:  # OSError: no memory, process or descriptor for it
+            supervised.ended(number, f"a new worker did not start: {error}", time.monotonic())
+
+    def _new_worker(self) -> Worker:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        stacks = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
+        report = os.memfd_create("stead-report")
         orders = Orders(
             target=TARGET,
             threads=self._threads,
             listening=self._listening.fileno(),
             door=theirs.fileno(),
-            stacks=stacks.fileno(),
+            report=report,
+            siblings=self._siblings,
             drain=DRAIN_SECONDS,
             certificate=str(self._tls.certificate) if self._tls else None,
             key=str(self._tls.key) if self._tls else None,
@@ -323,7 +279,20 @@ class MainProcess:
                 stdin=subprocess.DEVNULL,
                 pass_fds=orders.descriptors,
             )
+        except OSError:
+            ours.close()
+            os.close(report)
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        theirs.close()
-        return Worker(process, ours, stacks)
+            theirs.close()
+        return Worker(process, ours, report)
+
+
+def _words_of(status: int) -> str:
+    """How a process ended, from its return code."""
+    if status >= 0:
+        return f"exit status {status}; see its output above"
+    with suppress(ValueError):
+        return f"signal {-status}, {signal.Signals(-status).name}"
+    return f"signal {-status}"

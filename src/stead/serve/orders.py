@@ -11,14 +11,15 @@ from stead.serve.tls import TlsFiles
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Parameters of a worker. ``listening``, ``door`` and ``stacks`` are descriptors that it inherits.
+    """Parameters of a worker. ``listening``, ``door``, ``report`` and ``siblings`` are descriptors that it inherits.
 
     Attributes:
         target: the application, as ``module:attribute``.
         threads: number of threads that run the application.
         listening: the listening socket.
         door: the worker's end of a connection from the main process, which requests ``/healthcheck/live`` on it.
-        stacks: a file for the stacks of the worker's threads, if the worker does not answer.
+        report: a file for what the main process logs: why the worker cannot start, or the stacks of its threads.
+        siblings: the file with the state of all workers.
         drain: seconds for which it serves open connections after another worker has replaced it.
     """
 
@@ -26,7 +27,8 @@ class Orders:
     threads: int
     listening: int
     door: int
-    stacks: int
+    report: int
+    siblings: int
     drain: float
     certificate: str | None = None
     key: str | None = None
@@ -40,9 +42,9 @@ class Orders:
         return TlsFiles(Path(self.certificate), Path(self.key), Path(self.clients) if self.clients else None)
 
     @property
-    def descriptors(self) -> tuple[int, int, int]:
+    def descriptors(self) -> tuple[int, int, int, int]:
         """The descriptors that the worker inherits."""
-        return self.listening, self.door, self.stacks
+        return self.listening, self.door, self.report, self.siblings
 
     def as_argument(self) -> str:
         """The parameters as one argument of the worker's command line."""

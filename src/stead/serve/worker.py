@@ -17,6 +17,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stead.process import siblings
 from stead.serve.orders import Orders
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ END = signal.SIGTERM
 
 END_AT_ONCE = signal.SIGQUIT
 
+CANNOT_START = 3
+"""Exit status of a worker whose reason not to start is in its report."""
+
 LONGEST_DRAIN_AT_END = 2.0
 """Seconds."""
 
@@ -41,12 +45,13 @@ def main(argument: str) -> None:
     orders = Orders.of_argument(argument)
     # First, since the main process may be killed while this one loads.
     _end_with_main_process(int(os.environ.pop("STEAD_MAIN_PROCESS", "0")))
-    faulthandler.register(SHOW_STACKS, file=orders.stacks, all_threads=True)  # works while the interpreter is blocked
+    faulthandler.register(SHOW_STACKS, file=orders.report, all_threads=True)  # works while the interpreter is blocked
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     for ends in (DRAIN, END, END_AT_ONCE):  # while it loads, no request is running
         signal.signal(ends, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the main process blocked them before it started this process
+    siblings.join(orders.siblings)
     server = _loaded(orders)
     listening = socket.socket(fileno=orders.listening)
     door = socket.socket(fileno=orders.door)
@@ -69,7 +74,7 @@ def main(argument: str) -> None:
 
 
 def _loaded(orders: Orders) -> Server:
-    """The server over the application. If the application cannot be loaded, print the reason and exit."""
+    """The server over the application. If the application cannot be loaded, report the reason and exit."""
     from stead.config import ConfigError, load
     from stead.config.paths import serving_program
     from stead.domain.errors import SteadError
@@ -85,8 +90,8 @@ def _loaded(orders: Orders) -> Server:
         with silenced("oslo_config"):  # the application has just logged the same
             settings = load(program=serving_program())
     except (ConfigError, SteadError) as error:
-        print(f"stead: {one_line(str(error))}", file=sys.stderr, flush=True)
-        sys.exit(1)
+        os.write(orders.report, one_line(str(error)).encode())
+        sys.exit(CANNOT_START)
     server = Server(
         application,
         ApiRoutes(settings.path_prefix, settings.limits.body_size),

@@ -63,9 +63,10 @@ def application(environ, start_response):
 COMMAND = """
 import os, sys
 from stead.cli import main
-from stead.serve import main_process
+from stead.serve import main_process, supervisor
 
 main_process.TARGET = sys.argv.pop(1)
+supervisor.STOP_SECONDS = float(os.environ.get("STOP_SECONDS", supervisor.STOP_SECONDS))
 main_process.DRAIN_SECONDS = float(os.environ.get("DRAIN_SECONDS", main_process.DRAIN_SECONDS))
 main()
 """
@@ -318,7 +319,7 @@ def test_a_worker_that_knows_why_it_can_not_load_says_it_in_a_line(machine):
     )
     process = machine.start(target="broken_application:application")
     _, complaint = process.communicate(timeout=LONG_SECONDS)
-    assert "stead: [keystone_authtoken] is empty\n" in complaint
+    assert one_line(complaint).endswith(" did not start: [keystone_authtoken] is empty\n")
     assert "Traceback" not in complaint
     assert process.returncode == 1
 
@@ -377,7 +378,7 @@ def test_an_application_that_cannot_be_loaded_ends_the_service(machine):
     code, complaint = machine.run("--workers", "2", target="broken_application:application")
     assert code == 1
     assert "cannot be imported" in complaint
-    assert complaint.splitlines()[-1].startswith("stead: a worker ended by itself")
+    assert complaint.splitlines()[-1].endswith("did not start: exit status 1; see its output above")
     assert not (machine.data / "server.json").exists()
 
 

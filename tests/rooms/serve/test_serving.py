@@ -335,7 +335,7 @@ def test_a_connection_that_was_idle_for_80_seconds_still_answers(machine):
 
 
 def test_a_worker_that_does_not_answer_is_replaced_and_its_stacks_are_logged(machine):
-    service = machine.serve(OS_STEAD__WORKER_TIMEOUT="2")
+    service = machine.serve(OS_STEAD__WORKER_TIMEOUT="2", STOP_SECONDS="3")
     worker = httpx2.get(service.url).json()["pid"]
     with pytest.raises(httpx2.TransportError):
         httpx2.get(f"{service.url}/stuck", timeout=60)

@@ -10,6 +10,8 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from stead.process.siblings import siblings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -40,6 +42,9 @@ class Health:
             problem = self._problem()
             self._tell(problem)
         said = {"status": "ok"} if problem is None else {"status": "unavailable", "reason": problem}
+        others = siblings()
+        if path != LIVE and others is not None and others.problem is not None:
+            said["warning"] = others.problem  # and not a 503: a load balancer must not take out the workers that serve
         body = json.dumps(said).encode()
         headers = [
             ("content-type", "application/json"),
