@@ -234,7 +234,9 @@ def server_gauges(server: Server) -> Iterator[Gauge]:
     """The current measurements of *server*."""
     for state, connections in server.states().items():
         yield metrics.HTTP_CONNECTIONS, (state,), connections
-    yield metrics.QUEUE_LENGTH, (), server.queue_length()
-    yield metrics.QUEUE_AGE, (), server.queue_age()
+    for lane, length in server.queue_lengths().items():
+        yield metrics.QUEUE_LENGTH, (lane,), length
+    for lane, age in server.queue_ages().items():
+        yield metrics.QUEUE_AGE, (lane,), age
     yield metrics.BODY_BYTES, (), server.bodies.used
     yield metrics.UNSENT_BYTES, (), server.unsent.used

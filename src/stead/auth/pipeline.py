@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from stead.config import Settings
 
+ACCEPT = "stead.accept_credential"
+"""In the environ: the function of the server to call when a credential is accepted. Its queue gives each accepted
+credential a share of its own, and no other one."""
+
 _ROOT = frozenset({"/", ""})
 OPEN_PATHS = _ROOT | {"/healthcheck"}
 
@@ -68,7 +72,10 @@ class _RequireUser:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         credentials = Credentials.from_headers(environ)
-        if credentials.user_id is None and environ.get("PATH_INFO", "") not in OPEN_PATHS:
-            return unauthorized.answer(environ, start_response)
+        if credentials.user_id is None:
+            if environ.get("PATH_INFO", "") not in OPEN_PATHS:
+                return unauthorized.answer(environ, start_response)
+        elif (accept := environ.get(ACCEPT)) is not None:
+            accept()
         environ[ENVIRON_KEY] = credentials
         return self._app(environ, start_response)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from base64 import urlsafe_b64decode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,25 @@ ENVIRON_KEY = "stead.session"
 
 SECONDS = 12 * 3600
 """Longest duration of a session."""
+
+
+COOKIE = "stead-session"
+
+
+def session_in(header: str) -> str | None:
+    """The session in the *header* Cookie of a request, of every strategy; None if there is none.
+
+    The header has cookies of all programs on the host, whatever their ports, and in any form. So it is split as RFC
+    6265, section 5.4 builds it: `http.cookies` would discard all of them for one that is malformed.
+    """
+    for pair in header.split(";"):
+        name, _, value = pair.partition("=")
+        if name.strip() == COOKIE:
+            try:
+                return urlsafe_b64decode(value.strip().strip('"')).decode() or None
+            except ValueError:
+                return None
+    return None
 
 
 def open_session(token: Token, now: datetime) -> str:

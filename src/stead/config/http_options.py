@@ -70,8 +70,8 @@ HTTP_OPTS: list[cfg.Opt] = [
         "max_queue_per_client",
         default=1024,
         min=1,
-        help="Maximum number of requests with the same credential that wait for a thread of a worker. Default "
-        "1024. More return 503.",
+        help="Maximum number of requests of one client that wait for a thread of a worker. A client is a credential "
+        "that was accepted before, or all other requests of an address. Default 1024. More return 503.",
     ),
     cfg.FloatOpt(
         "queue_timeout",

@@ -1,13 +1,23 @@
-"""Which request a thread takes next: claims before reads, and all clients in turn.
+"""Which request a thread takes next: claims before reads, all clients in turn, and no client beside a slow one waits.
 
-A client is identified by its credential. Credentials that the application has not accepted yet share one client entry
-per address. Otherwise a client could get any number of turns with invented tokens.
+A client is a credential that the application has accepted. Requests with other credentials, or without one, are
+unverified: those of one address count as one client, and few of them run at the same time. As soon as the
+application accepts a credential, its requests leave that share. Otherwise a client could get any number of turns with
+invented tokens, and the first requests of new clients would wait for each other.
+
+A request that has run for `OVERDUE_SECONDS` is overdue: nothing tells when it ends. Spare threads replace those of
+overdue requests, for clients that have no request running in the lane. So a claim and a small query of another client
+find a thread, whatever the slow requests are, and whether or not their lane is the right one.
+
+Source: decision 56 (docs/decisions).
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, deque
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -16,7 +26,7 @@ from stead.httpd.refusals import overloaded
 from stead.httpd.requests import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stead.httpd.bounds import Bounds
     from stead.httpd.refusals import Refusal
@@ -28,7 +38,75 @@ PASSES = 4
 KNOWN_CREDENTIALS = 4096
 """Accepted credentials that the queue remembers; it forgets the least recently used one."""
 
+OVERDUE_SECONDS = 0.1
+"""A request that runs for longer no longer keeps other clients from its thread: a spare thread replaces it. Claims and
+small queries mostly need less, so that spare threads mostly sleep."""
+
+SPARE_THREADS = 24
+"""Threads beyond those of the operator, for claims and again for the other lanes. Each client with a slow request needs
+at most one, so beside this number of slow clients, further ones find a thread at once."""
+
 _LANES = (Lane.CLAIM, Lane.READ, Lane.BULK, Lane.ABANDONED)
+
+
+@dataclass(slots=True)
+class _Running:
+    """What a client runs: all its requests, and those of each lane."""
+
+    total: int = 0
+    lanes: dict[Lane, int] = field(default_factory=dict)
+
+
+class _Backlog:
+    """The waiting requests of one client in one lane.
+
+    The credentials of an address have equal turns, so that many requests with one of them do not delay the first
+    request with another.
+    A verified client has one credential.
+    """
+
+    __slots__ = ("by_credential",)
+
+    def __init__(self) -> None:
+        self.by_credential: OrderedDict[str, deque[Request]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Request]:
+        for requests in self.by_credential.values():
+            yield from requests
+
+    def add(self, request: Request) -> None:
+        self.by_credential.setdefault(request.credential or "", deque()).append(request)
+
+    def take(self, credential: str) -> Request:
+        """Remove and return the first request with *credential*, which has the next turn last."""
+        requests = self.by_credential[credential]
+        request = requests.popleft()
+        if requests:
+            self.by_credential.move_to_end(credential)
+        else:
+            del self.by_credential[credential]
+        return request
+
+    def remove(self, request: Request) -> bool:
+        """Remove *request*. Returns False if it does not wait here."""
+        credential = request.credential or ""
+        requests = self.by_credential.get(credential)
+        if requests is None or request not in requests:
+            return False
+        requests.remove(request)
+        if not requests:
+            del self.by_credential[credential]
+        return True
+
+    def expire(self, oldest: float) -> list[Request]:
+        """Remove and return the requests that arrived before *oldest*."""
+        expired: list[Request] = []
+        for credential, requests in list(self.by_credential.items()):
+            while requests and requests[0].arrived < oldest:
+                expired.append(requests.popleft())
+            if not requests:
+                del self.by_credential[credential]
+        return expired
 
 
 class Admission:
@@ -40,38 +118,55 @@ class Admission:
         threads: int,
         may_start_bulk: Callable[[], bool] = lambda: True,
         concurrency: Concurrency | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create an empty queue.
 
         Args:
-            threads: number of threads that take requests. One client may use all but one of them, bulk reads a quarter.
+            threads: number of threads without the spare ones. One client may use all but one of them, unverified
+                requests half, and bulk reads a quarter.
             may_start_bulk: whether there is room for another large answer now.
             concurrency: limits how many reads run at the same time.
+            clock: in seconds.
         """
         self._bounds = bounds
+        self._threads = threads
         self._share = max(1, threads - 1)
+        self._unverified_share = max(1, threads // 2)
         self._bulk_share = max(1, threads // 4)
+        self._most_bulk = self._bulk_share + threads // 2  # with spare threads; each may hold a large answer
         self._may_start_bulk = may_start_bulk
         self._concurrency = concurrency or Concurrency(threads)
+        self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: dict[Lane, OrderedDict[str, deque[Request]]] = {lane: OrderedDict() for lane in _LANES}
+        self._waiting: dict[Lane, OrderedDict[str, _Backlog]] = {lane: OrderedDict() for lane in _LANES}
         self._length = 0
         self._lengths: dict[str, int] = {}
-        self._running: dict[str, int] = {}
+        self._started: dict[Request, float] = {}  # when each running request started, the latest last
+        self._running: dict[str, _Running] = {}
+        self._claims_running = 0
         self._bulk_running = 0
+        self._unverified_running = 0
+        self._on_trial: set[str] = set()  # unverified credentials with a running request
         self._passes = dict.fromkeys(_LANES, 0)
         self._order: tuple[Lane, ...] = _LANES
-        self._known: OrderedDict[str | None, None] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()
         # What wakes each thread without a request. The last one that fell asleep wakes first: its data is still in the
         # caches of its processor.
         self._sleeping: list[SimpleQueue[None]] = []
         self._returning = 0  # threads that have ended a request, and are about to call `take`
         self._ends = 0  # threads that must still end
 
+    @property
+    def threads(self) -> int:
+        """Number of threads that must call :meth:`take`, with the spare ones."""
+        return self._threads + 2 * SPARE_THREADS
+
     def put(self, request: Request) -> Refusal | None:
         """Queue *request* for a thread. Returns the refusal if too many requests wait."""
         with self._lock:
-            client = self._client_of(request)
+            is_verified = request.credential in self._known
+            client = _verified(request) if is_verified else f"address {request.peers.remote_address}"
             if self._length >= self._bounds.queue:
                 return overloaded("queue_full", f"{self._length} requests wait for a thread ([stead] max_queue).")
             length = self._lengths.get(client, 0)
@@ -79,7 +174,7 @@ class Admission:
                 return overloaded(
                     "queue_full", f"{length} requests of this client wait for a thread ([stead] max_queue_per_client)."
                 )
-            request.client = client
+            request.client, request.is_verified = client, is_verified
             self._add(request)
             if request.lane is Lane.CLAIM or self._concurrency.may_start():
                 self._wake_one()
@@ -101,25 +196,40 @@ class Admission:
                 self._sleeping.append(wakes)
             wakes.get()
 
-    def done(self, request: Request, *, accepted: bool) -> Request | None:
+    def accept(self, request: Request) -> None:
+        """The application has accepted the credential of *request*, which runs."""
+        credential = request.credential
+        if request.is_accepted or credential is None:
+            return
+        request.is_accepted = True
+        if request.is_verified:  # nearly every request: `done` notes that its credential was used
+            return
+        with self._lock:
+            self._learn(credential)
+            self._stop_counting(request)
+            request.client, request.is_verified = _verified(request), True
+            self._count(request)
+            self._move_waiting(credential, request.peers.remote_address, request.client)
+            if self._sleeping and self._choice() is not None:
+                self._wake_one()
+
+    def done(self, request: Request, *, is_refused: bool = False) -> Request | None:
         """End *request*, and return the next one, if any may run now. The thread that gets None must call :meth:`take`.
 
         Args:
-            accepted: whether the application accepted its credential.
+            is_refused: the application refused the credential.
         """
         with self._lock:
             if request.lane is not Lane.CLAIM:
                 self._concurrency.end(request)
-            client = request.client
-            running = self._running[client] - 1
-            if running:
-                self._running[client] = running
-            else:
-                del self._running[client]
-            if request.lane >= Lane.BULK:
-                self._bulk_running -= 1
-            if request.token is not None:
-                self._learn(request.token, accepted=accepted)
+            del self._started[request]
+            self._stop_counting(request)
+            credential = request.credential
+            if credential is not None:
+                if request.is_accepted:
+                    self._learn(credential)
+                elif is_refused:
+                    self._known.pop(credential, None)
             following = self._next()
             if following is None:
                 self._returning += 1
@@ -137,12 +247,11 @@ class Admission:
         expired: list[Request] = []
         with self._lock:
             for lane in _LANES:
-                for client, requests in list(self._waiting[lane].items()):
-                    while requests and requests[0].arrived < oldest:
-                        request = requests.popleft()
+                for client, backlog in list(self._waiting[lane].items()):
+                    for request in backlog.expire(oldest):
                         self._forget(client)
                         expired.append(request)
-                    if not requests:
+                    if not backlog.by_credential:
                         self._leave(lane, client)
         return expired
 
@@ -170,11 +279,22 @@ class Admission:
         """Number of waiting requests."""
         return self._length
 
-    def age(self, now: float) -> float:
-        """Seconds for which the oldest request has waited."""
+    def lengths(self) -> dict[str, int]:
+        """Number of waiting requests by lane."""
         with self._lock:
-            oldest = [requests[0].arrived for lane in _LANES for requests in self._waiting[lane].values()]
-        return max(0.0, now - min(oldest)) if oldest else 0.0
+            return {
+                lane.name.lower(): sum(1 for backlog in self._waiting[lane].values() for _ in backlog)
+                for lane in _LANES
+            }
+
+    def ages(self, now: float) -> dict[str, float]:
+        """Seconds for which the oldest waiting request of each lane has waited; 0 if none waits."""
+        with self._lock:
+            arrived = {
+                lane: [request.arrived for backlog in self._waiting[lane].values() for request in backlog]
+                for lane in _LANES
+            }
+        return {lane.name.lower(): max(0.0, now - min(times, default=now)) for lane, times in arrived.items()}
 
     # The caller holds the lock.
 
@@ -182,17 +302,35 @@ class Admission:
         client = request.client
         self._length += 1
         self._lengths[client] = self._lengths.get(client, 0) + 1
-        self._waiting[request.lane].setdefault(client, deque()).append(request)
+        waiting = self._waiting[request.lane]
+        backlog = waiting.get(client)
+        if backlog is None:
+            backlog = waiting[client] = _Backlog()
+        backlog.add(request)
 
     def _remove(self, request: Request) -> bool:
-        requests = self._waiting[request.lane].get(request.client) if request.lane in _LANES else None
-        if requests is None or request not in requests:
+        backlog = self._waiting[request.lane].get(request.client) if request.lane in _LANES else None
+        if backlog is None or not backlog.remove(request):
             return False
-        requests.remove(request)
         self._forget(request.client)
-        if not requests:
+        if not backlog.by_credential:
             self._leave(request.lane, request.client)
         return True
+
+    def _move_waiting(self, credential: str, address: str, client: str) -> None:
+        """The waiting requests of *credential*, which was unverified, now wait as those of *client*."""
+        unverified = f"address {address}"
+        for lane in _LANES:
+            backlog = self._waiting[lane].get(unverified)
+            requests = backlog.by_credential.pop(credential, None) if backlog is not None else None
+            if backlog is None or requests is None:
+                continue
+            if not backlog.by_credential:
+                del self._waiting[lane][unverified]
+            for request in requests:
+                self._forget(unverified)
+                request.client, request.is_verified = client, True
+                self._add(request)
 
     def _next(self) -> Request | None:
         choice = self._choice()
@@ -211,37 +349,101 @@ class Admission:
         if self._sleeping and not self._returning:
             self._sleeping.pop().put(None)
 
-    def _choice(self) -> tuple[Lane, str] | None:
-        """The lane and the client of the next request, if any may run now."""
+    def _choice(self) -> tuple[Lane, str, str] | None:
+        """The lane, client and credential of the next request, if any may run now."""
         if not self._length:
             return None
         may_read = self._concurrency.may_start()
+        overdue, overdue_bulk = self._overdue()
+        running = len(self._started)
         for lane in self._order:
             if lane is not Lane.CLAIM and not may_read:  # the limit is for reads: a write mostly waits for the database
                 continue
-            if lane >= Lane.BULK and (self._bulk_running >= self._bulk_share or not self._may_start_bulk()):
+            beside = self._claims_running if lane is Lane.CLAIM else running - self._claims_running
+            may_any = running < self._threads
+            may_new = running - overdue < self._threads and beside < self._threads + SPARE_THREADS
+            if lane >= Lane.BULK:
+                if not self._may_start_bulk():
+                    continue
+                may_any = may_any and self._bulk_running < self._bulk_share
+                may_new = may_new and self._bulk_running - overdue_bulk < self._bulk_share
+                may_new = may_new and self._bulk_running < self._most_bulk
+            if not (may_any or may_new):
                 continue
-            for client in self._waiting[lane]:
-                if self._running.get(client, 0) < self._share:
-                    return lane, client
+            for client, backlog in self._waiting[lane].items():
+                runs = self._running.get(client)
+                if runs is not None and (runs.total >= self._share or not (may_any or not runs.lanes.get(lane))):
+                    continue
+                credential = self._credential_of_next(client, backlog)
+                if credential is not None and (may_any or may_new):
+                    return lane, client, credential
         return None
 
-    def _start(self, lane: Lane, client: str) -> Request:
+    def _credential_of_next(self, client: str, backlog: _Backlog) -> str | None:
+        """The credential of *client* that has the next turn, if one of its requests may run."""
+        if not client.startswith("address"):
+            return next(iter(backlog.by_credential))
+        if self._unverified_running >= self._unverified_share:
+            return None
+        # One request of a credential shows whether the application accepts it. The others wait for that.
+        return next((credential for credential in backlog.by_credential if credential not in self._on_trial), None)
+
+    def _overdue(self) -> tuple[int, int]:
+        """Number of running requests that are overdue, and of the bulk reads among them."""
+        if len(self._started) < self._threads and self._bulk_running < self._bulk_share:
+            return 0, 0  # spare threads are not needed
+        overdue = overdue_bulk = 0
+        since = self._clock() - OVERDUE_SECONDS
+        for request, started in self._started.items():
+            if started > since:
+                break
+            overdue += 1
+            overdue_bulk += request.lane >= Lane.BULK
+        return overdue, overdue_bulk
+
+    def _start(self, lane: Lane, client: str, credential: str) -> Request:
         waiting = self._waiting[lane]
-        requests = waiting[client]
-        request = requests.popleft()
-        if requests:
+        backlog = waiting[client]
+        request = backlog.take(credential)
+        if backlog.by_credential:
             waiting.move_to_end(client)  # behind all other clients of the lane
         else:
             del waiting[client]
         self._forget(client)
         if lane is not Lane.CLAIM:
             self._concurrency.start(request)
-        self._running[client] = self._running.get(client, 0) + 1
+        self._started[request] = self._clock()
+        self._count(request)
         self._count_passes(lane)
-        if lane >= Lane.BULK:
-            self._bulk_running += 1
         return request
+
+    def _count(self, request: Request) -> None:
+        """Count *request* as running, for its client."""
+        runs = self._running.get(request.client)
+        if runs is None:
+            runs = self._running[request.client] = _Running()
+        runs.total += 1
+        runs.lanes[request.lane] = runs.lanes.get(request.lane, 0) + 1
+        self._claims_running += request.lane is Lane.CLAIM
+        self._bulk_running += request.lane >= Lane.BULK
+        if not request.is_verified:
+            self._unverified_running += 1
+            if request.credential is not None:
+                self._on_trial.add(request.credential)
+
+    def _stop_counting(self, request: Request) -> None:
+        """Undo `_count`."""
+        runs = self._running[request.client]
+        runs.total -= 1
+        runs.lanes[request.lane] -= 1
+        if not runs.total:
+            del self._running[request.client]
+        self._claims_running -= request.lane is Lane.CLAIM
+        self._bulk_running -= request.lane >= Lane.BULK
+        if not request.is_verified:
+            self._unverified_running -= 1
+            if request.credential is not None:
+                self._on_trial.discard(request.credential)
 
     def _count_passes(self, started: Lane) -> None:
         """Count for all worse lanes with waiting requests that a request of the lane *started* passed them."""
@@ -273,15 +475,13 @@ class Admission:
         else:
             del self._lengths[client]
 
-    def _client_of(self, request: Request) -> str:
-        token = request.token
-        return f"token {token}" if token in self._known else f"address {request.peers.remote_address}"
-
-    def _learn(self, token: str, *, accepted: bool) -> None:
-        if not accepted:
-            self._known.pop(token, None)
-            return
-        self._known[token] = None
-        self._known.move_to_end(token)
+    def _learn(self, credential: str) -> None:
+        self._known[credential] = None
+        self._known.move_to_end(credential)
         if len(self._known) > KNOWN_CREDENTIALS:
             self._known.popitem(last=False)
+
+
+def _verified(request: Request) -> str:
+    """The client of a request with an accepted credential."""
+    return f"credential {request.credential}"

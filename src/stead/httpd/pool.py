@@ -26,31 +26,36 @@ class Pool:
         threads: int,
         take: Callable[[], Request | None],
         done: Callable[[Request, bool], Request | None],
+        accept: Callable[[Request], None],
         name: str = "request",
     ) -> None:
         """Start the threads.
 
         Args:
             take: waits for a request; None ends the thread.
-            done: ends a request, with whether its credential was accepted, and returns the next request if any may run.
+            done: ends a request, with whether its credential was refused, and returns the next request if any may run.
+            accept: called when the application has accepted the credential of a request.
         """
         self._application = application
         self._take = take
         self._done = done
+        self._accept = accept
         for number in range(threads):
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True).start()
 
     def _work(self) -> None:
         while (request := self._take()) is not None:
             while request is not None:
-                request = self._done(request, answer(self._application, request))
+                request = self._done(request, answer(self._application, request, self._accept))
 
 
-def answer(application: WSGIApplication, request: Request) -> bool:
-    """Answer *request* in this thread. Returns whether its credential was accepted."""
-    made = run(application, request)
+def answer(
+    application: WSGIApplication, request: Request, accept: Callable[[Request], None] = lambda _request: None
+) -> bool:
+    """Answer *request* in this thread. Returns whether its credential was refused."""
+    made = run(application, request, accept)
     try:
         request.answering.deliver(made)
     except Exception:  # the thread must survive
         _log.exception("an answer was not sent")
-    return not made.status.startswith("401")
+    return made.status.startswith("401")

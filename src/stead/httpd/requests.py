@@ -23,20 +23,25 @@ class Lane(enum.IntEnum):
     """Answered by the application in the event loop. It computes for microseconds and never waits."""
     HEALTH = 2
     """Answered by a thread of its own."""
-    CLAIM = 3
+    SIGN_IN = 3
+    """Waits for another service to check a password; answered by threads of its own."""
+    CLAIM = 4
     """Writes: claims must not wait for reads."""
-    READ = 4
-    BULK = 5
-    """Reads that may have large answers; few of them run at the same time."""
-    ABANDONED = 6
+    READ = 5
+    BULK = 6
+    """Requests that may compute for long, or have large answers; few of them run at the same time."""
+    ABANDONED = 7
     """Requests whose clients have ended their half of the connection while they waited. Most clients are gone."""
 
 
 class Routes(Protocol):
     """Classifies the application's requests for the server."""
 
-    def lane(self, method: str, path: str, query: str) -> Lane:
-        """The lane of a request; *path* is decoded, *query* is not."""
+    def lane(self, request: Request) -> Lane:
+        """The lane of a request. Called in the event loop, so it takes microseconds."""
+
+    def credential(self, request: Request) -> str | None:
+        """The credential that identifies the client, verified or not; None if the request has none."""
 
     def longest_body(self, method: str, path: str) -> int:
         """Maximum size in bytes of a body that the application reads. The server does not read longer ones."""
@@ -86,13 +91,14 @@ class Request:
     arrived: float
     """When the request was complete, on the loop's clock."""
     lane: Lane = Lane.READ
+    credential: str | None = None
+    """The credential of the client, which the application may accept or refuse."""
     client: str = ""
     """The client to which the queue attributes the request; set by the queue."""
-
-    @property
-    def token(self) -> str | None:
-        """The credential of the client."""
-        return self.fields.get("HTTP_X_AUTH_TOKEN")
+    is_verified: bool = False
+    """Whether ``client`` is a credential that the application has accepted, in this request or before."""
+    is_accepted: bool = False
+    """Whether the application has accepted the credential in this request."""
 
     @property
     def counted(self) -> int:

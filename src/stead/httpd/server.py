@@ -53,6 +53,12 @@ FRESH_SECONDS = 1.0
 HEALTH_QUEUE = 64
 """Requests for `/healthcheck` that may wait for its thread. All get the same answer, so one thread is enough."""
 
+SIGN_IN_THREADS = 8
+"""Attempts to sign in that run at the same time. Each waits for another service, and computes for a millisecond."""
+
+SIGN_IN_QUEUE = 16
+"""Further attempts that may wait. The others are refused at once: a user can try again."""
+
 LIVE = Answer("200 OK", [("content-type", "application/json"), ("cache-control", "no-store")], [b'{"status": "ok"}'])
 
 _log = logging.getLogger(__name__)
@@ -97,12 +103,17 @@ class Server:
         self._ended = asyncio.Event()
         self._drain_until = 0.0
         self._application = application
-        self._threads = threads
         self._admission = Admission(bounds, threads, lambda: not self.unsent.is_exceeded)
         self._is_waking = False  # a call of `_wake` is scheduled
-        self._health: SimpleQueue[Request | None] = SimpleQueue()
-        Pool(application, threads, self._admission.take, lambda request, ok: self._admission.done(request, accepted=ok))
-        Pool(application, 1, self._health.get, lambda _request, _accepted: None, name="health")
+        self._health = _Aside(application, 1, HEALTH_QUEUE, "health")
+        self._signing_in = _Aside(application, SIGN_IN_THREADS, SIGN_IN_QUEUE, "sign-in")
+        Pool(
+            application,
+            self._admission.threads,
+            self._admission.take,
+            lambda request, is_refused: self._admission.done(request, is_refused=is_refused),
+            self._admission.accept,
+        )
 
     def run(
         self,
@@ -128,8 +139,9 @@ class Server:
         try:
             self.loop.run_until_complete(self._serve(listening, own))
         finally:
-            self._admission.stop(self._threads)
-            self._health.put(None)
+            self._admission.stop(self._admission.threads)
+            self._health.stop()
+            self._signing_in.stop()
             self.loop.close()
 
     def drain(self, seconds: float) -> None:
@@ -157,13 +169,13 @@ class Server:
         counted = Counter(connection.state.value for connection in list(self._connections))
         return {state.value: counted[state.value] for state in State if state is not State.CLOSED}
 
-    def queue_length(self) -> int:
-        """Number of requests that wait for a thread."""
-        return self._admission.length()
+    def queue_lengths(self) -> dict[str, int]:
+        """Number of requests that wait for a thread, by lane."""
+        return self._admission.lengths()
 
-    def queue_age(self) -> float:
-        """Seconds for which the oldest of these requests has waited."""
-        return self._admission.age(self.loop.time())
+    def queue_ages(self) -> dict[str, float]:
+        """Seconds for which the oldest of these requests has waited, by lane."""
+        return self._admission.ages(self.loop.time())
 
     # For connections.
 
@@ -179,7 +191,7 @@ class Server:
 
     def submit(self, request: Request) -> Refusal | None:
         """Queue *request* for an answer. Returns the refusal if the queue is full."""
-        request.lane = self.routes.lane(request.method, request.path, request.query)
+        request.lane = self.routes.lane(request)
         if request.lane is Lane.LIVE:
             request.answering.deliver(LIVE)
             return None
@@ -187,10 +199,18 @@ class Server:
             answer(self._application, request)
             return None
         if request.lane is Lane.HEALTH:
-            if self._health.qsize() >= HEALTH_QUEUE:
-                return overloaded("queue_full", "too many health checks at the same time")
-            self._health.put(request)
-            return None
+            return (
+                None
+                if self._health.put(request)
+                else overloaded("queue_full", "too many health checks at the same time")
+            )
+        if request.lane is Lane.SIGN_IN:
+            return (
+                None
+                if self._signing_in.put(request)
+                else overloaded("queue_full", "too many users sign in at the same time")
+            )
+        request.credential = self.routes.credential(request)
         refusal = self._admission.put(request)
         if not self._is_waking and self._admission.length():
             self._is_waking = True
@@ -343,6 +363,31 @@ class Server:
             self._connections.clear()
         if not self._connections:
             self._ended.set()
+
+
+class _Aside:
+    """Threads for requests that must neither wait for the others nor delay them, and a short queue before them."""
+
+    def __init__(self, application: WSGIApplication, threads: int, most: int, name: str) -> None:
+        """*most* requests may wait."""
+        self._queue: SimpleQueue[Request | None] = SimpleQueue()
+        self._threads = threads
+        self._most = most
+        Pool(
+            application, threads, self._queue.get, lambda _request, _is_refused: None, lambda _request: None, name=name
+        )
+
+    def put(self, request: Request) -> bool:
+        """Queue *request*. Returns False if too many wait."""
+        if self._queue.qsize() >= self._most:
+            return False
+        self._queue.put(request)
+        return True
+
+    def stop(self) -> None:
+        """End the threads, after what waits."""
+        for _ in range(self._threads):
+            self._queue.put(None)
 
 
 def _itself(connection: Connection) -> Connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,17 @@ if TYPE_CHECKING:
 CARRIES_STREAMS = "stead.carries_streams"
 """In the environ: the server sends an `Attachable` body without holding a thread."""
 
+CLIENT = "stead.client"
+"""In the environ: the credential that identifies the client, whether it is valid or not."""
+
+ACCEPT = "stead.accept_credential"
+"""In the environ: the function that the application calls when it has accepted the credential of the request."""
+
 _log = logging.getLogger(__name__)
 
 
-def environ_of(request: Request) -> WSGIEnvironment:
-    """The environ of *request*."""
+def environ_of(request: Request, accept: Callable[[Request], None]) -> WSGIEnvironment:
+    """The environ of *request*; *accept* is called when the application has accepted its credential."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
         "SCRIPT_NAME": "",
@@ -40,13 +47,15 @@ def environ_of(request: Request) -> WSGIEnvironment:
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
         CARRIES_STREAMS: True,
+        CLIENT: request.credential or "",
+        ACCEPT: partial(accept, request),
     }
     environ.update(request.peers.environ)
     environ.update(request.fields)
     return environ
 
 
-def run(application: WSGIApplication, request: Request) -> Answer:
+def run(application: WSGIApplication, request: Request, accept: Callable[[Request], None]) -> Answer:
     """The answer of *application* to *request*. An exception is logged and becomes a 500."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
     written: list[bytes] = []
@@ -58,7 +67,7 @@ def run(application: WSGIApplication, request: Request) -> Answer:
         return written.append
 
     try:
-        parts = application(environ_of(request), start_response)
+        parts = application(environ_of(request, accept), start_response)
         # Nearly all answers are lists, and an isinstance check against a protocol costs more than the rest of this.
         if not isinstance(parts, list) and isinstance(parts, Attachable):
             return Answer(*started[0], (), parts)

@@ -121,14 +121,18 @@ HTTP_CONNECTIONS = Metric(
     ("worker", "state"),
 )
 QUEUE_LENGTH = Metric(
-    "stead_http_queue_length", "gauge", "Requests that wait for a thread (`[stead] max_queue`).", ("worker",)
+    "stead_http_queue_length",
+    "gauge",
+    "Requests that wait for a thread (`[stead] max_queue`), by lane. Writes: `claim`. Small reads: `read`. Requests "
+    "that may take long or have large responses: `bulk`. Requests whose client may have disconnected: `abandoned`.",
+    ("worker", "lane"),
 )
 QUEUE_AGE = Metric(
     "stead_http_queue_age_seconds",
     "gauge",
-    "Seconds since the oldest request that waits for a thread arrived (`[stead] queue_timeout`); 0 if "
-    "no request waits.",
-    ("worker",),
+    "Seconds since the oldest request of a lane that waits for a thread arrived (`[stead] queue_timeout`); 0 if "
+    "no request waits. A lane whose age grows is stuck, whatever `/healthcheck` says.",
+    ("worker", "lane"),
 )
 BODY_BYTES = Metric(
     "stead_http_body_bytes",

@@ -41,10 +41,15 @@ class Rendering:
 
     def show(self, req: Request, resp: Response, template: str, **values: Any) -> None:
         """Answer with *template*. Pages are never cached: they show what one user may see at one moment."""
+        resp.text = self.text(req, template, **values)
+        describe(resp)
+
+    def text(self, req: Request, template: str, **values: Any) -> str:
+        """The HTML of *template* for the user of a request."""
         session = req.env.get(SESSION_KEY)
         credentials = Credentials.of(req.env)
         page = self._templates.get_template(f"{template}.html")
-        resp.text = page.render(
+        return page.render(
             root=req.root_path,
             static=f"{req.root_path}/ui/static/{self._static.version}",
             page=template,
@@ -53,5 +58,9 @@ class Rendering:
             writes=self.writes,
             **values,
         )
-        resp.content_type = "text/html; charset=utf-8"
-        resp.cache_control = ["no-store"]
+
+
+def describe(resp: Response) -> None:
+    """Set the headers of a page."""
+    resp.content_type = "text/html; charset=utf-8"
+    resp.cache_control = ["no-store"]

@@ -6,7 +6,7 @@ Source: decision 39.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.auth.token_file import TokenFile
-
-COOKIE = "stead-session"
 
 SESSION_KEY = "stead.ui.session"
 """The environ key of the session's text; absent on open paths."""
@@ -110,19 +108,8 @@ def open_for(token: str, file: TokenFile | None) -> str | None:
 
 
 def read(environ: WSGIEnvironment) -> str | None:
-    """The session in the cookie of a request; None if there is none.
-
-    The header has cookies of all programs on the host, whatever their ports, and in any form. So it is split as RFC
-    6265, section 5.4 builds it: `http.cookies` would discard all of them for one that is malformed.
-    """
-    for pair in environ.get("HTTP_COOKIE", "").split(";"):
-        name, _, value = pair.partition("=")
-        if name.strip() == COOKIE:
-            try:
-                return urlsafe_b64decode(value.strip().strip('"')).decode() or None
-            except ValueError:
-                return None
-    return None
+    """The session in the cookie of a request; None if there is none."""
+    return sessions.session_in(environ.get("HTTP_COOKIE", ""))
 
 
 def cookie(session: str, environ: WSGIEnvironment) -> str:
@@ -131,7 +118,9 @@ def cookie(session: str, environ: WSGIEnvironment) -> str:
     value = urlsafe_b64encode(session.encode()).decode()
     secure = "; Secure" if environ.get("wsgi.url_scheme") == "https" else ""
     gone = "" if session else "; Max-Age=0"
-    return f"{COOKIE}={value}; Path={environ.get('SCRIPT_NAME', '')}/ui; HttpOnly; SameSite=Strict{secure}{gone}"
+    return (
+        f"{sessions.COOKIE}={value}; Path={environ.get('SCRIPT_NAME', '')}/ui; HttpOnly; SameSite=Strict{secure}{gone}"
+    )
 
 
 def _ask(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -40,6 +40,7 @@ class Client:
     def __init__(self, wrap):
         self.reached = None
         self.credentials = None
+        self.accepted = 0
         self._app = validator(wrap(self._answer))
 
     def _answer(self, environ, start_response):
@@ -47,6 +48,11 @@ class Client:
         self.credentials = Credentials.of(environ)
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [b"reached"]
+
+    def _accept(self):
+        """What the queue of the server is told."""
+        assert self.reached is None  # before the request does any work
+        self.accepted += 1
 
     def get(self, path="/resource_providers", **headers):
         """Status code, headers and body of GET *path*; ``X_Auth_Token="t"`` is the header ``X-Auth-Token: t``."""
@@ -57,6 +63,7 @@ class Client:
             "SCRIPT_NAME": "" if path else "/placement",
         }
         environ |= {f"HTTP_{name.upper()}": value for name, value in headers.items()}
+        environ["stead.accept_credential"] = self._accept
         setup_testing_defaults(environ)
         if not path:
             environ["PATH_INFO"] = ""

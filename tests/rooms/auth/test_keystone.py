@@ -169,6 +169,14 @@ def test_a_valid_token_stands_for_what_keystone_says(keystone):
     assert who.system_scope is None
 
 
+def test_only_a_credential_that_authenticated_has_a_share_of_the_threads(keystone):
+    keystone.get(X_Auth_Token="forged")
+    keystone.get("/", X_Auth_Token=VALID)
+    assert keystone.accepted == 0
+    keystone.get(X_Auth_Token=VALID)
+    assert keystone.accepted == 1
+
+
 def test_root_and_healthcheck_go_around_keystone(keystone):
     for path in ("/", "", "/healthcheck"):
         assert keystone.get(path, X_Auth_Token="forged", X_User_Id="root").status == 200

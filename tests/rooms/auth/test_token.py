@@ -53,6 +53,17 @@ def test_a_token_of_the_file_stands_for_its_user_project_and_roles(api, tokens):
     assert (client.credentials.user_id, client.credentials.project_id, client.credentials.roles) == ("bob", "p2", ())
 
 
+def test_only_a_credential_that_authenticated_has_a_share_of_the_threads(api, tokens):
+    tokens(entry("t1"))
+    client = api()
+    for path in ("/", "", "/healthcheck", "/resource_providers"):
+        client.get(path, X_Auth_Token="invented")
+    client.get("/", X_Auth_Token="t1")
+    assert client.accepted == 0
+    client.get(X_Auth_Token="t1")
+    assert client.accepted == 1
+
+
 @pytest.mark.parametrize("token", ["", "t", "t1 ", "T1", digest("t1").hex(), "admin", "t\u00ff"])
 def test_any_other_token_is_refused(api, tokens, token):
     tokens(entry("t1"))

@@ -124,4 +124,4 @@ def test_the_end_of_a_request_starts_the_next_one_in_its_thread():
     assert queue.put(first) is None
     assert queue.put(second) is None
     assert queue.take() is first
-    assert queue.done(first, accepted=False) is second
+    assert queue.done(first) is second

@@ -18,7 +18,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Routes:
-    def lane(self, method, path, query):
+    def lane(self, request):
         return Lane.LIVE
 
     def longest_body(self, method, path):

@@ -17,8 +17,11 @@ pytestmark = pytest.mark.one_database
 
 
 class Routes:
-    def lane(self, method, path, query):
+    def lane(self, request):
         return Lane.READ
+
+    def credential(self, request):
+        return request.fields.get("HTTP_X_AUTH_TOKEN")
 
     def longest_body(self, method, path):
         return LONGEST

@@ -23,8 +23,11 @@ STATES = ("opening", "head", "idle", "body", "working", "sending", "streaming", 
 
 
 class Routes:
-    def lane(self, method, path, query):
+    def lane(self, request):
         return Lane.READ
+
+    def credential(self, request):
+        return request.fields.get("HTTP_X_AUTH_TOKEN")
 
     def longest_body(self, method, path):
         return 1000
@@ -172,9 +175,7 @@ def test_large_answers_are_refused_while_far_too_many_bytes_are_unsent():
 
 
 def test_the_loop_answers_an_instant_request_while_all_threads_are_busy(monkeypatch):
-    monkeypatch.setattr(
-        Routes, "lane", lambda _self, _method, path, _query: Lane.INSTANT if path == "/" else Lane.CLAIM
-    )
+    monkeypatch.setattr(Routes, "lane", lambda _self, request: Lane.INSTANT if request.path == "/" else Lane.CLAIM)
     goes_on, names = threading.Event(), []
 
     def app(environ, start_response):
@@ -185,7 +186,7 @@ def test_the_loop_answers_an_instant_request_while_all_threads_are_busy(monkeypa
 
     with serving(app) as (_, address), ExitStack() as stack:
         busy = [stack.enter_context(socket.create_connection(address, timeout=PATIENCE_SECONDS)) for _ in range(2)]
-        for client in busy:
+        for client in busy:  # of one unknown client, so that the second one waits
             client.sendall(GET.replace(b"/ ", b"/slow "))
         client = stack.enter_context(socket.create_connection(address, timeout=PATIENCE_SECONDS))
         client.sendall(GET * 3)

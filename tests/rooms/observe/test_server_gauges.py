@@ -13,11 +13,14 @@ from stead.httpd.bounds import MIB, Bounds
 from stead.httpd.requests import Lane
 from stead.httpd.server import Server
 from stead.observation import server_gauges
+from stead.observe.metrics import HTTP_CONNECTIONS
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from stead.httpd.requests import Request
 
 pytestmark = pytest.mark.one_database
 
@@ -27,9 +30,13 @@ LARGE = 50 * MIB
 class Routes:
     """Every request is an ordinary read."""
 
-    def lane(self, _method: str, _path: str, _query: str) -> Lane:
+    def lane(self, _request: Request) -> Lane:
         """One lane."""
         return Lane.READ
+
+    def credential(self, _request: Request) -> str | None:
+        """All clients are unknown."""
+        return None
 
     def longest_body(self, _method: str, _path: str) -> int:
         """No bodies."""
@@ -66,8 +73,12 @@ def serving(application: Application) -> Iterator[tuple[Server, tuple[str, int]]
 
 
 def measured(server: Server) -> dict[str, float]:
-    """The gauges by name; those of connections by state."""
-    return {labels[0] if labels else metric.name: value for metric, labels, value in server_gauges(server)}
+    """The gauges by name; those of connections by state, and those of the queue of the only lane."""
+    return {
+        labels[0] if metric is HTTP_CONNECTIONS else metric.name: value
+        for metric, labels, value in server_gauges(server)
+        if labels in ((), ("read",)) or metric is HTTP_CONNECTIONS
+    }
 
 
 def until(server: Server, condition: Callable[[dict[str, float]], bool]) -> dict[str, float]:

@@ -21,6 +21,8 @@ from stead.httpd.requests import Lane, Peers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stead.httpd.requests import Request
+
 
 class Message(NamedTuple):
     """A request as a reader understood it; *target* as written, without the authority of an absolute one."""
@@ -48,8 +50,11 @@ def target_of(raw: str) -> str:
 
 
 class _Routes:
-    def lane(self, _method: str, _path: str, _query: str) -> Lane:
+    def lane(self, _request: Request) -> Lane:
         return Lane.READ
+
+    def credential(self, _request: Request) -> str | None:
+        return None
 
     def longest_body(self, _method: str, _path: str) -> int:
         return 1_000_000

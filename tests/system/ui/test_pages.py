@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
+from wsgiref.util import setup_testing_defaults
 
 import pytest
 
@@ -708,6 +709,41 @@ def test_the_reference_has_every_operation_of_the_document(browser: Browser) -> 
     anchors = [entry[method]["operationId"] for entry in document["paths"].values() for method in methods & set(entry)]
     assert anchors
     assert all(f'id="{anchor}"' in page for anchor in anchors)
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+def test_what_every_client_may_read_is_made_once(browser: Browser, path: str) -> None:
+    def body(**environ: str) -> Any:
+        sent = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_HOST": "127.0.0.1", **environ}
+        setup_testing_defaults(sent)
+        (part,) = browser.app(sent, lambda *_: None)
+        return part
+
+    first = body()
+    assert body() is first
+    below = body(SCRIPT_NAME="/placement")
+    assert b"/placement" in below
+    assert b"/placement/ui" not in first
+    assert body() == first
+
+
+@pytest.mark.parametrize("path", ["/docs", "/ui/sign-in", "/ui/static/stead.css", "/"])
+def test_a_route_without_a_token_gives_an_invented_one_no_share_of_the_threads(browser: Browser, path: str) -> None:
+    accepted: list[str] = []
+
+    def get(path: str, **environ: str) -> int:
+        sent: Any = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_HOST": "127.0.0.1", "HTTP_ACCEPT": "text/html"}
+        sent |= environ
+        sent["stead.accept_credential"] = lambda: accepted.append(path)
+        setup_testing_defaults(sent)
+        statuses: list[str] = []
+        list(browser.app(sent, lambda status, *_: statuses.append(status)))
+        return int(statuses[-1][:3])
+
+    assert get(path, HTTP_X_AUTH_TOKEN="invented", HTTP_COOKIE="stead-session=aW52ZW50ZWQ=") == 200
+    assert accepted == []
+    assert get("/ui/ask", HTTP_COOKIE=browser.cookie) == 200
+    assert accepted == ["/ui/ask"]
 
 
 def test_private_docs_need_a_token(start: Callable[..., Browser]) -> None:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 
+CLIENT = "stead.client"
+"""In the environ: the credential that `stead serve` takes for the client, which may be a session and not a token."""
+
+
 class Slices:
     """Tells `stead.process.slices` when a request begins and ends.
 
@@ -23,5 +27,5 @@ class Slices:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         # A request becomes long only after its credential was accepted, so invented tokens gain nothing.
-        with slices.request(environ.get("HTTP_X_AUTH_TOKEN", "")):
+        with slices.request(environ.get(CLIENT) or environ.get("HTTP_X_AUTH_TOKEN", "")):
             return self._app(environ, start_response)
