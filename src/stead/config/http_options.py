@@ -43,8 +43,9 @@ HTTP_OPTS: list[cfg.Opt] = [
         "max_bodies_size",
         default=64 * 1024 * 1024,
         min=1024 * 1024,
-        help="Maximum size in bytes of all request bodies of a worker that are received or wait for a thread. "
-        "Default 67108864. The first 16 KiB of each body do not count. Bodies beyond it return 503.",
+        help="Maximum memory in bytes of all requests of a worker that are received or wait: heads, bodies and "
+        "pipelined requests. Default 67108864. The first 16 KiB of each request do not count. Requests beyond it "
+        "return 503.",
     ),
     cfg.FloatOpt(
         "send_timeout",

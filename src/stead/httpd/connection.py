@@ -85,7 +85,6 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._reader: Reader
         self._descriptor = -1  # of a plain connection; threads write to it while the transport has nothing to send
-        self._ahead: list[bytes] = []  # arrived while a request was running
         self._is_read = True  # the transport reads
         self._has_ended = False  # the client sends no more
         self.received_at = now
@@ -126,12 +125,12 @@ class Connection(asyncio.Protocol):
         """Read *data*. If a request is running, store the data for later and pause reading."""
         self.received_at = self._loop.time()
         if self.state is State.LINGERING:
-            self._skip([data])
+            self._skip(data)
             return
         if self._is_busy:
             with self._lock:
                 if self._is_busy:  # checked again with the lock: its thread may just have ended the request
-                    self._ahead.append(data)
+                    self._reader.keep(data)
                     self._read(False)
                     return
         self._reader.feed(data, self.received_at)
@@ -163,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._server.lost(self)
             return
         if self._current is not None and self._server.drop(self._current):
-            self._server.bodies.give_back(self._current.counted)
+            self._release(self._current)
         self._reader.close()
         if self._sending is not None:
             self._sending.drop()
@@ -195,9 +194,8 @@ class Connection(asyncio.Protocol):
         """Start the next waiting request if none is running; if none waits, continue reading."""
         reader = self._reader
         while not self._is_busy and self.state not in (State.CLOSED, State.LINGERING):
-            if not reader.read and self._ahead:
-                ahead, self._ahead = b"".join(self._ahead), []
-                reader.feed(ahead, self.received_at)
+            if not reader.read:
+                reader.proceed(self.received_at)
             if reader.read:
                 following = reader.read.popleft()
                 if isinstance(following, Refusal):
@@ -274,7 +272,7 @@ class Connection(asyncio.Protocol):
             chunked=stream is not None and not is_1_0,
         )
         if request is not None:
-            self._server.bodies.give_back(request.counted)
+            self._release(request)
         if stream is not None:
             self._loop.call_soon_threadsafe(self._begin_stream, head, stream, not is_1_0)
             return
@@ -285,12 +283,17 @@ class Connection(asyncio.Protocol):
             sent = self._write_now(pieces)
             is_sent = sent == (len(head) if len(pieces) == 1 else len(head) + size)
             # Otherwise the loop must go on: with the rest, with requests that wait, or with the end of the connection.
-            if is_sent and keeps and self._is_read and not (self._reader.read or self._has_ended):
+            if is_sent and keeps and self._is_read and not (self._reader.has_more or self._has_ended):
                 self._current = None
                 self._is_busy = False
                 self._enter(State.IDLE)
                 return
         self._loop.call_soon_threadsafe(self._send_rest, Sending(pieces, sent, self._server.unsent))
+
+    def _release(self, request: Request) -> None:
+        """Release the memory of a request that is answered, or never will be."""
+        self._server.bodies.give_back(request.counted)
+        request.counted, request.body = 0, b""
 
     def _is_refused(self, request: Request | None) -> bool:
         """Refuse to send a large answer to a read, if far too many bytes of answers are unsent already."""
@@ -400,15 +403,15 @@ class Connection(asyncio.Protocol):
         if self._transport.can_write_eof():
             with suppress(OSError):
                 self._transport.write_eof()
+            self._reader.close()  # nothing is parsed any more
         else:
-            self._skip(self._ahead)
+            self._skip(b"")
 
-    def _skip(self, pieces: Sequence[bytes]) -> None:
+    def _skip(self, data: bytes) -> None:
         """Close a TLS connection, which has no half-closed state, once the client's last request is complete."""
         if self._transport.can_write_eof() or self._transport.is_closing():
             return
-        for piece in pieces:
-            self._reader.feed(piece, self.received_at)
+        self._reader.discard(data, self.received_at)
         if not self._reader.in_message:
             self._transport.close()
 

@@ -1,6 +1,10 @@
 """Parses the bytes of one connection, which arrive in arbitrary pieces, into requests. No I/O.
 
 The parser is llhttp, by httptools; the rules beyond its grammar are in :mod:`stead.httpd.heads`.
+
+A client must not choose pieces that cost more memory than the bounds promise. So bytes behind a complete request are
+kept as they are until that request is answered, and everything else that the reader allocates is counted.
+Decision: docs/decisions/ "Count what requests allocate".
 """
 
 from __future__ import annotations
@@ -8,13 +12,14 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import httptools
 
 from stead.httpd import fields, heads
 from stead.httpd.refusals import Refusal, Refused, bad_request, overloaded
-from stead.httpd.requests import FREE_BODY, Request
+from stead.httpd.requests import FREE_SIZE, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +30,20 @@ if TYPE_CHECKING:
 
 PIPELINED = 100
 """Requests that a client may pipeline in one piece. If it sends more, the connection ends after these answers."""
+
+SLICE = 4096
+"""Bytes that the parser gets at a time. It cannot stop at the end of a request, so this limits what it reads ahead."""
+
+REQUEST_SIZE = 2048
+"""Bytes that a request allocates beside the text of its head, its fields and its body."""
+
+FIELD_SIZE = 320
+"""Bytes that a header field allocates beside its text: two strings, and its place in a dictionary that grows."""
+
+NOTHING = memoryview(b"")
+"""An empty view of received bytes would keep all of them in memory."""
+
+TOO_MUCH = "the requests that are arriving or wait have too many bytes in all ([stead] max_bodies_size)"
 
 
 class Reader:
@@ -65,6 +84,9 @@ class Reader:
         self._is_over = False  # True: discard all that follows
         self._resumes_with: bytes | None = None  # a head with which another parser reads the rest of the message
         self._is_resuming = False
+        self._ahead = NOTHING  # received, and not parsed yet
+        self._ahead_counted = 0  # bytes of it that are taken from the budget
+        self._completed = 0  # requests of the last piece
         self._parser: Any = httptools.HttpRequestParser(self)
         self._begin()
 
@@ -75,34 +97,77 @@ class Reader:
         self._fields: dict[str, str] = {}
         self._field_count = 0
         self._head_size = 0
-        self._counted = 0  # bytes of the body in flight
+        self._counted = 0  # bytes that are taken from the budget
         self._longest = 0
-        self._body: list[bytes] = []
+        self._body: BytesIO | None = None  # one buffer: an object for each piece would be many times its bytes
+        self._beside_body = 0  # bytes since the last one of the body: chunk extensions and trailers
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a request or a refusal waits, or bytes are not parsed yet."""
+        return bool(self.read or self._ahead)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Parse the next bytes; *now* becomes the arrival time of the requests that they complete."""
-        if self._is_over:
-            self._skip(data)
-            return
+        """Parse the next bytes until a request is complete; *now* is the arrival time of that request."""
+        self._completed = 0
+        if self._ahead:
+            data = b"".join((self._ahead, data))
+        self._ahead = memoryview(data)
+        self.proceed(now)
+
+    def keep(self, data: bytes) -> None:
+        """Store bytes that arrive while a request is being answered. Without memory for them, the connection ends."""
+        self._completed = 0
+        self._ahead = memoryview(b"".join((self._ahead, data)) if self._ahead else data)
+        self._count_ahead()
+
+    def proceed(self, now: float) -> None:
+        """Parse stored bytes until a request is complete; *now* is the arrival time of that request."""
         self._now = now
-        self._head_size += len(data)
+        while self._ahead and not self.read:
+            piece, self._ahead = self._ahead[:SLICE], self._ahead[SLICE:] or NOTHING
+            if self._is_over:
+                self._skip(piece)
+            else:
+                self._parse(piece)
+        if self.in_message and not self._is_over:
+            self._take()
+        self._count_ahead()
+
+    def discard(self, data: bytes, now: float) -> None:
+        """Parse *data* and what is stored only to notice where messages end, and drop their requests."""
+        self.feed(data, now)
+        while self.read:
+            self._drop_read()
+            self.proceed(now)
+
+    def _parse(self, data: memoryview) -> None:
+        if not self.in_body:
+            self._head_size += len(data)
+        size_before = self.body_size
         try:
-            self._parse(data)
+            self._run_parser(data)
         except httptools.HttpParserInvalidMethodError:
             self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "unknown request method"))
         except httptools.HttpParserError as error:
             self._refuse(bad_request(f"malformed request: {error}"))
         if self.in_message and not self.in_body and self._head_size > self._bounds.head:
             self._refuse_size()
+        if self._is_too_much_beside_body(len(data), size_before):
+            detail = (
+                f"the trailers, or the extensions of a chunk, have more than {self._bounds.head} bytes "
+                "([stead] max_head_size)"
+            )
+            self._refuse(Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", detail))
 
-    def _parse(self, data: bytes) -> None:
+    def _run_parser(self, data: memoryview) -> None:
         """Give the parser *data*, and go on with another parser where it stops at a request with `Upgrade`.
 
         The server supports no upgrade, so such a request is an ordinary one (RFC 9110, section 7.8), with a body if it
         declares one. The parser skips that body and takes its bytes for another protocol. To parse them as the next
         request would let a client put requests into a connection that a proxy shares with other clients.
         """
-        while data:
+        while data and self._parser is not None:
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
@@ -118,11 +183,27 @@ class Reader:
             else:
                 return
 
-    def _skip(self, data: bytes) -> None:
+    def _skip(self, data: memoryview) -> None:
         """Discard what follows, but notice the end of the message whose body is not read."""
-        if self.in_body:
+        if self.in_body and self._parser is not None:
+            size_before = self.body_size
             with suppress(httptools.HttpParserError):
-                self._parse(data)
+                self._run_parser(data)
+            self._is_too_much_beside_body(len(data), size_before)
+            self._drop_parser()
+
+    def _drop_parser(self) -> None:
+        """Release the parser of a refused request, if it stores a part of a head or of a trailer."""
+        if not self.in_body or self._beside_body > SLICE:
+            self._parser = None
+
+    def _is_too_much_beside_body(self, size: int, body_size_before: int) -> bool:
+        """Count a piece of *size* bytes. Returns whether too many came since the last byte of the body."""
+        if self.body_size > body_size_before:
+            self._beside_body = 0
+        elif self.in_body:
+            self._beside_body += size
+        return self._beside_body > self._bounds.head
 
     def end(self) -> Refusal | None:
         """The client has ended its half. Returns a refusal if a body is incomplete."""
@@ -131,13 +212,55 @@ class Reader:
         return bad_request("the body ended before its declared length") if is_cut else None
 
     def close(self) -> None:
-        """Return the budget of the requests that were not taken from ``read``."""
+        """Return the budget of everything that was not taken from ``read``."""
+        self._is_over = True
+        self._parser = None
+        self._drop_read()
+        self._drop_message()
+        self._ahead = NOTHING
+        self._count_ahead()
+
+    def _drop_read(self) -> None:
         for waiting in self.read:
             if isinstance(waiting, Request):
                 self._bodies.give_back(waiting.counted)
         self.read.clear()
-        self._uncount()
-        self._is_over = True
+
+    def _drop_message(self) -> None:
+        """Release what the incomplete request has allocated."""
+        self._bodies.give_back(self._counted)
+        self._counted = 0
+        self._body = None
+        self._target = b""
+        self._fields = {}
+
+    # What is allocated.
+
+    def _take(self) -> bool:
+        """Count what the request that is arriving has allocated. Returns False if it is refused for that."""
+        size = REQUEST_SIZE + self._head_size + self._field_count * FIELD_SIZE + self._beside_body
+        if self._body is not None:
+            size += self.body_size + self.body_size // 8  # as `BytesIO` grows
+        # Behind another request nothing is free. Otherwise each request of a pipeline would have free bytes.
+        more = size - self._counted - (0 if self.read else FREE_SIZE)
+        if more > 0:
+            if not self._bodies.take(more):
+                self._refuse(overloaded("bodies", TOO_MUCH))
+                return False
+            self._counted += more
+        return True
+
+    def _count_ahead(self) -> None:
+        """Count the stored bytes, all of which are in memory until the last one is parsed."""
+        stored = self._ahead.obj
+        size = len(stored) if isinstance(stored, bytes) else 0
+        if size > self._ahead_counted and not self._bodies.take(size - self._ahead_counted):
+            self._ahead = NOTHING
+            self._refuse(overloaded("bodies", TOO_MUCH))
+            size = 0
+        elif size < self._ahead_counted:
+            self._bodies.give_back(self._ahead_counted - size)
+        self._ahead_counted = size
 
     # Called by the parser. Some calls still come after a refusal, for the rest of the same piece.
 
@@ -201,19 +324,14 @@ class Reader:
 
     def on_body(self, part: bytes) -> None:
         """A piece of the body."""
+        self.body_size += len(part)
         if self._is_over:
             return
-        self._body.append(part)
-        self.body_size += len(part)
+        if self._body is None:
+            self._body = BytesIO()
+        self._body.write(part)
         if self.body_size > self._longest:  # only a chunked body, whose length was not declared
             self._complete(self.body_size, keeps=False)
-            return
-        counted = self.body_size - FREE_BODY
-        if counted > self._counted:
-            if self._bodies.take(counted - self._counted):
-                self._counted = counted
-            else:
-                self._refuse(overloaded("bodies", "too many large request bodies at the same time"))
 
     def on_message_complete(self) -> None:
         """The request is complete, unless the parser has only skipped its body."""
@@ -223,15 +341,18 @@ class Reader:
             self.in_message = self.in_body = False
             return
         self._complete(self.body_size, keeps=self._parser.should_keep_alive())
-        self._counted = 0  # the caller that takes the request returns its budget
         self._begin()
 
     def _complete(self, declared: int, *, keeps: bool) -> None:
         if declared > self._longest and declared:
-            self._uncount()
-            self._body = []
+            self._bodies.give_back(self._counted)
+            self._counted = 0
+            self._body = None
+        if not self._take():
+            return
         # Bounded, since the loop answers instant requests of one piece without a break.
-        keeps = keeps and len(self.read) < PIPELINED
+        self._completed += 1
+        keeps = keeps and self._completed <= PIPELINED
         self._is_over = not keeps
         fields = self._fields
         # The application gets the decoded body with its length.
@@ -245,14 +366,17 @@ class Reader:
                 self._query,
                 fields,
                 is_1_0=self._is_1_0,
-                body=b"".join(self._body),
+                body=b"" if self._body is None else self._body.getvalue(),
                 declared=declared,
                 keeps_connection=keeps,
                 peers=self._peers,
                 answering=self._answering,
                 arrived=self._now,
+                counted=self._counted,
             )
         )
+        self._counted = 0  # the caller that takes the request returns its budget
+        self._body = None
 
     def _refuse_size(self) -> None:
         if len(self._target) * 2 > self._bounds.head:
@@ -270,14 +394,9 @@ class Reader:
         if self._is_over:
             return
         self._is_over = True
-        self._uncount()
-        self._body = []
+        self._drop_message()
+        self._drop_parser()
         self.read.append(refusal.closing())
-
-    def _uncount(self) -> None:
-        if self._counted:
-            self._bodies.give_back(self._counted)
-            self._counted = 0
 
     def _size_of_head(self) -> int:
         """Approximate size of the head in bytes, without what follows it in the same piece."""

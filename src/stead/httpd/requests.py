@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from stead.httpd.answers import Answer
     from stead.httpd.refusals import Refusal
 
-FREE_BODY = 16 * 1024
-"""Bytes of each body that do not count as bodies in flight: small requests are accepted at any load."""
+FREE_SIZE = 16 * 1024
+"""Bytes that each request allocates without being counted: small requests are accepted at any load."""
 
 
 class Lane(enum.IntEnum):
@@ -99,9 +99,5 @@ class Request:
     """Whether ``client`` is a credential that the application has accepted, in this request or before."""
     is_accepted: bool = False
     """Whether the application has accepted the credential in this request."""
-
-    @property
-    def counted(self) -> int:
-        """Bytes of its body that count as a body in flight."""
-        size = len(self.body)
-        return size - FREE_BODY if size > FREE_BODY else 0
+    counted: int = 0
+    """Bytes that it allocates and that are taken from the budget of all requests. Released with the answer."""

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from stead.httpd.admission import Admission
 from stead.httpd.answers import Answer
+from stead.httpd.bounds import MIB
 from stead.httpd.budget import Budget
 from stead.httpd.concurrency import LONG_SECONDS
 from stead.httpd.connection import Connection
 from stead.httpd.counts import Refusals
 from stead.httpd.pool import Pool, answer
 from stead.httpd.refusals import overloaded
-from stead.httpd.requests import Lane, Peers
+from stead.httpd.requests import FREE_SIZE, Lane, Peers
 from stead.httpd.states import State
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ SIGN_IN_THREADS = 8
 SIGN_IN_QUEUE = 16
 """Further attempts that may wait. The others are refused at once: a user can try again."""
 
+RETURNED_SIZE = 32 * MIB
+"""Freed memory of connections is returned to the kernel from this size on, if it was most of what was used."""
+
+RETURN_SECONDS = 10.0
+"""Interval between two returns. Each takes some milliseconds, in which no thread can allocate."""
+
 LIVE = Answer("200 OK", [("content-type", "application/json"), ("cache-control", "no-store")], [b'{"status": "ok"}'])
 
 _log = logging.getLogger(__name__)
@@ -71,7 +78,7 @@ class Server:
         bounds: the limits for clients.
         routes: classifies requests.
         is_draining: it accepts no connections, and every answer ends its connection.
-        bodies, unsent: bytes of bodies in flight, and of unread answers.
+        bodies, unsent: bytes of requests that arrive or wait, and of unread answers.
         refusals: counts refused requests and connections.
     """
 
@@ -82,11 +89,13 @@ class Server:
         bounds: Bounds,
         *,
         threads: int,
+        return_freed: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the server without listening. Its threads already wait for requests.
 
         Args:
             threads: number of threads that run the application.
+            return_freed: returns the freed memory of the process to the kernel.
         """
         self.bounds = bounds
         self.routes = routes
@@ -102,6 +111,9 @@ class Server:
         self._listening: list[socket.socket] = []
         self._ended = asyncio.Event()
         self._drain_until = 0.0
+        self._return_freed = return_freed
+        self._returned_at = float("-inf")
+        self._most_held = 0  # bytes for connections, since freed memory was last returned
         self._application = application
         self._admission = Admission(bounds, threads, lambda: not self.unsent.is_exceeded)
         self._is_waking = False  # a call of `_wake` is scheduled
@@ -351,8 +363,18 @@ class Server:
         if not self.unsent.is_exceeded:
             self._admission.wake()
         self.refusals.log(now)
+        self._return_memory(now)
         if self.is_draining:
             self._end_connections(now)
+
+    def _return_memory(self, now: float) -> None:
+        """After an attack, return its memory to the kernel. Until then it is kept, since most load comes again."""
+        size = self.bodies.used + self.unsent.used + FREE_SIZE * len(self._connections)
+        self._most_held = max(self._most_held, size)
+        is_much = self._most_held - size >= max(RETURNED_SIZE, size)
+        if is_much and now - self._returned_at >= RETURN_SECONDS:
+            self._returned_at, self._most_held = now, size
+            self._return_freed()
 
     def _end_connections(self, now: float) -> None:
         if now >= self._drain_until:

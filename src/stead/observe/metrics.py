@@ -137,7 +137,7 @@ QUEUE_AGE = Metric(
 BODY_BYTES = Metric(
     "stead_http_body_bytes",
     "gauge",
-    "Request bodies in memory (`[stead] max_bodies_size`), without the first 16 KiB of each.",
+    "Memory of requests that are received or wait (`[stead] max_bodies_size`), without the first 16 KiB of each.",
     ("worker",),
 )
 UNSENT_BYTES = Metric(

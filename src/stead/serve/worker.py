@@ -81,6 +81,7 @@ def _loaded(orders: Orders) -> Server:
     from stead.domain.printable import one_line
     from stead.httpd.server import Server
     from stead.observe.log import silenced
+    from stead.process.memory import return_freed
     from stead.serve.bounds import bounds_of
     from stead.serve.routes import ApiRoutes
 
@@ -97,6 +98,7 @@ def _loaded(orders: Orders) -> Server:
         ApiRoutes(settings.path_prefix, settings.limits.body_size),
         bounds_of(settings),
         threads=orders.threads,
+        return_freed=return_freed,
     )
     if hasattr(application, "watch_server"):  # other WSGI applications are served without metrics
         application.watch_server(server)

@@ -1,14 +1,18 @@
 """Bytes to requests, cut anywhere: the grammar and the framing of HTTP/1.1, without a socket."""
 
+import gc
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stead.httpd.bounds import Bounds
 from stead.httpd.budget import Budget
-from stead.httpd.reader import PIPELINED, Reader
+from stead.httpd.reader import PIPELINED, SLICE, Reader
 from stead.httpd.refusals import Refusal
-from stead.httpd.requests import FREE_BODY, Lane, Peers
+from stead.httpd.requests import FREE_SIZE, Lane, Peers
+from tests.system.hostile.pieces import KINDS
 
 LONGEST = 100_000
 BOUNDS = Bounds()
@@ -30,7 +34,7 @@ class Routes:
 class Client:
     """Sends bytes to a reader, and has what it made of them."""
 
-    def __init__(self, bounds=BOUNDS, bodies=1_000_000):
+    def __init__(self, bounds=BOUNDS, bodies=4_000_000):
         self.continued = 0
         self.bodies = Budget(bodies)
         self.reader = Reader(
@@ -46,9 +50,16 @@ class Client:
         self.continued += 1
 
     def send(self, *pieces):
+        """Send *pieces*, and return the requests and refusals that the reader has made of them and keeps."""
+        read = []
         for piece in pieces:
             self.reader.feed(piece, 1.0)
-        return list(self.reader.read)
+            while self.reader.has_more:
+                read += self.reader.read
+                self.reader.read.clear()
+                self.reader.proceed(1.0)
+        self.reader.read.extend(read)
+        return read
 
 
 def shown(read):
@@ -144,6 +155,7 @@ def test_many_requests_with_upgrade_in_one_piece_are_read_up_to_the_limit():
 
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+CHUNKED_HEAD = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 REFUSED = {
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
     "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
@@ -264,11 +276,12 @@ def test_the_end_of_a_body_that_is_thrown_away_is_noticed(how, size):
 
 def test_bodies_in_flight_are_bounded_together_and_small_ones_are_always_accepted():
     head = HEAD + b"Content-Length: %d\r\n\r\n" % LONGEST
-    client = Client(bodies=LONGEST - FREE_BODY - 1)
+    client = Client(bodies=LONGEST - FREE_SIZE - 1)
     assert shown(client.send(head, b"x" * LONGEST)) == [(503, True)]
     assert client.bodies.used == 0
-    small = b"Content-Length: %d\r\n\r\n" % FREE_BODY
-    assert len(Client(bodies=0).send(HEAD + small + b"x" * FREE_BODY)) == 1
+    small = FREE_SIZE // 2
+    (request,) = Client(bodies=0).send(HEAD + b"Content-Length: %d\r\n\r\n" % small + b"x" * small)
+    assert (len(request.body), request.counted) == (small, 0)
 
 
 @pytest.mark.parametrize(
@@ -308,3 +321,54 @@ def test_no_bytes_break_the_reader(sent):
     client.send(sent, GET, sent)
     client.reader.close()
     assert client.bodies.used == 0
+
+
+# Memory: pieces of any size, of each kind of bytes, allocate no more than is counted.
+
+READERS = 4
+PARSED_AHEAD = 2 * SLICE
+"""Bytes that the last slice may add before it is counted, and the reader with its parser."""
+
+
+@pytest.mark.parametrize("size", [1, 7, 4000, 256 * 1024])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_allocated_is_counted(kind, size):
+    sent = KINDS[kind][: 4000 * size]
+    clients = [Client(bodies=1_000_000_000) for _ in range(READERS)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for client in clients:
+            for begin in range(0, len(sent), size):
+                piece = bytes(bytearray(sent[begin : begin + size]))  # its own bytes, as a socket has them
+                (client.reader.keep(piece) if client.reader.read else client.reader.feed(piece, 1.0))
+        del piece
+        gc.collect()
+        allocated, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    counted = sum(client.bodies.used for client in clients)
+    assert allocated <= counted + READERS * (FREE_SIZE + PARSED_AHEAD)
+    for client in clients:
+        client.reader.close()
+        assert client.bodies.used == 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "chunks of one byte"])  # these remain small
+def test_without_memory_for_more_a_request_is_refused_and_its_bytes_are_released(kind):
+    client = Client(bodies=0)
+    for begin in range(0, len(KINDS[kind]), 1000):
+        piece = KINDS[kind][begin : begin + 1000]
+        (client.reader.keep(piece) if client.reader.read else client.reader.feed(piece, 1.0))
+        assert client.bodies.used == 0
+    refusal = client.reader.read[-1]
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status.value, refusal.reason, refusal.closes) == (503, "bodies", True)
+
+
+@pytest.mark.parametrize("end", [b"0\r\nX: ", b"1;a="], ids=["trailer", "extension"])
+def test_what_stands_beside_a_body_is_bounded(end):
+    client = Client()
+    for piece in [CHUNKED_HEAD + end, *[b"a" * 1000] * 200]:
+        client.reader.feed(piece, 1.0)
+    assert shown(client.reader.read) == [(431, True)]

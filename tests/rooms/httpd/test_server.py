@@ -254,7 +254,7 @@ def test_nothing_more_is_written_after_the_client_has_reset_the_connection(caplo
         client.sendall(GET)
         called.wait(PATIENCE_SECONDS)
         client.sendall(GET)  # the server stops reading, so that it learns of the reset when it writes
-        wait_until(lambda: any(connection._ahead for connection in server._connections))
+        wait_until(lambda: any(connection._reader.has_more for connection in server._connections))
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         goes_on.set()

@@ -7,7 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from stead.httpd.bounds import KIB, MIB
 from tests.system.hostile.attacks import ATTACKS, unread_answers
+from tests.system.hostile.pieces import KINDS
 from tests.system.hostile.runs import LARGEST_QUERY, WORK_OF_100_MB, victim
 
 LONG_ATTACKS = {name: (attack, count, "") for name, (attack, _, count) in ATTACKS.items()} | {
@@ -16,14 +18,36 @@ LONG_ATTACKS = {name: (attack, count, "") for name, (attack, _, count) in ATTACK
 """By name: the attack, how many clients, and options of the server. By default, an answer is cut before 100 MB."""
 
 
+CONNECTIONS = 6000
+PROMISED = 64 * MIB + CONNECTIONS * 32 * KIB
+"""Bytes that so many connections may take with the default options (docs/deployment.md)."""
+
+
+def _is_memory_bad(kind: str) -> bool:
+    """Whether connections that send one kind of bytes take more memory than the docs promise. Prints a line."""
+    with tempfile.TemporaryDirectory() as directory, victim(Path(directory)) as attacked:
+        at_rest = attacked.memory()
+        with_them, after = attacked.memory_with(kind, CONNECTIONS)
+    bad = with_them - at_rest > PROMISED
+    print(
+        f"{'BAD' if bad else 'ok '} {CONNECTIONS:6} {kind}: memory + {(with_them - at_rest) // MIB} MiB of "
+        f"{PROMISED // MIB}, + {(after - at_rest) // MIB} MiB after their end",
+        flush=True,
+    )
+    return bad
+
+
 def main() -> int:
     """Print a line for each attack; 1 if one of them did more than it may."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
-    names = sys.argv[2:] or list(LONG_ATTACKS)
+    names = sys.argv[2:] or [*LONG_ATTACKS, *KINDS]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     is_bad = False
     for name in names:
+        if name in KINDS:
+            is_bad = _is_memory_bad(name) or is_bad
+            continue
         attack, count, options = LONG_ATTACKS[name]
         with (
             tempfile.TemporaryDirectory() as directory,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from uuid import uuid4
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST
 from tests.system.hostile.attacks import Target
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +28,8 @@ ADMIN = {**PROBE, "X-Auth-Token": "admin", "Content-Type": "application/json"}
 LARGEST_BODY = 16 * 1024 * 1024
 CHILDREN = 24
 PROBE_SECONDS = 0.05
+IDLE_LOOKS, IDLE_TICKS = 60, 4
+"""A worker that used so few ticks of its processor in so many looks has read what was sent."""
 
 
 def query_for(groups: str) -> str:
@@ -82,6 +87,36 @@ class Victim:
     def memory(self) -> int:
         lines = Path(f"/proc/{self._worker}/status").read_text().splitlines()
         return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+
+    def _processor_time(self) -> int:
+        """Clock ticks that the worker has used."""
+        fields = Path(f"/proc/{self._worker}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    def memory_with(self, kind: str, count: int) -> tuple[int, int]:
+        """What the worker has in memory with *count* connections that sent a *kind* of pieces, and after their end."""
+        command = [sys.executable, "-m", "tests.system.hostile.pieces", kind, str(self.target.port), str(count)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
+            assert sender.stdin is not None
+            assert sender.stdout is not None
+            assert sender.stdout.readline()
+            with_them = self._memory_when_idle()
+            sender.stdin.close()
+        wait_until(lambda: self.descriptors() < count, seconds=60)
+        return with_them, self._memory_when_idle()
+
+    def _memory_when_idle(self) -> int:
+        """The most that the worker has in memory until it has read everything that clients sent."""
+        most, used = self.memory(), [-1]
+
+        def is_idle() -> bool:
+            nonlocal most
+            most = max(most, self.memory())
+            used.append(self._processor_time())
+            return len(used) > IDLE_LOOKS and used[-1] - used[-IDLE_LOOKS] <= IDLE_TICKS
+
+        wait_until(is_idle, seconds=120)
+        return most
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self._worker}/fd").iterdir()))
