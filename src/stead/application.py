@@ -32,7 +32,7 @@ from stead.auth.signing_in import strategy_of
 from stead.candidates.engine import Enumeration
 from stead.config import load
 from stead.config.paths import serving_program
-from stead.domain.errors import Unavailable
+from stead.domain.errors import Unavailable, Unusable
 from stead.observation import Observation, set_up_log
 from stead.observe.health import Readiness
 from stead.observe.log import held_back
@@ -226,15 +226,27 @@ def open_store(settings: DatabaseSettings) -> Store:
 
 
 def _patiently(settings: DatabaseSettings, attempt: Callable[[], R]) -> R:
-    """The result of *attempt*. If the database fails, retry after a pause, up to the number in the settings."""
+    """The result of *attempt*. If the database fails, retry after a pause, up to the number in the settings.
+
+    Raises:
+        Unusable: at once.
+        Unavailable: it still failed in the last attempt.
+    """
+    began = time.monotonic()
     for retries in itertools.count():
         try:
-            return attempt()
+            result = attempt()
+        except Unusable:
+            raise
         except Unavailable as error:
             if retries == settings.max_retries:
                 raise
             _log.warning("%s; next attempt in %d s", error, settings.retry_interval)
             time.sleep(settings.retry_interval)
+        else:
+            if retries:
+                _log.info("the database answers, after %.0f s", time.monotonic() - began)
+            return result
     raise AssertionError("counting does not end")
 
 

@@ -82,7 +82,10 @@ DATABASE_OPTS: list[cfg.Opt] = [
         "pool_timeout", help="Seconds to wait for a free connection of the pool. Not set: the default of SQLAlchemy."
     ),
     cfg.IntOpt(
-        "max_retries", default=10, help="Number of attempts to connect at start. Default 10; -1 retries without end."
+        "max_retries",
+        default=10,
+        help="Number of attempts to connect at start. Default 10; -1 retries without end. A refused password, "
+        "a missing database or a file that cannot be opened ends the start at once.",
     ),
     cfg.IntOpt("retry_interval", default=10, help="Seconds between attempts to connect at start. Default 10."),
     cfg.IntOpt(

@@ -61,6 +61,10 @@ class Unavailable(SteadError):
         return self.reason
 
 
+class Unusable(Unavailable):
+    """The database rejects every use of it, and waiting does not help, as with a wrong password."""
+
+
 class ConcurrentUpdate(Unavailable):
     """The write lost every race until its timeout, although no generation that the client stated was out of date."""
 

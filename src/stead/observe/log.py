@@ -7,6 +7,7 @@ keep the format that existing tools parse.
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -110,7 +111,7 @@ class _Collector(logging.Handler):
 
 
 class Masking(logging.Formatter):
-    """The output of another formatter without secrets, including the traceback."""
+    """The output of another formatter without secrets, including the traceback, and without a sentence twice."""
 
     def __init__(self, formatter: logging.Formatter, mask: Callable[[str], str]) -> None:
         super().__init__()
@@ -125,6 +126,8 @@ class Masking(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The masked text of the record."""
         text: Any = self._formatter.format(record)
+        if isinstance(text, str) and not record.exc_info:
+            text = text.removesuffix(_summary_of_what_is_said(record))
         return self._masked(text)  # type: ignore[no-any-return]  # that for Fluentd makes a dict
 
     def _masked(self, value: Any) -> Any:
@@ -135,6 +138,18 @@ class Masking(logging.Formatter):
         if isinstance(value, list | tuple):
             return [self._masked(member) for member in value]
         return value
+
+
+def _summary_of_what_is_said(record: logging.LogRecord) -> str:
+    """What oslo.log appends to a warning that is logged while an error is handled, if the message has it already."""
+    error = sys.exc_info()[1]
+    if error is None:
+        return ""
+    message = record.getMessage()
+    same = (str(each).partition("\n")[0] for each in (error, error.__cause__, getattr(error, "orig", None)) if each)
+    if not any(words and words in message for words in same):
+        return ""
+    return ": " + traceback.format_exception_only(error)[0].partition("\n")[0]
 
 
 class JsonLines(logging.Formatter):

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -343,15 +344,22 @@ def test_a_database_that_cannot_be_reached_is_one_line_without_the_password(mach
 
 
 def test_a_database_that_does_not_answer_yet_is_waited_for(machine):
-    directory = machine.home / "later"
-    process = machine.start(
-        OS_PLACEMENT_DATABASE__CONNECTION=f"sqlite:///{directory}/p.db",
-        OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP="true",
-        OS_PLACEMENT_DATABASE__RETRY_INTERVAL="1",
-    )
-    assert "next attempt in 1 s" in process.stderr.readline()
-    directory.mkdir()
+    path = machine.home / "p.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        process = machine.start(
+            OS_PLACEMENT_DATABASE__CONNECTION=f"sqlite:///{path}",
+            OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP="true",
+            OS_PLACEMENT_DATABASE__RETRY_INTERVAL="1",
+        )
+        assert f"{path}: database is locked; next attempt in 1 s" in process.stderr.readline()
     assert "url" in json.loads(process.stdout.readline())
+
+
+def test_a_database_that_can_never_be_opened_is_not_waited_for(machine):
+    path = machine.home / "nowhere" / "p.db"
+    code, complaint = machine.run(OS_PLACEMENT_DATABASE__CONNECTION=f"sqlite:///{path}")
+    assert (code, f"{path}: no such directory" in one_line(complaint)) == (1, True)
 
 
 def test_the_workers_find_the_configuration_of_the_command_line(machine):

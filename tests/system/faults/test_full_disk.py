@@ -156,6 +156,7 @@ def test_a_full_disk(way: Way, tmp_path: Path) -> None:
         with full():
             wait_until(lambda: claims.make().status == 503, seconds=RECOVERY_SECONDS)
             assert unavailable(claims.last)
+            assert claims.last.refused(503, "The disk of the database is full.")
             assert api.get(host.path).status == 200
             assert candidates_of(api) == [host.uuid]
             assert claims.are_what_is_told()

@@ -32,7 +32,6 @@ from stead.store.protocol.clock import (
     read_sums,
 )
 from stead.store.protocol.kept_connection import KeptConnection
-from stead.store.protocol.store import meaning
 from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
     inventories,
@@ -112,6 +111,7 @@ class ChangeSource:
             # Before the snapshot: a commit in between then makes the next call read the clock.
             commits = self._commits_seen()
             if earlier is not None and commits is not None and commits == earlier.commits:
+                self._store.read_outage.over()
                 return
             # Before the snapshot: a connection that breaks in between then makes the next refresh load everything.
             broken = self._store.connections.broken
@@ -124,9 +124,10 @@ class ChangeSource:
                     earlier, self._server = None, server
                 reading = _Reading(connection, self._store.dialect, server[0])
                 yield from reading.changes(earlier.clock if earlier else None, commits, self._store.own_writes)
+            self._store.read_outage.over()
         except sa.exc.DBAPIError as error:
             self._stop_watching()
-            raise meaning(error, self._store.dialect) from error
+            raise self._store.meaning(error) from error
         except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database cannot answer now.") from error
@@ -155,7 +156,7 @@ class ChangeSource:
             self._server = identity, broken
         except sa.exc.DBAPIError as error:
             self._stop_watching()
-            raise meaning(error, self._store.dialect) from error
+            raise self._store.meaning(error) from error
         except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database cannot answer now.") from error

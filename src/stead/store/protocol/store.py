@@ -23,14 +23,16 @@ from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.protocol.own_writes import OwnWrites, Written
 from stead.store.protocol.pauses import Pauses
 from stead.store.protocol.transaction import RaceLost, Transaction
-from stead.store.protocol.writability import Writability, write_and_remove
-from stead.store.sql.dialects import Database, Dialect, dialect_of
+from stead.store.protocol.writability import Outage, Writability, write_and_remove
+from stead.store.sql.dialects import Database, dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import Connection
+
+    from stead.store.sql.dialects import Dialect
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,6 +73,8 @@ class Store:
         self._on_retry = on_retry
         self._grouping = None if self.dialect.locks_rows else Grouping(self._begun_in_time, patience=write_timeout)
         self.writability = Writability()
+        self.read_outage = Outage("the database answers again")
+        self._write_outage = Outage("the database accepts writes again")
         """Whether the database accepts writes."""
         self._slots = OwnSlots()
         self.own_writes = OwnWrites()
@@ -130,6 +134,7 @@ class Store:
                 self.writability.failed(error)
             raise
         self.writability.succeeded()
+        self._write_outage.over()
         return result
 
     def _tried_again(
@@ -147,7 +152,7 @@ class Store:
             except sa.exc.DBAPIError as error:
                 # The attempt is rolled back by now, so the next one reads everything again.
                 if not self.dialect.is_retryable(error):
-                    raise meaning(error, self.dialect) from error
+                    raise self._meaning(error, self._write_outage) from error
                 others_won = self.dialect.is_lost_race(error)
                 reason, cause = type(error.orig).__name__, _cause(error, others_won=others_won)
             except (sa.exc.TimeoutError, LostTick) as error:
@@ -215,11 +220,23 @@ class Store:
         """
         try:
             with self.reader.begin() as connection:
-                return body(connection, *args, **kwargs)
+                result = body(connection, *args, **kwargs)
         except sa.exc.DBAPIError as error:
-            raise meaning(error, self.dialect) from error
+            raise self.meaning(error) from error
         except (sa.exc.TimeoutError, LostTick) as error:
             raise Unavailable("The database cannot answer now.") from error
+        self.read_outage.over()
+        return result
+
+    def meaning(self, error: sa.exc.DBAPIError) -> Exception:
+        """Translate an error of a read for the caller, and log a new failure of the database."""
+        return self._meaning(error, self.read_outage)
+
+    def _meaning(self, error: sa.exc.DBAPIError, outage: Outage) -> Exception:
+        translated = meaning(error, self.dialect)
+        if isinstance(translated, Unavailable):
+            outage.failed(self.dialect.failure(error).words, self.dialect.details(error, self.writer.url))
+        return translated
 
 
 def _cause(error: sa.exc.DBAPIError, *, others_won: bool) -> str:
@@ -236,6 +253,5 @@ def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
     if dialect.refuses_value(error):
         return BadRequest("The database cannot store one of the values.")
     if error.connection_invalidated or dialect.is_unavailable(error):
-        _log.warning("the database failed: %s", error.orig)
-        return Unavailable("The database does not answer.")
+        return Unavailable(f"{dialect.failure(error).words}.")
     return error

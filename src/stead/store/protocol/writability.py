@@ -5,6 +5,7 @@ A full disk or a read-only server still answers every read, so only a write can 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -28,6 +29,39 @@ PAUSE_SECONDS = 5.0
 
 _ROWS = 200
 """Rows of a test write: about 16 KiB, which does not fit on a full disk once the free space in pages is used up."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class Outage:
+    """A time in which the database failed. Its begin, each new cause and its end are logged once, not per request."""
+
+    def __init__(self, end: str) -> None:
+        """*end* is what the log says when it is over."""
+        self._end = end
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._cause = ""
+
+    def failed(self, cause: str, details: str) -> None:
+        """The database failed because of *cause*; *details* may differ from request to request."""
+        with self._lock:
+            if self._since is None:
+                self._since = time.monotonic()
+            elif cause == self._cause:
+                return
+            self._cause = cause
+        _log.warning("%s: %s", cause, details)
+
+    def over(self) -> None:
+        """The database did what it was told to."""
+        if self._since is None:
+            return  # without the lock: this is what every request meets
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            _log.info("%s, after %.0f s", self._end, time.monotonic() - since)
 
 
 class Writability:

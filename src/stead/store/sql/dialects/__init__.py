@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.domain.errors import Unavailable
+from stead.domain.errors import Unavailable, Unusable
 from stead.store.sql.dialects.base import LOCK_WAIT_SECONDS, Database, Dialect, UrlUnusable, Weakness
 from stead.store.sql.dialects.mysql import Mysql
 from stead.store.sql.dialects.postgresql import Postgresql
@@ -70,12 +70,14 @@ def telling_why(url: URL) -> Iterator[None]:
     """At start, report database failures in the driver's words; Stead's own errors pass unchanged.
 
     Raises:
-        Unavailable
+        Unavailable, Unusable
     """
     try:
         yield
     except sa.exc.DBAPIError as error:
-        if not (error.connection_invalidated or dialect_of(url).is_unavailable(error)):
+        dialect = dialect_of(url)
+        failure = dialect.failure(error)
+        if not (error.connection_invalidated or dialect.is_unavailable(error) or failure.is_lasting):
             raise
-        words = str(error.orig).partition("\n")[0]  # the first line has no password
-        raise Unavailable(f"The database does not answer: {words}") from error
+        kind = Unusable if failure.is_lasting else Unavailable
+        raise kind(f"{failure.words}: {dialect.details(error, url)}") from error

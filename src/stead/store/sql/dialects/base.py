@@ -41,6 +41,30 @@ LOCK_WAIT_SECONDS = 5
 """Maximum wait for a lock before the attempt is retried: a writer that hangs must not block the others."""
 
 
+class Failure(NamedTuple):
+    """What is wrong with a database that failed.
+
+    Attributes:
+        words: names it, without an address, path or account, so that every client may read it.
+        is_lasting: at a start, waiting does not help; the operator must change the database or the configuration.
+    """
+
+    words: str
+    is_lasting: bool = False
+
+
+NO_ANSWER = Failure("The database does not answer")
+FULL = Failure("The disk of the database is full")
+DISK_ERROR = Failure("The disk of the database reports an error")
+READ_ONLY = Failure("The database is read-only")
+CROWDED = Failure("The database has too many connections")
+REFUSED = Failure("The database refuses the user or the password", is_lasting=True)
+NO_ACCESS = Failure("The database does not exist, or its user may not use it", is_lasting=True)
+UNKNOWN_DATABASE = Failure("The database does not exist on its server", is_lasting=True)
+NO_FILE = Failure("The file of the database cannot be opened", is_lasting=True)
+NO_DATABASE = Failure("The file of the database is damaged, or is no database", is_lasting=True)
+
+
 class Weakness(NamedTuple):
     """A setting under which a commit may be lost or torn; ``required`` is a safe value."""
 
@@ -227,6 +251,14 @@ class Dialect(Hashable, Protocol):
         """
         ...
 
+    def failure(self, error: sa.exc.DBAPIError) -> Failure:
+        """Which failure *error* is, for which `is_unavailable` is true or whose connection broke."""
+        ...
+
+    def details(self, error: sa.exc.DBAPIError, url: URL) -> str:
+        """The driver's words in one line, for logs: with the path of the file, and without a password."""
+        ...
+
     def refuses_writes(self, connection: Connection) -> str | None:
         """Why the database rejects writes, as a replica or because of its settings; None if it accepts them."""
         ...
@@ -314,6 +346,9 @@ class Server(Returning):
 
     def leads_elsewhere(self, connection: PoolProxiedConnection) -> bool:  # noqa: ARG002 - only the server knows
         return False
+
+    def details(self, error: sa.exc.DBAPIError, url: URL) -> str:  # noqa: ARG002 - drivers name the server
+        return str(error.orig).partition("\n")[0]  # the first line has no password
 
     def unwritable(self, connection: Connection) -> list[str]:  # noqa: ARG002 - rights are those on the database
         return []

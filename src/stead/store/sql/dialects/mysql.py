@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -12,9 +13,17 @@ from stead.domain.errors import Unavailable
 from stead.store.sql.dialects import base
 from stead.store.sql.dialects.base import (
     CONNECT_SECONDS,
+    CROWDED,
+    FULL,
     LOCK_WAIT_SECONDS,
     LOSES_ACKNOWLEDGED,
+    NO_ACCESS,
+    NO_ANSWER,
+    READ_ONLY,
+    REFUSED,
+    UNKNOWN_DATABASE,
     Database,
+    Failure,
     Server,
     UrlUnusable,
     Weakness,
@@ -22,7 +31,7 @@ from stead.store.sql.dialects.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -70,6 +79,16 @@ class Mysql(Server):
             *(1290, 1792, 1836),  # read-only
         }
     )
+    _FAILURES: ClassVar[Mapping[Failure, frozenset[int]]] = {
+        FULL: frozenset({1021, 1114}),
+        READ_ONLY: frozenset({1290, 1792, 1836}),
+        CROWDED: frozenset({1040, 1203, 1226}),
+        REFUSED: frozenset({1045, 1130, 1698}),
+        NO_ACCESS: frozenset({1044}),  # the server does not say whether it exists
+        UNKNOWN_DATABASE: frozenset({1049}),
+    }
+    _STORING = frozenset({1026, 1030, 1180})  # the number of the error below is in the text
+    _NO_SPACE = re.compile(r"\b(28|122|27) ")  # ENOSPC, EDQUOT, EFBIG
     _GRANTEE = """CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@',
                          QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))"""
     # LIKE, since a privilege may name its databases by a pattern.
@@ -186,6 +205,12 @@ class Mysql(Server):
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         number = self._number(error)
         return number in self._UNAVAILABLE or number in self._CLIENT
+
+    def failure(self, error: sa.exc.DBAPIError) -> Failure:
+        number = self._number(error)
+        if number in self._STORING and self._NO_SPACE.search(str(error.orig)):
+            return FULL
+        return next((failure for failure, numbers in self._FAILURES.items() if number in numbers), NO_ANSWER)
 
     def refuses_writes(self, connection: Connection) -> str | None:
         names = ("innodb_read_only", "read_only", "transaction_read_only", "tx_read_only")

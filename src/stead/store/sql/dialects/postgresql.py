@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -11,17 +12,25 @@ from stead.domain.errors import Unavailable
 from stead.store.sql.dialects import base
 from stead.store.sql.dialects.base import (
     CONNECT_SECONDS,
+    CROWDED,
+    FULL,
     LOCK_WAIT_SECONDS,
     LOSES_ACKNOWLEDGED,
+    NO_ACCESS,
+    NO_ANSWER,
+    READ_ONLY,
+    REFUSED,
     TEARS_PAGES,
+    UNKNOWN_DATABASE,
     Database,
+    Failure,
     Server,
     Weakness,
     create_engine,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
 
@@ -44,6 +53,27 @@ class Postgresql(Server):
     # class has errors of the server itself, among them a disk quota that is used up.
     _UNAVAILABLE_CLASSES = frozenset({"08", "28", "3D", "40", "53", "57", "58", "XX"})
     _UNAVAILABLE = frozenset({"25006", "25P03", "25P04", _LOCK_WAIT})  # read-only, idle or long transaction, lock wait
+    _FAILURES: ClassVar[Mapping[str, Failure]] = {
+        "28000": REFUSED,
+        "28P01": REFUSED,
+        "3D000": UNKNOWN_DATABASE,
+        "53100": FULL,
+        "53300": CROWDED,
+        "25006": READ_ONLY,
+    }
+    _EXTENDING = "could not extend file"  # a quota, or a limit of the length of files
+    _WORDS = (
+        (re.compile(r'database ".*" does not exist'), UNKNOWN_DATABASE),
+        (re.compile("permission denied for database"), NO_ACCESS),
+        (
+            re.compile(
+                r'authentication failed|role ".*" does not exist|no pg_hba.conf entry|pg_hba.conf rejects'
+                r"|not permitted to log in|no password supplied"
+            ),
+            REFUSED,
+        ),
+        (re.compile(r"too many clients|too many connections|connection slots"), CROWDED),
+    )
     _MAY_DEFINE = """
         SELECT COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AND NOT EXISTS (
             SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND NOT pg_has_role(tableowner, 'USAGE'))"""
@@ -150,6 +180,13 @@ class Postgresql(Server):
         if state is None:  # the driver's own error: no connection, or it broke
             return isinstance(error, sa.exc.OperationalError)
         return state[:2] in self._UNAVAILABLE_CLASSES or state in self._UNAVAILABLE
+
+    def failure(self, error: sa.exc.DBAPIError) -> Failure:
+        state, text = getattr(error.orig, "sqlstate", None), str(error.orig)
+        if state is not None:
+            return self._FAILURES.get(state, FULL if self._EXTENDING in text else NO_ANSWER)
+        # A refused connection has no code, only the server's words. Those in other languages count as no answer.
+        return next((failure for words, failure in self._WORDS if words.search(text)), NO_ANSWER)
 
     def refuses_writes(self, connection: Connection) -> str | None:
         if connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one():

@@ -6,23 +6,31 @@ import math
 import os
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from stead.store.sql.dialects.base import (
+    DISK_ERROR,
+    FULL,
     LOCK_WAIT_SECONDS,
     LOSES_ACKNOWLEDGED,
+    NO_ANSWER,
+    NO_DATABASE,
+    NO_FILE,
+    READ_ONLY,
     TEARS_PAGES,
     Database,
+    Failure,
     Returning,
     Weakness,
     create_engine,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -42,8 +50,16 @@ class Sqlite(Returning):
     longest_joined = math.inf
     _PATH, _FILE = "path of the database", "file of the database"
     _BUSY, _LOCKED, _CONSTRAINT, _CONSTRAINT_UNIQUE, _CONSTRAINT_PRIMARY_KEY = 5, 6, 19, 2067, 1555
-    # Busy, locked, out of memory, interrupted, read-only, input or output, full, cannot be opened, locking protocol.
-    _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 8, 9, 10, 13, 14, 15})
+    # Busy, locked, out of memory, interrupted, locking protocol, and those that have a name.
+    _NAMED: ClassVar[Mapping[int, Failure]] = {
+        8: READ_ONLY._replace(is_lasting=True),  # no other server becomes the primary
+        10: DISK_ERROR,
+        11: NO_DATABASE,
+        13: FULL,
+        14: NO_FILE,
+        26: NO_DATABASE,
+    }
+    _UNAVAILABLE = frozenset({_BUSY, _LOCKED, 7, 9, 15, *_NAMED}) - {11, 26}  # a damaged file heals by no waiting
     _UNDONE = frozenset({_BUSY, _LOCKED, _CONSTRAINT, 8, 13})  # read-only, disk full: the commit was never written
     _FULL = 2
     _LOOKS_MILLISECONDS = 10
@@ -217,6 +233,25 @@ class Sqlite(Returning):
     def is_unavailable(self, error: sa.exc.DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
         return code is not None and code & 0xFF in self._UNAVAILABLE
+
+    def failure(self, error: sa.exc.DBAPIError) -> Failure:
+        code = getattr(error.orig, "sqlite_errorcode", None) or 0
+        return self._NAMED.get(code & 0xFF, NO_ANSWER)
+
+    def details(self, error: sa.exc.DBAPIError, url: URL) -> str:
+        if not url.database or url.database == ":memory:":
+            return str(error.orig)
+        path = Path(url.database)
+        if self.failure(error) is not NO_FILE or url.database.startswith("file:"):
+            return f"{path}: {error.orig}"
+        # SQLite has the same words for all of these.
+        if not path.parent.is_dir():
+            return f"{path}: no such directory {path.parent}"
+        if path.is_dir():
+            return f"{path}: it is a directory"
+        if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
+            return f"{path}: permission denied for user {os.geteuid()}"
+        return f"{path}: {error.orig}"
 
     def refuses_writes(self, connection: Connection) -> str | None:  # noqa: ARG002 - it would not have opened
         return None
