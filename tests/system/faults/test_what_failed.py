@@ -7,6 +7,9 @@ import os
 import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -24,8 +27,7 @@ from tests.system.faults.waiting import when_back
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from tests.system.faults.conftest import Victim
 
@@ -45,6 +47,18 @@ def refusal(directory: Path, url: str) -> Unavailable:
     with pytest.raises(Unusable) as refused:
         application.open_store(load([file]).database)
     return refused.value
+
+
+@contextmanager
+def as_an_ordinary_user() -> Iterator[None]:
+    """Root may open every file, so it is another user meanwhile."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 class TestAStart:
@@ -98,10 +112,19 @@ class TestAStart:
         assert said.startswith("The database is read-only: ")
         assert str(path) in said
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_names_a_file_without_permission(self, tmp_path: Path) -> None:
-        (tmp_path / "closed").mkdir(mode=0o500)
-        assert "permission denied for user" in str(refusal(tmp_path, f"sqlite:///{tmp_path}/closed/placement.db"))
+    @pytest.mark.parametrize("place", ["closed/placement.db", "closed/below/placement.db"])
+    def test_names_a_file_without_permission(self, place: str) -> None:
+        with TemporaryDirectory() as home:
+            Path(home).chmod(0o755)
+            Path(home, "closed").mkdir(mode=0o500)
+            url = f"sqlite:///{home}/{place}"
+            Path(home, place).parent.mkdir(exist_ok=True)
+            Path(home, "closed").chmod(0o500 if "below" not in place else 0)
+            file = write_configuration(Path(home), url)
+            settings = load([file]).database
+            with as_an_ordinary_user(), pytest.raises(Unusable, match=r"Permission denied, for user \d+"):
+                application.open_store(settings)
+            Path(home, "closed").chmod(0o700)
 
     def test_waits_for_a_server_and_says_for_how_long(
         self, tmp_path: Path, victim: Victim, caplog: pytest.LogCaptureFixture

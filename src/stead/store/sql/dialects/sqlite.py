@@ -244,14 +244,7 @@ class Sqlite(Returning):
         path = Path(url.database)
         if self.failure(error) is not NO_FILE or url.database.startswith("file:"):
             return f"{path}: {error.orig}"
-        # SQLite has the same words for all of these.
-        if not path.parent.is_dir():
-            return f"{path}: no such directory {path.parent}"
-        if path.is_dir():
-            return f"{path}: it is a directory"
-        if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
-            return f"{path}: permission denied for user {os.geteuid()}"
-        return f"{path}: {error.orig}"
+        return f"{path}: {_why_not_opened(path) or error.orig}"
 
     def refuses_writes(self, connection: Connection) -> str | None:  # noqa: ARG002 - it would not have opened
         return None
@@ -274,3 +267,19 @@ class Sqlite(Returning):
         if journal in ("memory", "off"):
             weaknesses.append(Weakness("journal_mode", journal, "wal", TEARS_PAGES))
         return weaknesses
+
+
+def _why_not_opened(path: Path) -> str | None:
+    """Why SQLite cannot open *path*, for which it has the same words in all cases; None if that cannot be seen."""
+    try:
+        path.parent.stat()
+        if path.is_dir():
+            return "it is a directory"
+        place = path if path.exists() else path.parent
+    except FileNotFoundError:
+        return f"no such directory {path.parent}"
+    except OSError as error:
+        return f"{error.strerror}, for user {os.geteuid()}"
+    if not os.access(place, os.R_OK | os.W_OK, effective_ids=True):
+        return f"Permission denied, for user {os.geteuid()}"
+    return None
