@@ -187,10 +187,11 @@ PROVIDER_COLUMNS = strict_object(
         "inventories": mapping(
             RESOURCE_CLASS_NAME,
             strict_object(
-                {"kinds": array(strict_object({**INVENTORY, "capacity": {"type": "integer"}})), "kind": NUMBERS}
+                {"kinds": array(strict_object({**INVENTORY, "capacity": {"type": "integer"}})), "kind": NUMBERS},
+                {"row": NUMBERS},
             ),
         ),
-        "usages": mapping(RESOURCE_CLASS_NAME, strict_object({"used": NUMBERS})),
+        "usages": mapping(RESOURCE_CLASS_NAME, strict_object({"used": NUMBERS}, {"row": NUMBERS})),
         "traits": _SETS,
         "aggregates": _SETS,
         "disabled": strict_object({"states": array(DISABLED), "state": NUMBERS}),
@@ -205,7 +206,8 @@ TREE_COLUMNS = strict_object(
             {"row": NUMBERS, "provider_count": NUMBERS},
             {
                 "totals": mapping(
-                    RESOURCE_CLASS_NAME, strict_object(dict.fromkeys(("provider_count", *tree_text.TOTALS), NUMBERS))
+                    RESOURCE_CLASS_NAME,
+                    strict_object(dict.fromkeys(("provider_count", *tree_text.TOTALS), NUMBERS), {"tree": NUMBERS}),
                 )
             },
         ),

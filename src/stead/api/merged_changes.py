@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ MOST_PENDING = 20_000
 
 _TICK_SECONDS = 0.25
 _NONE = -1
+
+_LEAST_NUMBER_BYTES = 2
+"""Bytes of a number in a list, with its comma."""
 
 
 @dataclass(slots=True)
@@ -169,8 +173,11 @@ def message(snapshot: Snapshot, token: str, collected: Collected) -> tuple[bytes
     """The text of one message, and uuids of the roots of the trees that do not fit into it."""
     slots = [slot for uuid in collected.providers if (slot := snapshot.find(uuid)) is not None]
     roots = roots_of(snapshot, slots)
-    text = _text(snapshot, token, collected, roots)
-    fitting = len(roots)
+    # A number for each class in each tree: a document over many classes gets few trees from the start.
+    members = chain.from_iterable(map(snapshot.forest.members, roots.tolist()))
+    classes = len(snapshot.inventory.at(members)) + 1
+    fitting = min(len(roots), max(1, MOST_BYTES // (classes * _LEAST_NUMBER_BYTES)))
+    text = _text(snapshot, token, collected, roots[:fitting])
     while len(text) > MOST_BYTES and fitting > 1:
         # A tenth less than the proportion, because names and sums differ in length.
         fitting = max(1, fitting * MOST_BYTES * 9 // (len(text) * 10))
@@ -180,7 +187,7 @@ def message(snapshot: Snapshot, token: str, collected: Collected) -> tuple[bytes
 
 def _text(snapshot: Snapshot, token: str, collected: Collected, roots: Any) -> bytes:
     used = {
-        sums.name: [used if having else _NONE for having, used in zip(sums.having, sums.used, strict=True)]
+        sums.name: [_NONE if place < 0 else sums.used[place] for place in sums.places(range(len(roots)))]
         for sums in tree_totals(snapshot, roots)
     }
     document = {

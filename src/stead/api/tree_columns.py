@@ -22,13 +22,22 @@ from stead.process import slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from stead.candidates.provider_trees import TreeRows
     from stead.candidates.tree_totals import ClassTotals
+    from stead.catalog.columns import InventoryColumns
     from stead.catalog.memberships import Memberships
     from stead.catalog.snapshot import Snapshot
 
 NONE = -1
 """In a column: no value."""
+
+FEW = 16
+"""A class that at most one of this number of rows has is written as values of these rows alone.
+
+So the size of the document follows the inventories, not the product of classes and providers.
+"""
 
 
 def column_texts(
@@ -41,7 +50,8 @@ def column_texts(
     """
     yield b'"trees":{"row":' + _text(rows.first) + b',"provider_count":' + _text(rows.sizes)
     if totals is not None:
-        shown = [b'"%s":{%s}' % (sums.name.encode(), b",".join(_sums(sums))) for sums in totals]
+        trees = len(rows.roots)
+        shown = [b'"%s":{%s}' % (sums.name.encode(), b",".join(_sums(sums, trees))) for sums in totals]
         yield b',"totals":{' + b",".join(shown) + b"}"
     yield b'},"providers":{"row_count":%d' % len(rows.slots)
     for field, key, column in _COLUMNS:
@@ -56,9 +66,14 @@ def _text(value: object) -> bytes:
     return encoded(value, orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _sums(sums: ClassTotals) -> Iterator[bytes]:
+def _sums(sums: ClassTotals, trees: int) -> Iterator[bytes]:
     slices.give_way()
     columns = {"provider_count": sums.having, **{name: getattr(sums, name) for name in TOTALS}}
+    if len(sums.trees) * FEW <= trees:
+        columns = {"tree": sums.trees, **columns}
+    else:
+        places = sums.places(range(trees))
+        columns = {name: [0 if at < 0 else values[at] for at in places] for name, values in columns.items()}
     for name, values in columns.items():
         yield b'"%s":' % name.encode() + _text(values)
 
@@ -83,29 +98,41 @@ def _generations(snapshot: Snapshot, rows: TreeRows) -> bytes:
 
 
 def _inventories(snapshot: Snapshot, rows: TreeRows) -> bytes:
-    shown = {}
-    for class_id in sorted(snapshot.inventory):
-        columns = snapshot.inventory[class_id]
-        numbers, number = np.unique(columns.kind.at(rows.slots), return_inverse=True)
+    shown: dict[str, dict[str, Any]] = {}
+    for name, columns, row in _classes(snapshot, rows):
+        at = rows.slots if row is None else rows.slots[row]
+        numbers, number = np.unique(columns.kind.at(at), return_inverse=True)
         having = numbers > 0
-        if having.any():
-            kinds = [Inventory(*columns.kinds.values[kind]) for kind in numbers[having].tolist()]
-            values = [{**show_inventory(kind), "capacity": kind.capacity} for kind in kinds]
-            # Kind 0 means no inventory. It is the least number, so without it all others keep their order.
-            kind_of = number if having[0] else number - 1
-            shown[snapshot.class_names.by_id[class_id].name] = {"kinds": values, "kind": kind_of}
+        kinds = [Inventory(*columns.kinds.values[kind]) for kind in numbers[having].tolist()]
+        values = [{**show_inventory(kind), "capacity": kind.capacity} for kind in kinds]
+        # Kind 0 means no inventory. It is the least number, so without it all others keep their order.
+        kind_of = number if having[0] else number - 1
+        shown[name] = {**_of_few(row), "kinds": values, "kind": kind_of}
     return _by_class(shown)
 
 
 def _usages(snapshot: Snapshot, rows: TreeRows) -> bytes:
-    shown = {}
-    for class_id in sorted(snapshot.inventory):
-        columns = snapshot.inventory[class_id]
-        having = columns.having(rows.slots)
-        if having.any():
-            used = np.where(having, columns.used(rows.slots), NONE)
-            shown[snapshot.class_names.by_id[class_id].name] = {"used": used}
+    shown: dict[str, dict[str, Any]] = {}
+    for name, columns, row in _classes(snapshot, rows):
+        at = rows.slots if row is None else rows.slots[row]
+        shown[name] = {**_of_few(row), "used": np.where(columns.having(at), columns.used(at), NONE)}
     return _by_class(shown)
+
+
+def _classes(snapshot: Snapshot, rows: TreeRows) -> Iterator[tuple[str, InventoryColumns, NDArray[np.int64] | None]]:
+    """The classes of which any row has inventory: the name, the columns, and the rows that have it if these are few."""
+    order = np.argsort(rows.slots)
+    slots = rows.slots[order]
+    for class_id in snapshot.inventory.at(slots):
+        columns = snapshot.inventory[class_id]
+        having = columns.places(slots)
+        if len(having):
+            few = np.sort(order[having]) if len(having) * FEW <= len(slots) else None
+            yield snapshot.class_names.by_id[class_id].name, columns, few
+
+
+def _of_few(row: NDArray[np.int64] | None) -> dict[str, Any]:
+    return {} if row is None else {"row": row}
 
 
 def _by_class(shown: dict[str, dict[str, Any]]) -> bytes:

@@ -179,8 +179,8 @@ def totals_texts(totals: Sequence[ClassTotals], places: Sequence[int]) -> list[s
     texts: list[list[str]] = [[] for _ in places]
     for sums in totals:
         slices.give_way()
-        for text, place in zip(texts, places, strict=True):
-            if sums.having[place]:
+        for text, place in zip(texts, sums.places(places), strict=True):
+            if place >= 0:
                 text.append(
                     f'"{sums.name}":{{"total":{sums.total[place]},"reserved":{sums.reserved[place]},'
                     f'"capacity":{sums.capacity[place]},"used":{sums.used[place]}}}'

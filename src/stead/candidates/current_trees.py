@@ -71,7 +71,8 @@ def _amounts(snapshot: Snapshot, slots: Slots) -> tuple[list[dict[str, Inventory
     """The inventories and the usages at each of *slots*, by the name of the class."""
     inventories: list[dict[str, Inventory]] = [{} for _ in slots]
     usages: list[dict[str, int]] = [{} for _ in slots]
-    for class_id, columns in snapshot.inventory.items():
+    for class_id in snapshot.inventory.at(slots):
+        columns = snapshot.inventory[class_id]
         kind = columns.kind.at(slots)
         having = np.flatnonzero(kind)
         name = snapshot.class_names.by_id[class_id].name

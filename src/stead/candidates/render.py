@@ -282,7 +282,7 @@ def _resources(snapshot: Snapshot, slots: Sequence[int], classes: set[str] | Non
     """For each of *slots* its capacities and usages, a text per class. Computed class by class, on whole columns."""
     texts: list[list[str]] = [[] for _ in slots]
     places = np.asarray(slots, np.int64)
-    for class_id in sorted(snapshot.inventory):
+    for class_id in snapshot.inventory.at(places):
         name = snapshot.class_names.by_id[class_id].name
         if classes is not None and name not in classes:
             continue

@@ -26,14 +26,26 @@ _EXACT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class ClassTotals:
-    """Sums of one resource class, one for each tree; ``having`` counts the providers with inventory of it."""
+    """Sums of one resource class over those of some trees that have inventory of it.
+
+    ``trees`` has their places among all these trees, ascending; the lists have a value for each of ``trees``.
+    ``having`` counts the providers with inventory.
+    """
 
     name: str
+    trees: NDArray[np.int64]
     having: Sequence[int]
     total: Sequence[int]
     reserved: Sequence[int]
     capacity: Sequence[int]
     used: Sequence[int]
+
+    def places(self, trees: Sequence[int]) -> list[int]:
+        """The place of each of *trees* in the lists; -1 for one without inventory."""
+        asked = np.asarray(trees, np.int64)
+        places = self.trees.searchsorted(asked)
+        own: list[int] = np.where(self.trees.take(places, mode="clip") == asked, places, -1).tolist()
+        return own
 
 
 def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotals]:
@@ -44,7 +56,7 @@ def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotal
     for class_id in sorted(snapshot.inventory):
         slices.give_way()
         columns = snapshot.inventory[class_id]
-        slots = np.flatnonzero(columns.kind.whole)
+        slots = columns.slots
         tree = tree_of_root[snapshot.forest.root.at(slots)]
         matching = tree >= 0
         if matching.any():
@@ -59,24 +71,30 @@ def site_totals(snapshot: Snapshot) -> list[ClassTotals]:
 
 
 def _class_totals(
-    name: str, columns: InventoryColumns, slots: NDArray[np.int64], tree: NDArray[np.int64], trees: int
+    name: str, columns: InventoryColumns, slots: NDArray[np.int64], tree: NDArray[np.int64], number: int
 ) -> ClassTotals:
+    if columns.is_rare:
+        trees, place = np.unique(tree, return_inverse=True)
+    else:  # faster for many: without sorting, but over all trees
+        has = np.bincount(tree, minlength=number) > 0
+        trees, place = np.flatnonzero(has), (np.cumsum(has) - 1)[tree]
     kinds, kind = np.unique(columns.kind.at(slots), return_inverse=True)
     inventories = [columns.kinds.values[number] for number in kinds.tolist()]
 
     def summed(values: list[int]) -> list[int]:
         """Sums of *values*, which has one per kind of inventory."""
-        return _summed(np.array(values, _dtype(values, len(slots)))[kind], tree, trees)
+        return _summed(np.array(values, _dtype(values, len(slots)))[kind], place, len(trees))
 
     used = columns.used(slots)
     largest = max(abs(int(used.min())), abs(int(used.max())))
     return ClassTotals(
         name,
-        np.bincount(tree, minlength=trees).tolist(),
+        trees,
+        np.bincount(place, minlength=len(trees)).tolist(),
         summed([inventory[0] for inventory in inventories]),
         summed([inventory[1] for inventory in inventories]),
         summed([columns.kinds.shown(number) for number in kinds.tolist()]),
-        _summed(used.astype(_dtype([largest], len(slots))), tree, trees),
+        _summed(used.astype(_dtype([largest], len(slots))), place, len(trees)),
     )
 
 

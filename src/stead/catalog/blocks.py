@@ -2,6 +2,8 @@
 
 Snapshots are immutable, so a change makes a new column. It shares all blocks without a change with the old one. Each
 block has a serial number, which caches use as a key for results computed from the block.
+
+A column of which few slots have a value is `Sparse` instead: its memory follows these slots, not the whole site.
 """
 
 from __future__ import annotations
@@ -146,6 +148,21 @@ class Blocks(Generic[T]):
             block[at] = value
         return Blocks(tuple(blocks), tuple(serials), self.size, self._fill, self.dtype) if changed else self
 
+    def distinct(self) -> NDArray[T]:
+        """The values that occur, ascending; *fill* is among them if no slot has a value."""
+        return np.unique(np.concatenate([np.array([self._fill], self.dtype), *map(np.unique, self.blocks)]))
+
+    @property
+    def number(self) -> int:
+        """Number of slots that have another value than *fill*."""
+        return sum(int(np.count_nonzero(block != self._fill)) for block in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the values, in bytes; blocks that all columns share do not count."""
+        shared = _constant(self.dtype, self._fill)
+        return sum(block.nbytes for block in self.blocks if block is not shared and block.base is not shared)
+
     def mapped(self, function: Callable[[NDArray[T]], NDArray[T]]) -> Blocks[T]:
         """The column with *function* applied to each block; its results have the same shape."""
         blocks = tuple(function(block) for block in self.blocks)
@@ -165,6 +182,111 @@ class Blocks(Generic[T]):
             blocks.append(_constant(self.dtype, self._fill)[:length])
             serials.append(next(_serials))
         return blocks, serials
+
+
+class Sparse(Generic[T]):
+    """One value per slot, of which few have another value than *fill*; immutable.
+
+    A value takes its own memory and 8 bytes. A look-up searches, so it takes longer than in :class:`Blocks`.
+    """
+
+    __slots__ = ("_fill", "dtype", "size", "slots", "values")
+
+    def __init__(self, slots: NDArray[np.int64], values: NDArray[T], size: int, fill: Any, dtype: np.dtype[T]) -> None:
+        """The column with *values* at *slots* (ascending), and *fill* elsewhere.
+
+        Columns of the same slots may share the array *slots*.
+        """
+        self.slots = slots
+        self.values = values
+        self.size = size
+        self._fill = fill
+        self.dtype = dtype
+
+    @property
+    def number(self) -> int:
+        """Number of slots that have a value."""
+        return len(self.slots)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the slots and values, in bytes."""
+        return self.slots.nbytes + self.values.nbytes
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, slot: int) -> Any:
+        """One value, as a Python object."""
+        place = int(self.slots.searchsorted(slot))
+        return self.values.item(place) if place < len(self.slots) and self.slots.item(place) == slot else self._fill
+
+    @property
+    def whole(self) -> NDArray[T]:
+        """All values, shape ``(size,)``: made for this caller, and not kept."""
+        whole = np.full(self.size, self._fill, self.dtype)
+        whole[self.slots] = self.values
+        return whole
+
+    def at(self, slots: NDArray[np.integer]) -> NDArray[T]:
+        """The values at *slots*, which may have any shape."""
+        # Each look-up of a search costs about as much as four slots of a whole column.
+        if slots.size > _FEW and slots.size * 4 > self.size:
+            values: NDArray[T] = self.whole[slots]
+            return values
+        return self._searched(slots)
+
+    def _searched(self, slots: NDArray[np.integer]) -> NDArray[T]:
+        if not len(self.slots):
+            return np.full(slots.shape, self._fill, self.dtype)
+        places = self.slots.searchsorted(slots)
+        values: NDArray[T] = self.values.take(places, mode="clip")
+        values[self.slots.take(places, mode="clip") != slots] = self._fill
+        return values
+
+    def only(self, slots: NDArray[np.integer]) -> Blocks[T]:
+        """A column with the values at *slots* alone, in their order."""
+        return Blocks.none(self.dtype.type, self._fill).holding(self.at(slots))
+
+    def replaced(self, slots: NDArray[np.int64], values: Any, size: int) -> Sparse[T]:
+        """A column with *values* (one for all, or one for each) at *slots* (ascending), for at least *size* slots.
+
+        Returns this object if nothing changes.
+        """
+        new = np.empty(len(slots), self.dtype)
+        new[:] = values
+        size = max(size, self.size)
+        before = self._searched(slots)
+        if (before == new).all():
+            return self.grown(size)
+        if not ((before == self._fill) | (new == self._fill)).any():
+            # The same slots have values, so the new column shares their array.
+            all_values = self.values.copy()
+            all_values[self.slots.searchsorted(slots)] = new
+            return Sparse(self.slots, all_values, size, self._fill, self.dtype)
+        is_set = new != self._fill
+        if not len(self.slots):
+            return Sparse(slots[is_set], new[is_set], size, self._fill, self.dtype)
+        stays = np.ones(len(self.slots), np.bool_)
+        # Columns that share an array of slots may have *fill* among their values, so the slots decide.
+        places = self.slots.searchsorted(slots)
+        stays[places[self.slots.take(places, mode="clip") == slots]] = False
+        all_slots = np.concatenate([self.slots[stays], slots[is_set]])
+        order = np.argsort(all_slots)
+        all_values = np.concatenate([self.values[stays], new[is_set]])[order]
+        return Sparse(all_slots[order], all_values, size, self._fill, self.dtype)
+
+    def grown(self, size: int) -> Sparse[T]:
+        """The column for *size* slots; the new ones have no value."""
+        return self if size == self.size else Sparse(self.slots, self.values, size, self._fill, self.dtype)
+
+    def distinct(self) -> NDArray[T]:
+        """The values that occur, and *fill*; ascending."""
+        return np.unique(np.append(self.values, np.array([self._fill], self.dtype)))
+
+    def mapped(self, function: Callable[[NDArray[T]], NDArray[T]]) -> Sparse[T]:
+        """The column with *function* applied to its values; *fill* must not change."""
+        return Sparse(self.slots, function(self.values), self.size, self._fill, self.dtype)
 
 
 @lru_cache

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def inventories(snapshot: Snapshot) -> Iterator[Inventories]:
     """All inventories of all providers, class by class."""
     for class_id, columns in snapshot.inventory.items():
-        slots = np.flatnonzero(columns.kind.whole)
+        slots = columns.slots
         numbers = columns.kinds.table()[:, columns.kind.at(slots)]
         yield Inventories(
             snapshot.class_names.by_id[class_id].name,
@@ -39,8 +39,9 @@ def inventories(snapshot: Snapshot) -> Iterator[Inventories]:
 
 def sums(snapshot: Snapshot, members: Mask) -> Iterator[Sums]:
     """The sums over the *members*, a mask of slots, for each class of which any of them has inventory."""
-    for class_id, columns in snapshot.inventory.items():
-        slots = np.flatnonzero((columns.kind.whole > 0) & members)
+    for class_id in snapshot.inventory.at(np.flatnonzero(members)):
+        slots = (columns := snapshot.inventory[class_id]).slots
+        slots = slots[members[slots]]
         if len(slots):
             yield _sums(snapshot.class_names.by_id[class_id].name, columns, slots)
 

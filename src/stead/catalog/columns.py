@@ -1,4 +1,10 @@
-"""Columns of numbers: for one resource class, the inventory of every provider and the room that remains in it."""
+"""Columns of numbers: for one resource class, the inventory of every provider and the room that remains in it.
+
+A common class has arrays over all slots, which are fastest to search. A rare class, which few providers have, takes
+memory for these providers alone: a site may have tens of thousands of such classes, for example one per reservation.
+
+Source: docs/decisions/0057-columns-of-rare-classes.md.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.catalog.blocks import Blocks
+from stead.catalog.blocks import Blocks, Sparse
 from stead.catalog.interned import Interned
 from stead.domain.inventory import Inventory, capacity, has_room, keeps_units
 from stead.domain.provider import HeldInventory
@@ -25,6 +31,15 @@ NO_INVENTORY: Numbers = (0, 0, 1, 0, 1, 0.0)
 
 _NO_ROOM = -1
 
+_RARE, _COMMON = 5, 4
+"""A common class becomes rare with at most 1/2**5 of the slots, a rare one common with more than 1/2**4.
+
+Between them a class stays what it is, so that it does not change at every write.
+"""
+
+_FEW = 4
+"""A class with up to this number of providers is rare on any site."""
+
 # The float 2**63 itself does not fit into 64 bits with a sign.
 _LEAST, _MOST = -(2.0**62), np.nextafter(2.0**63, 0)
 """Bounds of capacities in the columns. No sum of allocations reaches them, so clipping changes no decision."""
@@ -33,13 +48,16 @@ _GREAT = 2**62
 """More than all providers together have of a class, since each has at most an integer of the database."""
 
 
+_NO_TABLE, _NO_CAPACITY = np.empty((6, 0)), np.empty(0, np.int64)
+
+
 class InventoryKinds(Interned[Numbers]):
     """The distinct inventories of one class; number 0 means no inventory."""
 
     def __init__(self) -> None:
         super().__init__(NO_INVENTORY)
-        self._table = np.empty((6, 0))
-        self._capacity = np.empty(0, np.int64)
+        self._table: NDArray[np.float64] = _NO_TABLE
+        self._capacity: NDArray[np.int64] = _NO_CAPACITY
 
     def emptied(self) -> InventoryKinds:
         return InventoryKinds()
@@ -94,33 +112,103 @@ class InventoryColumns:
     """
 
     kinds: InventoryKinds
-    kind: Blocks[np.int32]
-    room: Blocks[np.int64]
-    modified: Blocks[np.int64]
+    kind: Blocks[np.int32] | Sparse[np.int32]
+    room: Blocks[np.int64] | Sparse[np.int64]
+    modified: Blocks[np.int64] | Sparse[np.int64]
 
     @classmethod
-    def none(cls) -> InventoryColumns:
+    def none(cls, size: int = 0) -> InventoryColumns:
         """No provider has inventory."""
-        rooms = Blocks.none(np.int64, _NO_ROOM)
-        return cls(InventoryKinds(), Blocks.none(np.int32, 0), rooms, Blocks.none(np.int64, 0))
+        return cls.of_few(InventoryKinds(), np.empty(0, np.int64), *(np.empty(0, np.int64),) * 3, size)
 
     @classmethod
     def holding(
         cls,
         kinds: InventoryKinds,
         kind: NDArray[np.int32],
-        used: NDArray[np.int64],
+        room: NDArray[np.int64],
         modified: NDArray[np.int64],
     ) -> InventoryColumns:
-        """The columns with exactly these kinds, sums of allocations and times, by slot."""
-        none = cls.none()
-        room = none.room.holding(_rooms(kinds, kind, used))
-        return cls(kinds, none.kind.holding(kind), room, none.modified.holding(modified))
+        """The columns of a common class with exactly these kinds, rooms and times, by slot."""
+        return cls(
+            kinds,
+            Blocks.none(np.int32, 0).holding(kind),
+            Blocks.none(np.int64, _NO_ROOM).holding(room),
+            Blocks.none(np.int64, 0).holding(modified),
+        )
+
+    @classmethod
+    def of_few(
+        cls,
+        kinds: InventoryKinds,
+        slots: NDArray[np.int64],
+        kind: NDArray[np.integer],
+        room: NDArray[np.int64],
+        modified: NDArray[np.int64],
+        size: int,
+    ) -> InventoryColumns:
+        """The columns of a rare class, which has inventory at *slots* (ascending), for *size* slots."""
+        return cls(
+            kinds,
+            Sparse(slots, kind.astype(np.int32, copy=False), size, 0, np.dtype(np.int32)),
+            Sparse(slots, room, size, _NO_ROOM, np.dtype(np.int64)),
+            Sparse(slots, modified, size, 0, np.dtype(np.int64)),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of slots, those without inventory included."""
+        return self.kind.size
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether the columns take memory only for the slots with inventory."""
+        return isinstance(self.kind, Sparse)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays, in bytes."""
+        return self.kind.nbytes + self.room.nbytes + self.modified.nbytes
+
+    @property
+    def slots(self) -> NDArray[np.int64]:
+        """The slots with inventory of the class, ascending; must not be changed."""
+        return self.kind.slots if isinstance(self.kind, Sparse) else np.flatnonzero(self.kind.whole)
 
     @property
     def is_empty(self) -> bool:
         """Whether no provider has inventory of the class."""
+        if isinstance(self.kind, Sparse):
+            return not self.kind.number
         return not any(block.any() for block in self.kind.blocks)
+
+    def places(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places in *slots* (ascending) of those with inventory of the class."""
+        if isinstance(self.kind, Sparse):
+            # From the side of the class, so that many rare classes at many slots cost what they have there.
+            places = slots.searchsorted(own := self.kind.slots)
+            return places[slots.take(places, mode="clip") == own] if len(slots) else np.empty(0, np.int64)
+        return np.flatnonzero(self.kind.at(slots))
+
+    def serving(self, amount: int) -> NDArray[np.bool_]:
+        """Mask of the slots that can serve *amount* of the class alone."""
+        if not isinstance(self.kind, Sparse):
+            return self.able(amount)(self.kind.whole, self.room.whole)
+        mask = np.zeros(self.size, np.bool_)
+        mask[self.kind.slots] = self.able(amount)(self.kind.values, self.room.at(self.kind.slots))
+        return mask
+
+    def fitted(self) -> InventoryColumns:
+        """The same columns as a rare class or a common one, by the number of slots with inventory."""
+        kind, room, modified = self.kind, self.room, self.modified
+        if isinstance(kind, Sparse) and is_rare(kind.number, self.size):
+            return self
+        if not isinstance(kind, Sparse) and not is_rare(kind.number, self.size, was_common=True):
+            return self
+        if isinstance(kind, Sparse):
+            return InventoryColumns.holding(self.kinds, kind.whole, room.whole, modified.whole)
+        slots = np.flatnonzero(kind.whole)
+        return InventoryColumns.of_few(self.kinds, slots, kind.at(slots), room.at(slots), modified.at(slots), self.size)
 
     def having(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mask of those of *slots* with inventory of the class."""
@@ -138,7 +226,7 @@ class InventoryColumns:
         kind = np.array(
             self.kinds.numbers(NO_INVENTORY if inventory is None else inventory for inventory in inventories), np.int32
         )
-        room = _rooms(self.kinds, kind, used)
+        room = rooms(self.kinds, kind, used)
         kinds, kind_column = self.kinds.compacted(self.kind.replaced(slots, kind, size))
         return InventoryColumns(
             kinds, kind_column, self.room.replaced(slots, room, size), self.modified.replaced(slots, modified, size)
@@ -146,18 +234,20 @@ class InventoryColumns:
 
     def grown(self, size: int) -> InventoryColumns:
         """The columns for *size* slots; the new slots have no inventory."""
-        if size == self.kind.size:
+        if size == self.size:
             return self
-        return self.replaced(np.empty(0, np.int64), (), (), (), size)
+        grown = self.replaced(np.empty(0, np.int64), (), (), (), size)
+        # Sites that grow make common classes rare. Each doubling is often enough, since a look takes a pass over them.
+        return grown.fitted() if size.bit_length() != self.size.bit_length() else grown
 
     def taken(self, slots: NDArray[np.int64], used: Sequence[int]) -> InventoryColumns:
         """The same with other sums of allocations at *slots* (ascending); who has none of the class stays so."""
         kind, capacities = self.kind.at(slots).tolist(), self.kinds.capacities()
         # Without arrays: nearly always, this is the one provider of a claim.
-        rooms = [
+        remaining = [
             capacities.item(number) - taken if number else _NO_ROOM for number, taken in zip(kind, used, strict=True)
         ]
-        room = self.room.replaced(slots, rooms, self.room.size)
+        room = self.room.replaced(slots, remaining, self.room.size)
         return self if room is self.room else InventoryColumns(self.kinds, self.kind, room, self.modified)
 
     def only(self, slots: NDArray[np.int64]) -> InventoryColumns:
@@ -172,7 +262,7 @@ class InventoryColumns:
     def limited(self, slots: NDArray[np.int64], amounts: Sequence[int]) -> InventoryColumns:
         """The same with just so much room at *slots* (ascending), and none elsewhere."""
         room = np.where(self.kind.at(slots) > 0, np.asarray(amounts, np.int64), _NO_ROOM)
-        nowhere = Blocks.none(np.int64, _NO_ROOM)
+        nowhere = InventoryColumns.none(self.size).room if self.is_rare else Blocks.none(np.int64, _NO_ROOM)
         return InventoryColumns(self.kinds, self.kind, nowhere.replaced(slots, room, self.room.size), self.modified)
 
     def able(self, amount: int) -> Callable[[NDArray[np.int32], NDArray[np.int64]], NDArray[np.bool_]]:
@@ -244,5 +334,11 @@ class InventoryColumns:
         return HeldInventory(Inventory(*self.kinds.values[number]), used, self.modified[slot])
 
 
-def _rooms(kinds: InventoryKinds, kind: NDArray[np.int32], used: ArrayLike) -> NDArray[np.int64]:
+def is_rare(number: int, size: int, *, was_common: bool = False) -> bool:
+    """Whether a class with inventory at *number* of *size* slots is rare."""
+    return number <= max(size >> (_RARE if was_common else _COMMON), _FEW)
+
+
+def rooms(kinds: InventoryKinds, kind: NDArray[np.int32], used: ArrayLike) -> NDArray[np.int64]:
+    """The room of each of some slots, from the numbers of their kinds and their sums of allocations."""
     return np.where(kind > 0, kinds.capacities()[kind] - np.asarray(used, np.int64), _NO_ROOM)

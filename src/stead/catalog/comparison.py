@@ -41,7 +41,9 @@ def _shown(snapshot: Snapshot, provider_id: int) -> Any:
     if slot is None:
         return None
     inventories = {
-        class_id: inventory for class_id, columns in snapshot.inventory.items() if (inventory := columns.at(slot))
+        class_id: inventory
+        for class_id in snapshot.inventory.at((slot,))
+        if (inventory := snapshot.inventory[class_id].at(slot))
     }
     disabled = snapshot.service_states.disabled.get(slot)
     return (

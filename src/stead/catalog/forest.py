@@ -56,6 +56,14 @@ ALONE = Shape((1,))
 """A root without children."""
 
 
+class Shapes(Interned[Shape]):
+    """Shapes by number; number 0 is that of a provider alone."""
+
+    def weight_of(self, value: Shape) -> int:
+        # A tree that grows by one provider after the other leaves a shape behind at each step.
+        return value.size
+
+
 @dataclass(frozen=True, slots=True)
 class Forest:
     """The trees of all providers; immutable.
@@ -69,7 +77,7 @@ class Forest:
     root: Blocks[np.int32]
     position: Blocks[np.int32]
     shape: Blocks[np.int32]
-    shapes: Interned[Shape]
+    shapes: Shapes
     indexed: TreeIndex
     trees: Directory[int, tuple[Slot, ...]]
 
@@ -78,7 +86,7 @@ class Forest:
         """No slots at all."""
         no_slot, zero = Blocks.none(np.int32, NO_SLOT), Blocks.none(np.int32, 0)
         nothing = TreeIndex.of({})
-        return cls(no_slot, no_slot, zero, zero, Interned(ALONE), nothing, Directory(nothing))
+        return cls(no_slot, no_slot, zero, zero, Shapes(ALONE), nothing, Directory(nothing))
 
     @classmethod
     def of(cls, parents: NDArray[np.int32], roots: NDArray[np.int32]) -> Forest:
@@ -175,17 +183,18 @@ class Forest:
         members = self._regrouped(slots, roots)
         orders = {top: _preorder(top, slots_of, parent) for top, slots_of in members.items() if len(slots_of) > 1}
         trees = {top: tuple(Slot(slot) for slot, _ in order) for top, order in orders.items()}
-        shapes = self.shapes.numbers(Shape(tuple(leave for _, leave in order)) for order in orders.values())
+        numbers = self.shapes.numbers(Shape(tuple(leave for _, leave in order)) for order in orders.values())
         # Providers that are alone in their tree have position 0 and shape 0.
         alone = dict.fromkeys(itertools.chain(slots.tolist(), *members.values()), 0)
         position = alone | {slot: place for order in trees.values() for place, slot in enumerate(order)}
-        shape = alone | dict(zip(orders, shapes, strict=True))
+        shape = alone | dict(zip(orders, numbers, strict=True))
+        shapes, shape_of = self.shapes.compacted(_with(self.shape, shape, size))
         return Forest(
             parent,
             root,
             _with(self.position, position, size),
-            _with(self.shape, shape, size),
-            self.shapes,
+            shape_of,
+            shapes,
             self.indexed,
             self.trees.replaced((top for top in members if self.trees.get(top)), trees),
         )

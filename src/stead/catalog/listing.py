@@ -77,7 +77,7 @@ class Listing:
 
     def inventories(self) -> Iterator[Inventories]:
         """Their inventories, by class in the order of class ids."""
-        for class_id in sorted(self._snapshot.inventory):
+        for class_id in self._snapshot.inventory.at(self._slots):
             columns = self._snapshot.inventory[class_id]
             numbers = columns.kind.at(self._slots)
             places = np.flatnonzero(numbers)
@@ -86,7 +86,7 @@ class Listing:
 
     def usages(self) -> Iterator[Amounts]:
         """The sums of their allocations, of the classes of which they have inventory, in the order of class ids."""
-        for class_id in sorted(self._snapshot.inventory):
+        for class_id in self._snapshot.inventory.at(self._slots):
             columns = self._snapshot.inventory[class_id]
             places = np.flatnonzero(columns.having(self._slots))
             yield Amounts(self._name(class_id), places.tolist(), columns.used(self._slots[places]).tolist())

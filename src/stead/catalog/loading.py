@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from stead.catalog.columns import NO_INVENTORY, InventoryColumns, InventoryKinds
+from stead.catalog.blocks import Sparse
+from stead.catalog.columns import NO_INVENTORY, InventoryColumns, InventoryKinds, is_rare, rooms
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.interned import Interned
+from stead.catalog.inventories import Inventories
 from stead.catalog.refresh import new_version
 from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
@@ -87,6 +89,7 @@ class Loading:
         times, sums = np.array(modified, np.int64), np.array(used.used, np.int64)
         for class_id, (indices, places) in rows.items():
             columns = self._inventories[class_id]
+            columns.number += len(indices)
             columns.kind.add(within, places, kinds[indices])
             columns.modified.add(within, places, times[indices])
             if class_id in used_rows:
@@ -131,21 +134,30 @@ class Loading:
             service_states=ServiceStates(forest, disabled),
         )
 
-    def _inventory(self, order: NDArray[np.int64]) -> dict[int, InventoryColumns]:
+    def _inventory(self, order: NDArray[np.int64]) -> Inventories:
         """The columns of each class."""
         rows = self._kinds.values
         of_class: dict[int, list[int]] = defaultdict(list)
         for number, row in enumerate(rows):
             of_class[row[0]].append(number)
         inventory, own_number = {}, np.zeros(len(rows), np.int32)
-        for class_id, columns in sorted(self._inventories.items()):
+        slot_of = np.empty(len(order), np.int64)
+        slot_of[order] = np.arange(len(order))
+        for class_id in sorted(self._inventories):
+            # Removed, so that the parts of a class are freed before the columns of the next one are made.
+            columns = self._inventories.pop(class_id)
             kinds, numbers = InventoryKinds(), of_class[class_id]
             own_number[numbers] = kinds.numbers(rows[number][1:] for number in numbers)
-            kind = own_number[columns.kind.ordered(order)]
-            inventory[class_id] = InventoryColumns.holding(
-                kinds, kind, columns.used.ordered(order), columns.modified.ordered(order)
-            )
-        return inventory
+            if is_rare(columns.number, len(order)):
+                slots, kind_numbers, used, modified = columns.few(slot_of)
+                kind = own_number[kind_numbers]
+                room = rooms(kinds, kind, used)
+                inventory[class_id] = InventoryColumns.of_few(kinds, slots, kind, room, modified, len(order))
+            else:
+                kind = own_number[columns.kind.ordered(order)]
+                room = rooms(kinds, kind, columns.used.ordered(order))
+                inventory[class_id] = InventoryColumns.holding(kinds, kind, room, columns.modified.ordered(order))
+        return Inventories.of(inventory, len(order))
 
 
 class _Places:
@@ -183,11 +195,13 @@ class _Portion:
         """By class the indices of its rows, and their places, as in `of`."""
         indices, places = self.of(provider_ids)
         class_of = np.array(class_ids, np.int64)[indices]
-        by_class = {}
-        for class_id in np.unique(class_of).tolist():
-            here = np.flatnonzero(class_of == class_id)
-            by_class[class_id] = indices[here], places[here]
-        return by_class
+        # Sorted once: a portion may have as many classes as rows.
+        order = np.argsort(class_of, kind="stable")
+        present, starts = np.unique(class_of[order], return_index=True)
+        parts = np.split(order, starts[1:])
+        return {
+            class_id: (indices[here], places[here]) for class_id, here in zip(present.tolist(), parts, strict=False)
+        }
 
 
 class _Column(Generic[T]):
@@ -195,18 +209,23 @@ class _Column(Generic[T]):
 
     def __init__(self, dtype: type[T], fill: Any) -> None:
         self._dtype, self._fill = dtype, fill
-        self._parts: list[tuple[int, NDArray[T]]] = []
+        self._parts: list[tuple[NDArray[np.int64] | slice, NDArray[T]]] = []
+        """Values, and the providers that have them, by the order of arrival."""
 
     def add(self, within: _Portion, places: NDArray[np.int64] | slice, values: ArrayLike) -> None:
+        if not isinstance(places, slice) and is_rare(len(places), within.size):
+            # Of a rare class, only its own values: a portion may have as many classes as providers.
+            self._parts.append((within.first + places, np.array(values, self._dtype)))
+            return
         part = np.full(within.size, self._fill, self._dtype)
         part[places] = values
-        self._parts.append((within.first, part))
+        self._parts.append((slice(within.first, within.first + within.size), part))
 
     def whole(self, number: int) -> NDArray[T]:
         """The values of all *number* providers, in the order of arrival."""
         whole = np.full(number, self._fill, self._dtype)
-        for first, part in self._parts:
-            whole[first : first + len(part)] = part
+        for where, part in self._parts:
+            whole[where] = part
         return whole
 
     def ordered(self, order: NDArray[np.int64]) -> NDArray[T]:
@@ -215,6 +234,26 @@ class _Column(Generic[T]):
         self._parts.clear()
         ordered: NDArray[T] = whole[order]
         return ordered
+
+    def few(self) -> tuple[NDArray[np.int64], NDArray[T]]:
+        """The providers that have a value, by the order of arrival and ascending, and their values."""
+        providers, values = [np.empty(0, np.int64)], [np.empty(0, self._dtype)]
+        for where, part in self._parts:
+            if isinstance(where, slice):
+                places = np.flatnonzero(part != self._fill)
+                providers.append(where.start + places)
+                values.append(part[places])
+            else:
+                providers.append(where)
+                values.append(part)
+        together = np.concatenate(providers)
+        order = np.argsort(together, kind="stable")
+        return together[order], np.concatenate(values)[order]
+
+    def few_at(self, providers: NDArray[np.int64], number: int) -> NDArray[T]:
+        """The values of some of all *number* providers, of which few have one."""
+        own, values = self.few()
+        return Sparse(own, values, number, self._fill, np.dtype(self._dtype)).at(providers)
 
 
 class _Sets:
@@ -236,4 +275,19 @@ class _Inventories:
     """The inventories of one class: of each provider the number of its kind among those of all classes."""
 
     def __init__(self) -> None:
+        self.number = 0
         self.kind, self.used, self.modified = _Column(np.int32, 0), _Column(np.int64, 0), _Column(np.int64, 0)
+
+    def few(
+        self, slot_of: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """The slots with inventory, ascending, with their kinds, sums of allocations and times.
+
+        Args:
+            slot_of: the slot of each provider, by the order of arrival.
+        """
+        providers, kind = self.kind.few()
+        slots = slot_of[providers]
+        order = np.argsort(slots)
+        used, modified = (column.few_at(providers, len(slot_of)) for column in (self.used, self.modified))
+        return slots[order], kind[order], used[order], modified[order]

@@ -1,11 +1,13 @@
 """The set of members (traits, or aggregates) of each slot; each distinct set is stored once.
 
 A cloud has many providers of few kinds. So a slot has the number of its set, and a condition on members is computed per
-set, then looked up for all slots at once. Each member has a bitmap over the sets.
+set, then looked up for all slots at once. Each member has the numbers of its sets.
 """
 
 from __future__ import annotations
 
+import threading
+from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,19 +27,29 @@ Members = tuple[int, ...]
 
 
 class _Sets(Interned[Members]):
-    """Sets by number, and bitmaps over them; number 0 is the empty set."""
+    """Sets by number, and for each member the numbers of the sets that have it; number 0 is the empty set."""
 
     def __init__(self, first: Members = ()) -> None:
         super().__init__(first)
-        self._bitmaps: dict[int, NDArray[np.bool_]] = {}
+        self._sets_with: dict[int, array[int]] = {}
+        self._indexed = 0
+        self._indexing = threading.Lock()
 
-    def holding(self, member: int) -> NDArray[np.bool_]:
-        """Mask of the sets with *member*, shape ``(sets,)`` or longer."""
-        bitmap = self._bitmaps.get(member, np.empty(0, np.bool_))
-        if len(bitmap) < len(self):
-            new = [member in members for members in self.values[len(bitmap) :]]
-            bitmap = self._bitmaps[member] = np.concatenate([bitmap, np.array(new, np.bool_)])
-        return bitmap
+    def weight_of(self, value: Members) -> int:
+        return 1 + len(value)
+
+    def with_member(self, member: int, number: int) -> NDArray[np.int32]:
+        """The numbers below *number* of the sets with *member*, ascending."""
+        if self._indexed < number:
+            with self._indexing:
+                # A list per member, not a mask over the sets: all lists together take what the sets themselves do.
+                for indexed in range(self._indexed, number):
+                    for each in self.values[indexed]:
+                        self._sets_with.setdefault(each, array("i")).append(indexed)
+                self._indexed = max(self._indexed, number)
+        # A copy: another thread may index further sets meanwhile, and no array grows while NumPy reads it.
+        numbers = np.array(self._sets_with.get(member, ()), np.int32)
+        return numbers[: numbers.searchsorted(number)]
 
 
 class Memberships:
@@ -107,10 +119,10 @@ class Memberships:
         for clause in clauses:
             meets = np.zeros(number, np.bool_)
             for member in clause:
-                meets |= self._sets.holding(member)[:number]
+                meets[self._sets.with_member(member, number)] = True
             passing &= meets
         for member in forbidden:
-            passing &= ~self._sets.holding(member)[:number]
+            passing[self._sets.with_member(member, number)] = False
         return passing
 
     def in_use(self) -> set[int]:

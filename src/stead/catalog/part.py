@@ -14,6 +14,7 @@ from stead.catalog.directory import Directory
 from stead.catalog.forest import ALONE, NO_SLOT, Forest, Shape
 from stead.catalog.fragments import Fragments
 from stead.catalog.index import TreeIndex
+from stead.catalog.inventories import Inventories
 from stead.catalog.masks import Masks
 from stead.catalog.service_states import ServiceStates
 from stead.catalog.sharing import Sharing
@@ -60,7 +61,11 @@ def part(snapshot: Snapshot, roots: NDArray[np.int64]) -> tuple[Snapshot, NDArra
         modified=snapshot.modified.only(slots),
         versions=snapshot.versions.only(slots),
         forest=forest,
-        inventory={class_id: columns.only(slots) for class_id, columns in snapshot.inventory.items()},
+        # The classes of these trees alone; a part is small, so each gets arrays over all its slots.
+        inventory=Inventories.of(
+            {class_id: snapshot.inventory[class_id].only(slots) for class_id in snapshot.inventory.at(slots)},
+            len(slots),
+        ),
         trait_sets=trait_sets,
         aggregate_sets=aggregate_sets,
         aggregate_uuids=snapshot.aggregate_uuids,

@@ -80,8 +80,8 @@ class Draft:
             snapshot.modified[slot],
         )
         rows = self._inventories[id_] = {}
-        for class_id, columns in snapshot.inventory.items():
-            stored = columns.at(slot)
+        for class_id in snapshot.inventory.at((slot,)):
+            stored = snapshot.inventory[class_id].at(slot)
             if stored is not None:
                 rows[class_id] = _row(id_, class_id, stored.inventory, stored.modified)
                 self._used[id_, class_id] = stored.used
@@ -154,8 +154,8 @@ def with_usage_moved(snapshot: Snapshot, amounts: Mapping[Slot, Mapping[int, int
     rows = []
     for slot, of_slot in amounts.items():
         rows.append(StandingRow(ids[slot], snapshot.generations[slot] + 1, None))
-        for class_id, columns in snapshot.inventory.items():
-            stored = columns.at(slot)
+        for class_id in snapshot.inventory.at((slot,)):
+            stored = snapshot.inventory[class_id].at(slot)
             if stored is not None:
                 used[ids[slot], class_id] = stored.used + of_slot.get(class_id, 0)
     return refreshed(snapshot, Changes(None, claimed=rows, used=used)) if rows else snapshot

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.catalog.columns import Numbers
+    from stead.catalog.inventories import Inventories
     from stead.domain.changes import Changes
 
 _versions = itertools.count(1)
@@ -163,41 +164,39 @@ def _identities(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The inventories of one class at the touched slots, in their order; None for no inventory."""
+    """The inventories of one class by their places among the touched slots.
 
-    inventories: list[Numbers | None]
-    used: list[int]
-    modified: list[int]
+    Each has its numbers (None for no inventory), its sum of allocations, and the time of its change.
+    """
 
-    @classmethod
-    def nothing(cls, number: int) -> _Given:
-        return cls([None] * number, [0] * number, [0] * number)
+    rows: dict[int, tuple[Numbers | None, int, int]]
 
 
-def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Mapping[int, InventoryColumns]:
+def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Inventories:
     """The columns of every class, with the inventories of *changes* and no others at the touched slots."""
     old, used = snapshot.inventory, changes.used.get
     existing = touched.slots[touched.slots < snapshot.size]  # the old columns do not have the new slots
-    losing = [class_id for class_id, columns in old.items() if columns.having(existing).any()]
-    given = {class_id: _Given.nothing(len(touched.slots)) for class_id in losing}
+    given: dict[int, _Given] = {}
+    for class_id in old.at(existing):
+        if having := old[class_id].places(existing).tolist():
+            given[class_id] = _Given(dict.fromkeys(having, (None, 0, 0)))
     for id_, class_id, total, reserved, least, most, step, ratio, modified in changes.inventories:
         place = touched.place.get(id_)
         if place is None:
             continue  # the inventory of a deleted provider
         new = given.get(class_id)
         if new is None:
-            new = given[class_id] = _Given.nothing(len(touched.slots))
-        new.inventories[place] = total, reserved, least, most, step, ratio
-        new.used[place] = used((id_, class_id), 0)
-        new.modified[place] = modified
-    columns = {class_id: before.grown(touched.size) for class_id, before in old.items() if class_id not in given}
+            new = given[class_id] = _Given({})
+        new.rows[place] = (total, reserved, least, most, step, ratio), used((id_, class_id), 0), modified
+    columns = {}
     for class_id, new in given.items():
         before = old.get(class_id) or InventoryColumns.none()
-        after = before.replaced(touched.slots, new.inventories, new.used, new.modified, touched.size)
-        # A class without inventory may be deleted, so no column may refer to it any longer.
-        if any(new.inventories) or not after.is_empty:
-            columns[class_id] = after
-    return columns
+        places = sorted(new.rows)
+        inventories, amounts, times = zip(*(new.rows[place] for place in places), strict=True)
+        after = before.replaced(touched.slots[places], inventories, amounts, times, touched.size)
+        # To look at a common class takes a pass over it, and only a provider that loses it can make it rare.
+        columns[class_id] = after.fitted() if after.is_rare or None in inventories else after
+    return old.replaced(columns, touched.size)
 
 
 def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
@@ -207,12 +206,15 @@ def _with_claims(snapshot: Snapshot, changes: Changes) -> Snapshot:
     slots, size = np.array([slot for slot, _ in rows], np.int64), snapshot.size
     used = changes.used
     modified = [snapshot.modified[slot] if row.modified is None else row.modified for slot, row in rows]
-    inventory = {
-        class_id: columns.taken(slots, [used.get((row.id, class_id), 0) for _, row in rows])
-        for class_id, columns in snapshot.inventory.items()
-    }
+    inventory, taken = snapshot.inventory, {}
+    for class_id in inventory.at(slots):
+        columns, at, here = inventory[class_id], slots, rows
+        if columns.is_rare:
+            places = columns.places(slots)
+            at, here = slots[places], [rows[place] for place in places.tolist()]
+        taken[class_id] = columns.taken(at, [used.get((row.id, class_id), 0) for _, row in here])
     return snapshot.with_standings(
-        inventory,
+        inventory.with_columns(taken),
         generations=snapshot.generations.replaced(slots, [row.generation for _, row in rows], size),
         modified=snapshot.modified.replaced(slots, modified, size),
         versions=snapshot.versions.replaced(slots, new_version(), size),

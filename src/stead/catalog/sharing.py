@@ -5,16 +5,17 @@ The anchors of a sharing provider are its own root and the roots of all provider
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from stead.catalog.forest import Forest
@@ -61,11 +62,15 @@ class Sharing:
 
     def anchors(self, slot: int) -> NDArray[np.int64]:
         """Roots of the trees that a sharing provider serves, ascending."""
-        anchors = self._anchors.get(slot)
+        number: int = self._aggregates.set_of[slot]
+        if not number:
+            return np.array([self._forest.root[slot]], np.int64)
+        # By set of aggregates: the anchors of many providers in one aggregate are the same array. The provider's own
+        # root is among them, since it is in these aggregates itself.
+        anchors = self._anchors.get(number)
         if anchors is None:
-            own = np.array([self._forest.root[slot]], np.int64)
-            anchors = np.unique(np.concatenate([own, *map(self._roots_of, self._aggregates.of(slot))]))
-            self._anchors[slot] = anchors
+            anchors = np.unique(np.concatenate([*map(self._roots_of, self._aggregates.of(slot))]))
+            self._anchors[number] = anchors
         return anchors
 
     def _roots_of(self, aggregate: int) -> NDArray[np.int64]:
@@ -91,14 +96,73 @@ class Sharing:
         return self._reach[1]
 
     @cached_property
-    def _reach(self) -> tuple[NDArray[np.int32], list[tuple[Slot, ...]]]:
+    def _reach(self) -> tuple[NDArray[np.int32], Circles]:
         circle = np.zeros(self._forest.size, np.int32)
-        circles: list[tuple[Slot, ...]] = [()]
-        for slot in map(Slot, self.providers.tolist()):
-            anchors = self.anchors(slot)
-            others = anchors[anchors != self._forest.root[slot]]
+        # All providers with the same aggregates serve the same trees, so they are added to a set together.
+        alike: dict[int, list[Slot]] = defaultdict(list)
+        for slot, number in zip(self.providers.tolist(), self._aggregates.set_of.at(self.providers), strict=True):
+            if number:  # without aggregates, it serves its own tree alone
+                alike[int(number)].append(Slot(slot))
+        steps: list[tuple[int, Sequence[Slot]]] = [(0, ())]
+        for slots in alike.values():
+            anchors = self.anchors(slots[0])
             # Trees with the same set so far get the same new one, so equal sets have one number.
-            before, place = np.unique(circle[others], return_inverse=True)
-            circle[others] = len(circles) + place
-            circles += [(*circles[number], slot) for number in before.tolist()]
+            before, place = np.unique(circle[anchors], return_inverse=True)
+            circle[anchors] = len(steps) + place
+            steps += [(number, slots) for number in before.tolist()]
+        own: dict[int, list[Slot]] = defaultdict(list)
+        for slot in itertools.chain.from_iterable(alike.values()):
+            own[self._forest.root[slot]].append(slot)
+        circles = Circles(steps, [])
+        for root, slots in own.items():
+            circle[root] = circles.without(int(circle[root]), slots)
         return circle, circles
+
+
+class Circles(Sequence[tuple[Slot, ...]]):
+    """Sets of sharing providers, by number; number 0 is the empty set. Each is made when it is read.
+
+    In an aggregate of many sharing providers, each one's own tree has a set of its own: all others. So to hold them all
+    would take the square of their number.
+    """
+
+    def __init__(self, steps: Sequence[tuple[int, Sequence[Slot]]], lacking: list[tuple[int, Sequence[Slot]]]) -> None:
+        """Begin with sets, each of which is the set of an earlier number and further slots.
+
+        Args:
+            lacking: further sets, each the set of a number without some of its slots.
+        """
+        self._steps = steps
+        self._lacking = lacking
+        self._sizes = [0]
+        for number, slots in steps[1:]:
+            self._sizes.append(self._sizes[number] + len(slots))
+
+    def without(self, number: int, slots: Sequence[Slot]) -> int:
+        """The number of a new set: that of *number* without *slots*, which are all in it."""
+        if self._sizes[number] == len(slots):
+            return 0
+        self._lacking.append((number, slots))
+        return len(self) - 1
+
+    def __len__(self) -> int:
+        return len(self._steps) + len(self._lacking)
+
+    @overload
+    def __getitem__(self, number: int) -> tuple[Slot, ...]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[tuple[Slot, ...]]: ...
+
+    def __getitem__(self, number: int | slice) -> tuple[Slot, ...] | Sequence[tuple[Slot, ...]]:
+        """The slots of a set, ascending."""
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        lacking: Sequence[Slot] = ()
+        if number >= len(self._steps):
+            number, lacking = self._lacking[number - len(self._steps)]
+        slots: set[Slot] = set()
+        while number:
+            number, added = self._steps[number]
+            slots.update(added)
+        return tuple(sorted(slots.difference(lacking)))

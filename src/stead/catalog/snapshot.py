@@ -14,6 +14,7 @@ from stead.catalog.directory import Directory
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.fragments import Fragments
 from stead.catalog.index import IdIndex, TextIndex
+from stead.catalog.inventories import Inventories
 from stead.catalog.masks import Masks
 from stead.catalog.memberships import Memberships
 from stead.catalog.names import Names
@@ -87,7 +88,7 @@ class Snapshot:
     versions: Blocks[np.int64]
     """By slot a number that changes whenever anything about its provider changes, including names."""
     forest: Forest
-    inventory: Mapping[int, InventoryColumns]
+    inventory: Inventories
     """By class id; a class without inventory is missing."""
     trait_sets: Memberships
     aggregate_sets: Memberships
@@ -111,7 +112,7 @@ class Snapshot:
             numbers,
             numbers,
             forest,
-            {},
+            Inventories.of({}, 0),
             traits,
             aggregates,
             {},
@@ -164,15 +165,20 @@ class Snapshot:
         # No max_unit is greater than MAX_INT, so no provider serves more alone.
         if columns is None or amount > MAX_INT:
             return np.zeros(self.size, np.bool_)
-        return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), columns.able(amount))
+        if isinstance(columns.kind, Blocks) and isinstance(columns.room, Blocks):
+            return self.masks.get(("serving", class_id, amount), (columns.kind, columns.room), columns.able(amount))
+        # Not cached: to compute the mask of a rare class takes less than to look whether a cached one still holds.
+        mask = columns.serving(amount)
+        mask.flags.writeable = False
+        return mask
 
     def shares(self, class_id: int, amount: int) -> Shares:
         """The part of *amount* of a class that each slot could give."""
-        return self.inventory.get(class_id, InventoryColumns.none().grown(self.size)).shares(amount)
+        return (self.inventory.get(class_id) or InventoryColumns.none(self.size)).shares(amount)
 
     def with_standings(
         self,
-        inventory: Mapping[int, InventoryColumns],
+        inventory: Inventories,
         generations: Blocks[np.int64],
         modified: Blocks[np.int64],
         versions: Blocks[np.int64],
@@ -209,18 +215,19 @@ class Snapshot:
             class_id: self.inventory[class_id].lessened(slots, of_class)
             for class_id, (slots, of_class) in self._by_class(amounts).items()
         }
-        return replace(self, inventory={**self.inventory, **lessened})
+        return replace(self, inventory=self.inventory.with_columns(lessened))
 
     def with_all_released(self, classes: Collection[int], unreleased: Mask) -> Snapshot:
         """A snapshot in which nothing of *classes* is taken, except at the slots of *unreleased*.
 
         Only for searches, like `with_taken`.
         """
-        inventory = dict(self.inventory)
-        for class_id in inventory.keys() & classes:
-            slots = np.flatnonzero((inventory[class_id].kind.whole > 0) & ~unreleased)
-            inventory[class_id] = inventory[class_id].taken(slots, [0] * len(slots))
-        return replace(self, inventory=inventory)
+        released = {}
+        for class_id in self.inventory.keys() & classes:
+            slots = (columns := self.inventory[class_id]).slots
+            slots = slots[~unreleased[slots]]
+            released[class_id] = columns.taken(slots, [0] * len(slots))
+        return replace(self, inventory=self.inventory.with_columns(released))
 
     def with_room_only(self, amounts: Mapping[Slot, Mapping[int, int]]) -> Snapshot:
         """A snapshot with exactly this room of these classes, by slot and class id, and all providers enabled.
@@ -231,7 +238,7 @@ class Snapshot:
             class_id: self.inventory[class_id].limited(slots, of_class)
             for class_id, (slots, of_class) in self._by_class(amounts).items()
         }
-        inventory = {**self.inventory, **limited}
+        inventory = self.inventory.with_columns(limited)
         return replace(self, inventory=inventory, service_states=ServiceStates(self.forest, {}))
 
     def _by_class(self, amounts: Mapping[Slot, Mapping[int, int]]) -> dict[int, tuple[NDArray[np.int64], list[int]]]:
@@ -291,7 +298,7 @@ class Snapshot:
         """The inventories of the provider at a slot, by class name, in the order of class ids."""
         return {
             self.class_names.by_id[class_id].name: inventory
-            for class_id in sorted(self.inventory)
+            for class_id in self.inventory.at((slot,))
             if (inventory := self.inventory[class_id].at(slot)) is not None
         }
 

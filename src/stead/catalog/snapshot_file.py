@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAGIC = b"Stead snapshot 2"
+MAGIC = b"Stead snapshot 3"
 """The last character is the version of the form."""
 
 _LENGTH_BYTES, _DIGEST_BYTES = 8, 32

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from stead.catalog.blocks import BLOCK
+from stead.catalog.blocks import BLOCK, Blocks, Sparse
 from stead.catalog.columns import InventoryColumns, InventoryKinds
 from stead.catalog.directory import Directory
 from stead.catalog.forest import NO_SLOT, Forest, Shape
 from stead.catalog.index import IdIndex, TextIndex, TreeIndex
+from stead.catalog.inventories import Inventories
 from stead.catalog.names import Names
 from stead.catalog.refresh import new_version
 from stead.catalog.service_states import ServiceStates
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.catalog.blocks import Blocks
     from stead.catalog.interned import Interned
     from stead.catalog.memberships import Memberships
     from stead.catalog.snapshot_file import Sections, Stored
@@ -42,6 +42,12 @@ T = TypeVar("T", bound="np.generic")
 _SLOT = np.dtype(np.int32)
 
 _HASH = np.dtype(np.uint32)
+
+_NUMBER = np.dtype(np.int64)
+
+_NONE = np.empty(0, np.int64)
+
+_INVENTORY_COLUMNS = ("kind", "room", "written")
 
 
 def totals(snapshot: Snapshot) -> Totals:
@@ -66,11 +72,8 @@ def write(snapshot: Snapshot, sections: Sections) -> dict[str, Any]:
         sections.add_numbers(f"{name} slots", [index.slots])
     for name, column in _columns(snapshot).items():
         sections.add_numbers(name, column.blocks)
-    for class_id, columns in snapshot.inventory.items():
-        for name, column in _inventory_columns(columns).items():
-            sections.add_numbers(f"{name} {class_id}", column.blocks)
-        # A copy, since a refresh may add values meanwhile.
-        sections.add_values(f"kinds {class_id}", list(columns.kinds.values))
+    common = _add_common_classes(snapshot, sections)
+    _add_rare_classes(snapshot, sections)
     by_id, trees = IdIndex.of(identities.ids.whole[live], live), TreeIndex.of(dict(forest.trees.items()))
     for name, array in (
         ("id ids", by_id.ids),
@@ -90,7 +93,39 @@ def write(snapshot: Snapshot, sections: Sections) -> dict[str, Any]:
         "disabled",
         [(slot, each.reason, each.since, each.until) for slot, each in snapshot.service_states.disabled.items()],
     )
-    return {"size": snapshot.size, "classes": list(snapshot.inventory)}
+    return {"size": snapshot.size, "classes": common}
+
+
+def _add_common_classes(snapshot: Snapshot, sections: Sections) -> list[int]:
+    """Add the columns of common classes; returns the ids of these classes."""
+    common = []
+    for class_id, columns in snapshot.inventory.items():
+        parts = (columns.kind, columns.room, columns.modified)
+        if columns.is_rare or not all(isinstance(part, Blocks) for part in parts):
+            continue
+        common.append(class_id)
+        for name, column in zip(_INVENTORY_COLUMNS, parts, strict=True):
+            sections.add_numbers(f"{name} {class_id}", column.blocks if isinstance(column, Blocks) else ())
+        # A copy, since a refresh may add values meanwhile.
+        sections.add_values(f"kinds {class_id}", list(columns.kinds.values))
+    return common
+
+
+def _add_rare_classes(snapshot: Snapshot, sections: Sections) -> None:
+    """Add the inventories of all rare classes, one class after the other, in sections together."""
+    rare = sorted((class_id, columns) for class_id, columns in snapshot.inventory.items() if columns.is_rare)
+    slots = [columns.slots for _, columns in rare]
+    sections.add_numbers("rare slots", [np.concatenate([_NONE, *slots])])
+    of_rows = [(columns, at) for (_, columns), at in zip(rare, slots, strict=True)]
+    sections.add_numbers("rare kind", [np.concatenate([_NONE, *(columns.kind.at(at) for columns, at in of_rows)])])
+    sections.add_numbers("rare room", [np.concatenate([_NONE, *(columns.room.at(at) for columns, at in of_rows)])])
+    sections.add_numbers(
+        "rare written", [np.concatenate([_NONE, *(columns.modified.at(at) for columns, at in of_rows)])]
+    )
+    sections.add_values(
+        "rare classes",
+        [(class_id, len(at), list(columns.kinds.values)) for (class_id, columns), at in zip(rare, slots, strict=True)],
+    )
 
 
 def read(stored: Stored) -> Snapshot:
@@ -117,10 +152,6 @@ def _columns(snapshot: Snapshot) -> dict[str, Blocks[Any]]:
         "traits of": snapshot.trait_sets.set_of,
         "aggregates of": snapshot.aggregate_sets.set_of,
     }
-
-
-def _inventory_columns(columns: InventoryColumns) -> dict[str, Blocks[Any]]:
-    return {"kind": columns.kind, "room": columns.room, "written": columns.modified}
 
 
 class _Reading:
@@ -150,7 +181,7 @@ class _Reading:
             modified=columns["modified"],
             versions=versions,
             forest=forest,
-            inventory={int(class_id): self._inventory(int(class_id)) for class_id in self._stored.header["classes"]},
+            inventory=self._inventories(),
             trait_sets=traits,
             aggregate_sets=aggregates,
             aggregate_uuids=uuids,
@@ -221,16 +252,36 @@ class _Reading:
             trees=Directory(trees),
         )
 
-    def _inventory(self, class_id: int) -> InventoryColumns:
-        kinds = InventoryKinds()
-        rows = self._stored.values(f"kinds {class_id}")
-        _filled(kinds, [(*map(int, row[:-1]), float(row[-1])) for row in rows])
-        columns = {
-            name: template.holding(self._stored.numbers(f"{name} {class_id}", template.dtype, self._size))
-            for name, template in _inventory_columns(InventoryColumns.none()).items()
-        }
-        _require_below(columns["kind"], len(kinds))
-        return InventoryColumns(kinds, columns["kind"], columns["room"], columns["written"])
+    def _inventories(self) -> Inventories:
+        columns = {int(class_id): self._common_class(int(class_id)) for class_id in self._stored.header["classes"]}
+        rare = self._stored.values("rare classes")
+        number = sum(int(each) for _, each, _ in rare)
+        slots, kind, room, written = (
+            self._stored.numbers(f"rare {name}", _NUMBER, number) for name in ("slots", *_INVENTORY_COLUMNS)
+        )
+        start = 0
+        for class_id, of_class, rows in rare:
+            here = slice(start, start := start + int(of_class))
+            kinds, at = _kinds(rows), slots[here]
+            if len(at) and (at[0] < 0 or at[-1] >= self._size or (np.diff(at) <= 0).any()):
+                raise Unfit("the slots of a rare class are not in order")
+            if int(class_id) in columns or not len(at) or kind[here].min() < 1 or kind[here].max() >= len(kinds):
+                raise Unfit("a rare class is not complete")
+            columns[int(class_id)] = InventoryColumns.of_few(
+                kinds, at, kind[here], room[here], written[here], self._size
+            )
+        return Inventories.of(columns, self._size)
+
+    def _common_class(self, class_id: int) -> InventoryColumns:
+        kinds = _kinds(self._stored.values(f"kinds {class_id}"))
+        dtypes: tuple[np.dtype[Any], ...] = (_SLOT, _NUMBER, _NUMBER)
+        kind, room, written = (
+            self._stored.numbers(f"{name} {class_id}", dtype, self._size)
+            for name, dtype in zip(_INVENTORY_COLUMNS, dtypes, strict=True)
+        )
+        columns = InventoryColumns.holding(kinds, kind, room, written)
+        _require_below(columns.kind, len(kinds))
+        return columns
 
     def _memberships(self, name: str, empty: Memberships, set_of: Blocks[np.int32]) -> Memberships:
         sets = [tuple(map(int, members)) for members in self._stored.values(name)]
@@ -255,8 +306,14 @@ def _filled(interned: Interned[Any], values: Sequence[Any]) -> None:
         raise Unfit("a value is stored twice")
 
 
-def _require_below(column: Blocks[np.int32], bound: int, least: int = 0) -> None:
-    for block in column.blocks:
+def _kinds(rows: Sequence[Sequence[Any]]) -> InventoryKinds:
+    kinds = InventoryKinds()
+    _filled(kinds, [(*map(int, row[:-1]), float(row[-1])) for row in rows])
+    return kinds
+
+
+def _require_below(column: Blocks[np.int32] | Sparse[np.int32], bound: int, least: int = 0) -> None:
+    for block in column.blocks if isinstance(column, Blocks) else (column.values,):
         # A right checksum does not prove that the numbers fit together, and a wrong one would fail later requests.
         if block.min() < least or block.max() >= bound:
             raise Unfit("a number is out of range")

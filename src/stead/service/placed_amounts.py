@@ -16,8 +16,8 @@ def are_usage_of(snapshot: Snapshot, root: int, amounts: Amounts) -> bool:
     return all(
         stored.used == amounts.get(slot, {}).get(class_id, 0)
         for slot in snapshot.forest.members(root)
-        for class_id, columns in snapshot.inventory.items()
-        if (stored := columns.at(slot)) is not None
+        for class_id in snapshot.inventory.at((slot,))
+        if (stored := snapshot.inventory[class_id].at(slot)) is not None
     )
 
 

@@ -1,4 +1,4 @@
-"""Columns in blocks of two slots, so that small forests have many of them."""
+"""Columns in blocks of two slots, so that small forests have many of them, and common classes beside rare ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from stead.catalog import blocks, masks, stored, texts
+from stead.catalog import blocks, columns, masks, stored, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,9 @@ def small_blocks() -> Iterator[None]:
         patch.object(blocks, "BLOCK", 2),
         patch.object(blocks, "_FEW", 3),
         patch.object(blocks, "_FEW_CHANGED", 2),
+        patch.object(columns, "_FEW", 0),
+        patch.object(columns, "_COMMON", 1),
+        patch.object(columns, "_RARE", 2),
         patch.object(masks, "BLOCK", 2),
         patch.object(stored, "BLOCK", 2),
         patch.object(texts, "BLOCK", 2),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.catalog.blocks import Blocks
+from stead.catalog.blocks import Blocks, Sparse
 from stead.catalog.directory import Directory
 from stead.catalog.interned import Interned
 from stead.catalog.masks import Masks
@@ -137,7 +137,33 @@ def test_values_that_nobody_has_any_more_are_forgotten(monkeypatch: pytest.Monke
     column = Blocks.none(np.int32, 0).replaced(np.arange(3), values.numbers(["a", "b", "c"]), 3)
     column = column.replaced(np.arange(3), values.numbers(["d", "b", "e"]), 3)
     assert values.compacted(column) == (values, column)
-    column = column.replaced(np.array([2]), values.numbers(["f"]), 3)
+    # Three are in use, so the next look for others is due after three more.
+    for value in "fgh":
+        column = column.replaced(np.array([2]), values.numbers([value]), 3)
+        assert values.compacted(column) == (values, column)
+    column = column.replaced(np.array([2]), values.numbers(["i"]), 3)
     fresh, renumbered = values.compacted(column)
-    assert fresh.values == ["nothing", "b", "d", "f"]
-    assert [fresh.values[number] for number in renumbered.whole] == ["d", "b", "f"]
+    assert fresh.values == ["nothing", "b", "d", "i"]
+    assert [fresh.values[number] for number in renumbered.whole] == ["d", "b", "i"]
+
+
+@given(st.data())
+def test_a_column_of_few_values_does_what_one_of_many_does(data: st.DataObject) -> None:
+    """Also if *fill* is among the values that it was made with, as in columns that share their slots."""
+    size = data.draw(st.integers(1, 200))
+    slots = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1)))), np.int64)
+    values = np.array([data.draw(st.integers(-1, 2)) for _ in slots], np.int64)
+    sparse = Sparse(slots, values, size, -1, np.dtype(np.int64))
+    plain = Blocks.none(np.int64, -1).replaced(slots, values, size)
+    for _ in range(data.draw(st.integers(0, 4))):
+        size += data.draw(st.integers(0, 3))
+        changed = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1), max_size=80))), np.int64)
+        new = [data.draw(st.integers(-1, 2)) for _ in changed]
+        sparse, plain = sparse.replaced(changed, new, size), plain.replaced(changed, new, size)
+        asked = np.array(data.draw(st.lists(st.integers(0, size - 1), max_size=100)), np.int64)
+        assert sparse.size == plain.size == size
+        assert sparse.whole.tolist() == plain.whole.tolist()
+        assert sparse.at(asked).tolist() == plain.at(asked).tolist() == sparse.only(asked).whole.tolist()
+        assert [sparse[slot] for slot in asked.tolist()] == [plain[slot] for slot in asked.tolist()]
+        assert set(sparse.distinct().tolist()) | {-1} == set(plain.distinct().tolist()) | {-1}
+        assert (np.diff(sparse.slots) > 0).all()

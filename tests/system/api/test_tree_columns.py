@@ -27,10 +27,13 @@ def restored(document: Any) -> dict[str, dict[str, Any]]:
 
 def _provider(columns: Any, row: int) -> dict[str, Any]:
     parent, state = columns["parent_row"][row], columns["disabled"]["state"][row]
-    inventories = {
-        name: {key: value for key, value in column["kinds"][column["kind"][row]].items() if key != "capacity"}
+    kinds = {
+        name: column["kinds"][kind]
         for name, column in columns["inventories"].items()
-        if column["kind"][row] >= 0
+        if (kind := _value(column, "kind", row)) >= 0
+    }
+    inventories = {
+        name: {key: value for key, value in kind.items() if key != "capacity"} for name, kind in kinds.items()
     }
     return {
         "uuid": columns["uuid"][row],
@@ -38,10 +41,19 @@ def _provider(columns: Any, row: int) -> dict[str, Any]:
         "parent_provider_uuid": columns["uuid"][parent] if parent >= 0 else None,
         "generation": columns["generation"][row],
         "inventories": inventories,
-        "usages": {name: used["used"][row] for name, used in columns["usages"].items() if used["used"][row] >= 0},
+        "usages": {
+            name: used for name, column in columns["usages"].items() if (used := _value(column, "used", row)) >= 0
+        },
         "disabled": columns["disabled"]["states"][state] if state >= 0 else None,
         **{key: _members(columns[key], row) for key in ("traits", "aggregates")},
     }
+
+
+def _value(column: Any, key: str, row: int) -> int:
+    """The value of a row, also if the column has only some rows; -1 for none."""
+    if "row" not in column:
+        return int(column[key][row])
+    return int(column[key][column["row"].index(row)]) if row in column["row"] else -1
 
 
 def _members(sets: Any, row: int) -> list[str]:
@@ -74,9 +86,10 @@ def require_same(own: Api, empty_api: Api, depth: int | None) -> None:
     for place, root in enumerate(roots):
         assert document["trees"]["provider_count"][place] == trees[root]["provider_count"]
         assert trees[root]["totals"] == {
-            name: {key: sums[key][place] for key in ("total", "reserved", "capacity", "used")}
+            name: {key: sums[key][at] for key in ("total", "reserved", "capacity", "used")}
             for name, sums in document["trees"]["totals"].items()
-            if sums["provider_count"][place]
+            for at in [place if "tree" not in sums else sums["tree"].index(place) if place in sums["tree"] else -1]
+            if at >= 0 and sums["provider_count"][at]
         }
 
 
@@ -93,6 +106,26 @@ def test_filters_and_fields_apply(empty_api: Api) -> None:
     document = columns(empty_api, name="lamp*", fields="name")
     assert document["providers"] == {"row_count": 1, "name": [host.name]}
     assert document["trees"] == {"row": [0], "provider_count": [1]}
+
+
+def test_a_class_of_few_providers_has_values_for_these_alone(empty_api: Api) -> None:
+    own = empty_api.at(OWN)
+    own.put("/resource_classes/CUSTOM_RARE").expect(201, 204)
+    hosts = [own.create_provider(inventories={"VCPU": 8}) for _ in range(30)]
+    rare = [own.create_provider(parent=hosts[4], inventories={"CUSTOM_RARE": 2 + child}) for child in range(2)]
+    own.claim((rare[0], {"CUSTOM_RARE": 1}))
+    require_same(own, empty_api, None)
+    document = columns(empty_api, totals="true")
+    names, roots = document["providers"]["name"], document["trees"]["row"]
+    inventories, usages = (document["providers"][key]["CUSTOM_RARE"] for key in ("inventories", "usages"))
+    assert [names[row] for row in inventories["row"]] == [names[row] for row in usages["row"]]
+    assert {names[row] for row in usages["row"]} == {child.name for child in rare}
+    assert len(inventories["kind"]) == len(usages["used"]) == 2
+    assert sorted(usages["used"]) == [0, 1]
+    sums = document["trees"]["totals"]["CUSTOM_RARE"]
+    assert [names[roots[tree]] for tree in sums.pop("tree")] == [hosts[4].name]
+    assert sums == {"provider_count": [2], "total": [5], "reserved": [0], "capacity": [5], "used": [1]}
+    assert "row" not in document["providers"]["inventories"]["VCPU"]
 
 
 def test_a_site_of_nothing(empty_api: Api) -> None:

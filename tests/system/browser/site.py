@@ -104,9 +104,9 @@ class Api:
         columns = self.send("GET", "/provider_trees?columns=true&totals=true&depth=0&fields=name")
         return {
             key: {
-                name: used
-                for name, used, having in zip(
-                    columns["providers"]["name"], sums["used"], sums["provider_count"], strict=True
+                columns["providers"]["name"][tree]: used
+                for tree, used, having in zip(
+                    sums.get("tree", range(len(sums["used"]))), sums["used"], sums["provider_count"], strict=True
                 )
                 if having
             }

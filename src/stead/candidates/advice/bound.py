@@ -64,7 +64,7 @@ def sources(snapshot: Snapshot, request: CandidateRequest, before: Headroom, wor
     gaining = {root for root, most in _most(released).items() if most > now.get(root, 0)}
     used = np.zeros(snapshot.size)
     for class_id, columns in snapshot.inventory.items():
-        slots = np.flatnonzero((columns.kind.whole > 0) & ~snapshot.sharing.mask)
+        slots = columns.slots[~snapshot.sharing.mask[columns.slots]]
         np.add.at(used, snapshot.forest.root.at(slots), columns.used(slots) / amounts.get(class_id, _GREAT))
     ordered = sorted(np.flatnonzero(used).tolist(), key=lambda root: used[root])
     return Sources([root for root in ordered if root in gaining], [root for root in ordered if root not in gaining])

@@ -35,6 +35,5 @@ function draw(bar, percent) {
 /** @param {Site} site @param {string} of @param {string} tree */
 function ofTree(site, of, tree) {
   const host = site.numberOf(tree);
-  if (host === undefined || !site.sums[of].provider_count[host]) return null;
-  return { capacity: site.sums[of].capacity[host], used: site.sums[of].used[host] };
+  return host === undefined ? null : site.amounts(of, host);
 }

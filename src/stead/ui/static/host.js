@@ -9,8 +9,8 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 /**
  * @typedef {{providers: {
  *   row_count: number, uuid: string[], name: string[], parent_row: number[],
- *   inventories: Record<string, {kinds: {capacity: number}[], kind: number[]}>,
- *   usages: Record<string, {used: number[]}>,
+ *   inventories: Record<string, {row?: number[], kinds: {capacity: number}[], kind: number[]}>,
+ *   usages: Record<string, {row?: number[], used: number[]}>,
  * }}} Tree
  */
 
@@ -53,9 +53,10 @@ export function Host({ live, name, changes, close }) {
 
 /** @param {import("./site.js").Site} site @param {number} host */
 function held(site, host) {
-  return Object.entries(site.sums)
-    .filter(([, sums]) => sums.provider_count[host])
-    .map(([of, sums]) => ({ of, used: sums.used[host], capacity: sums.capacity[host] }));
+  return Object.keys(site.sums).flatMap((of) => {
+    const amounts = site.amounts(of, host);
+    return amounts ? [{ of, used: amounts.used, capacity: amounts.capacity }] : [];
+  });
 }
 
 /** @param {{tree: Tree}} props */
@@ -74,7 +75,9 @@ function Providers({ tree: { providers } }) {
 
 /** @param {Tree["providers"]} providers @param {number} row */
 function ofProvider(providers, row) {
-  return Object.entries(providers.inventories).flatMap(([of, { kinds, kind }]) =>
-    kind[row] < 0 ? [] : [`${of} ${amounts(providers.usages[of].used[row], kinds[kind[row]].capacity)}`],
-  );
+  return Object.entries(providers.inventories).flatMap(([of, { row: rows, kinds, kind }]) => {
+    const place = rows ? rows.indexOf(row) : row;
+    if (place < 0 || kind[place] < 0) return [];
+    return [`${of} ${amounts(providers.usages[of].used[place], kinds[kind[place]].capacity)}`];
+  });
 }

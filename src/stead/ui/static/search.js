@@ -36,8 +36,10 @@ function testOf(site, word) {
 
 /** @param {Site} site @param {string} name @param {number} amount @returns {Test} */
 function freeTest(site, name, amount) {
-  const sums = site.sums[name];
-  return (host) => sums !== undefined && sums.provider_count[host] > 0 && sums.capacity[host] - sums.used[host] >= amount;
+  return (host) => {
+    const held = site.amounts(name, host);
+    return held !== null && held.capacity - held.used >= amount;
+  };
 }
 
 /** @param {Site} site @param {"traits" | "aggregates"} what @param {string} part @returns {Test} */

@@ -2,7 +2,11 @@
 import { LEVELS, NO_CLASS } from "./colors.js";
 
 /**
- * @typedef {{provider_count: number[], total: number[], reserved: number[], capacity: number[], used: number[]}} Sums
+ * Of a class of few trees, `tree` has these trees, and the lists have values for them alone.
+ *
+ * @typedef {{
+ *   tree?: number[], provider_count: number[], total: number[], reserved: number[], capacity: number[], used: number[],
+ * }} Sums
  * @typedef {{names: string[], sets: number[][], set: number[]}} Sets
  * @typedef {{reason: string | null, since: string, until: string | null, provider_uuid: string}} State
  * @typedef {{
@@ -31,6 +35,8 @@ export class Site {
     this.sums = columns.trees.totals;
     /** @type {Map<string, number> | null} */
     this.numbers = null;
+    /** By class of few trees, their places. @type {Map<string, Map<number, number>>} */
+    this.places = new Map();
   }
 
   /** Resource classes, those of most hosts first. */
@@ -46,11 +52,27 @@ export class Site {
     return this.numbers.get(name);
   }
 
+  /** The place of a host in the lists of a class; -1 if it has none of it. @param {string} name @param {number} host */
+  place(name, host) {
+    const sums = this.sums[name];
+    if (!sums) return -1;
+    if (!sums.tree) return sums.provider_count[host] ? host : -1;
+    const places = this.places.get(name) ?? new Map(sums.tree.map((tree, place) => [tree, place]));
+    this.places.set(name, places);
+    return places.get(host) ?? -1;
+  }
+
+  /** What a host has and uses of a class; null if it has none of it. @param {string} name @param {number} host */
+  amounts(name, host) {
+    const place = this.place(name, host);
+    return place < 0 ? null : { capacity: this.sums[name].capacity[place], used: this.sums[name].used[place] };
+  }
+
   /** How full a host is of a class, in percent; NO_CLASS without it. @param {string} name @param {number} host */
   level(name, host) {
-    const sums = this.sums[name];
-    if (!sums || !sums.provider_count[host]) return NO_CLASS;
-    const [capacity, used] = [sums.capacity[host], sums.used[host]];
+    const held = this.amounts(name, host);
+    if (!held) return NO_CLASS;
+    const { capacity, used } = held;
     if (capacity <= 0) return LEVELS - 1;
     return Math.min(LEVELS - 1, Math.max(0, Math.round((100 * used) / capacity)));
   }
@@ -79,7 +101,8 @@ export class Site {
       if (host === undefined) continue;
       hosts.push(host);
       for (const [of, used] of Object.entries(message.trees.used)) {
-        if (used[place] >= 0 && this.sums[of]) this.sums[of].used[host] = used[place];
+        const own = used[place] < 0 ? -1 : this.place(of, host);
+        if (own >= 0) this.sums[of].used[own] = used[place];
       }
     }
     return hosts;

@@ -133,9 +133,9 @@ function summary(site) {
 function described(site, host) {
   const name = site.names[host];
   const state = site.state(host) ? ", disabled" : "";
-  const sums = site.sums[className.value];
-  if (!sums?.provider_count[host]) return html`<bdi>${name}</bdi>: no ${className.value}${state}`;
-  return html`<bdi>${name}</bdi>: ${className.value} ${amounts(sums.used[host], sums.capacity[host])} used${state}`;
+  const held = site.amounts(className.value, host);
+  if (!held) return html`<bdi>${name}</bdi>: no ${className.value}${state}`;
+  return html`<bdi>${name}</bdi>: ${className.value} ${amounts(held.used, held.capacity)} used${state}`;
 }
 
 /** @param {Live} live @param {Event} event */

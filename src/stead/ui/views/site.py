@@ -113,7 +113,7 @@ def _by_fill(
     """Places of *roots* by the used part of a class; trees without inventory are last in both directions."""
     tree = np.full(snapshot.size, -1, np.int64)
     tree[roots] = np.arange(len(roots))
-    slots = np.flatnonzero(columns.kind.whole)
+    slots = columns.slots
     of_slot = tree[snapshot.forest.root.at(slots)]
     slots, of_slot = slots[of_slot >= 0], of_slot[of_slot >= 0]
     capacities = columns.kinds.capacities()[columns.kind.at(slots)].astype(np.float64)
@@ -125,14 +125,15 @@ def _by_fill(
 
 
 def _rows(snapshot: Snapshot, roots: NDArray[np.int64], classes: Sequence[str]) -> list[Row]:
-    totals = {each.name: each for each in tree_totals(snapshot, roots)}
+    totals = {each.name: each for each in tree_totals(snapshot, roots) if each.name in classes}
+    places = {name: each.places(range(len(roots))) for name, each in totals.items()}
     rows = []
     for place, root in enumerate(roots.tolist()):
         amounts = []
         for name in classes:
             of_class = totals.get(name)
-            has = of_class is not None and of_class.having[place]
-            amounts.append(Amounts(of_class.capacity[place], of_class.used[place]) if has and of_class else None)
+            at = -1 if of_class is None else places[name][place]
+            amounts.append(Amounts(of_class.capacity[at], of_class.used[at]) if of_class and at >= 0 else None)
         cause = snapshot.service_states.cause(root)
         size = snapshot.forest.shape_of(root).size
         reason = None if cause is None else cause[1].reason
