@@ -33,6 +33,7 @@ PROVIDER_IN_USE = "placement.resource_provider.inuse"
 PROVIDER_HAS_CHILDREN = "placement.resource_provider.cannot_delete_parent"
 PROVIDER_NOT_FOUND = "placement.resource_provider.not_found"
 NOTHING_FITS = "stead.nothing_fits"
+NOTHING_FOUND = "stead.nothing_found"
 START_OVER = "stead.start_over"
 PROVIDER_DISABLED = "stead.provider_disabled"
 
@@ -73,6 +74,7 @@ ANSWERS: Rows = {
     domain.InventoryExists: Answer(409, CONCURRENT_UPDATE),
     domain.InventoryInUse: Answer(409, INVENTORY_IN_USE),
     domain.NothingFits: Answer(409, NOTHING_FITS),
+    domain.NothingFound: Answer(409, NOTHING_FOUND),
     domain.ProviderDisabled: Answer(409, PROVIDER_DISABLED, "Unable to allocate inventory: {error}"),
     domain.StartOver: Answer(410, START_OVER),
 }

@@ -365,6 +365,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             NO_TRAITS,
             domain.ConsumerConflict(SOME_CONSUMER, expected=2, actual=3),
             domain.NothingFits(0, SOME_CONSUMER),
+            domain.NothingFound(0, SOME_CONSUMER),
             SAME_PROJECT,
             TOO_SLOW,
         ),

@@ -60,7 +60,7 @@ class WorkSpent(Exception):
 class Work:
     """The budget that remains for one request; not thread-safe."""
 
-    __slots__ = ("_next_look", "give_way", "is_cut", "remaining", "until")
+    __slots__ = ("_most", "_next_look", "give_way", "is_cut", "remaining", "until")
 
     def __init__(
         self, most: int | None = None, *, until: float = inf, give_way: Callable[[], object] = keep_on
@@ -71,12 +71,18 @@ class Work:
             until: time of the monotonic clock at which the budget ends.
             give_way: lets other requests run; called about every millisecond.
         """
-        self.remaining: float = _PLENTY if most is None else most
+        self._most = _PLENTY if most is None else most
+        self.remaining: float = self._most
         self.is_cut = False
         self.until = until
         self.give_way = give_way
         # Never below 0, so that the step that overdraws the budget notices it at once.
         self._next_look = max(self.remaining - _LOOK_EVERY, 0.0)
+
+    @property
+    def spent(self) -> int:
+        """The units that were taken from the budget; the last step may have overdrawn it."""
+        return int(self._most - self.remaining)
 
     def spend(self, units: int) -> None:
         """Take *units* from the budget.

@@ -33,7 +33,7 @@ from stead.cli.fetching.providers import require_named
 from stead.cli.forest import capacity
 from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
-from stead.client.errors import Conflict, NotFound, NothingFits, Refused, Unreachable, Unsupported
+from stead.client.errors import Conflict, NotFound, NothingFits, NothingFound, Refused, Unreachable, Unsupported
 from stead.client.retrying import random_pause
 from stead.domain.printable import one_line
 
@@ -88,7 +88,7 @@ def claim_place(api: Site, query: str, owner: Owner) -> Claimed:
     """Claim a place for *query*: with POST ``/claims``, or :func:`claim_first` if the server does not support it.
 
     Raises:
-        Negative: nothing fits, or the claim lost every race.
+        Negative: nothing fits or was found, or the claim lost every race.
         Refused: for another reason.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
@@ -106,7 +106,7 @@ def claim_by_query(api: Site, query: str, owner: Owner) -> Claimed:
     """Claim a place in one request: the service finds the place.
 
     Raises:
-        Negative: nothing fits.
+        Negative: nothing fits or was found.
         Refused: for another reason, 404 if it does not support the request.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
@@ -142,10 +142,10 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
     answered: Json | None = None
     try:
         if staying != moving:
-            with suppress(NothingFits):
+            with suppress(NothingFits, NothingFound):
                 answered = claim(staying)
         answer = answered or claim(moving)
-    except NothingFits as error:
+    except (NothingFits, NothingFound) as error:
         require_named(api, asked)
         raise Negative(_why_not(query, error.detail, len(owners))) from error
     claimed = []

@@ -10,6 +10,7 @@ Error:
         ├── Unsupported          404, 406: the server does not have this feature or version
         ├── Conflict             409
         │   ├── NothingFits          no place for a claim
+        │   ├── NothingFound         no place for a claim within the limit of the search
         │   ├── Stale                another client changed it first
         │   ├── InUse                something to be removed has allocations
         │   ├── ProviderDisabled     an operator disabled the provider
@@ -137,6 +138,19 @@ class NothingFits(Conflict):
     explanation: Explanation | None = None
 
 
+class NothingFound(Conflict):
+    """The search for the places of claims reached its limit, so there may be some.
+
+    Attributes:
+        claim: index of the claim without a place.
+        explanation: what each constraint removed; None if the request did without.
+    """
+
+    advice = "Repeat the request, claim fewer at a time, or raise `[stead] max_candidate_work`."
+    claim: int = 0
+    explanation: Explanation | None = None
+
+
 class Stale(Conflict):
     """Another client changed the object after it was read. Nothing was written."""
 
@@ -228,6 +242,7 @@ _BY_CODE: dict[str, type[Refused]] = {
     "stead.capacity_below_use": CapacityBelowUse,
     "stead.in_use": InUse,
     "stead.nothing_fits": NothingFits,
+    "stead.nothing_found": NothingFound,
     "stead.provider_disabled": ProviderDisabled,
     "stead.start_over": StartOver,
 }
@@ -250,12 +265,12 @@ def refusal(status: int, body: object, headers: dict[str, str]) -> Refused:
     request_id = str(problem.get("request_id") or headers.get("x-openstack-request-id", ""))
     error = kind(status, detail, code=code, request_id=request_id)
     error.facts = problem
-    if isinstance(error, NothingFits):
+    if isinstance(error, NothingFits | NothingFound):
         _explain(error, problem)
     return error
 
 
-def _explain(error: NothingFits, problem: dict[str, Any]) -> None:
+def _explain(error: NothingFits | NothingFound, problem: dict[str, Any]) -> None:
     from stead.client.explanation import Explanation
 
     error.claim = int(problem.get("claim") or 0)

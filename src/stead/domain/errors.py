@@ -21,7 +21,7 @@ SteadError
     ├── ProviderHasChildren         ├── ProviderInUse             ├── InventoryExists
     ├── InventoryInUse              ├── ResourceClassExists       ├── ResourceClassInUse
     ├── TraitInUse                  ├── IndistinctName
-    ├── NothingFits
+    ├── NothingFits                 ├── NothingFound
     └── AllocationRefused           └── NoSuchInventory, UnitsViolated, CapacityExceeded
 """
 
@@ -428,22 +428,31 @@ class IndistinctName(Conflict):
 
 @dataclass(eq=False)
 class NothingFits(Conflict):
-    """There is no place for a claim, given the places of those before it.
+    """There is no place for all claims of a request at the same time: this is proved.
 
-    ``claim`` is its index in the request. ``gave_up``: the search reached its limit, so there may be a place.
-    ``explanation`` says why; None if the request did not ask for it. Its type is known to the code that shows it.
+    ``claim`` is the index of the one without a place. ``explanation`` says why, given the places of those before it;
+    None if the request did not ask for it. Its type is known to the code that shows it.
     """
 
     claim: int
     consumer: str
-    gave_up: bool = False
+    explanation: object = None
+
+    def __str__(self) -> str:
+        return f"Nothing fits claims[{self.claim}] (consumer {self.consumer})."
+
+
+@dataclass(eq=False)
+class NothingFound(Conflict):
+    """The search for places reached its limit, so there may be some; the fields are those of `NothingFits`."""
+
+    claim: int
+    consumer: str
     explanation: object = None
 
     def __str__(self) -> str:
         which = f"claims[{self.claim}] (consumer {self.consumer})"
-        if self.gave_up:
-            return f"Nothing was found for {which} within the work that one request may do."
-        return f"Nothing fits {which}."
+        return f"Nothing was found for {which} within the work that one request may do; retry."
 
 
 class AllocationRefused(Conflict):

@@ -29,9 +29,11 @@ from stead.domain.errors import (
     ConcurrentUpdate,
     ConsumerConflict,
     NothingFits,
+    NothingFound,
     UnknownProvider,
 )
 from stead.domain.placing import Granted, Outcome
+from stead.process import slices
 from stead.service.drawing import Drawing
 from stead.service.placed_amounts import slots
 from stead.service.underway import Announced, Underway
@@ -115,7 +117,7 @@ class Claiming:
             until: deadline on the monotonic clock; None: the claim timeout from now.
 
         Raises:
-            UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
+            UnknownResourceClass, UnknownTraits, NothingFits, NothingFound, ConsumerConflict, Unavailable
             ConcurrentUpdate: the claim lost every race until the deadline.
         """
         if until is None:
@@ -162,8 +164,10 @@ class Claiming:
         with self._underway.looking() as others:
             snapshot, moment = self._catalog.view()
             freed = snapshot.with_taken(_given_back(snapshot, allocations_of))
-            with self._underway.turn():
-                how = partial(place, distinct_roots=distinct_roots, among_best=among_best, until=until)
+            with self._underway.turn() as give_way:
+                how = partial(
+                    place, distinct_roots=distinct_roots, among_best=among_best, until=until, give_way=give_way
+                )
                 placed = self._placed(freed, wishes, others, how)
                 if not isinstance(placed, NoPlace):
                     granted = [_granted(snapshot, candidate) for candidate in placed]
@@ -213,14 +217,17 @@ class Claiming:
             now[uuid].amounts() == allocations.amounts() for uuid, allocations in allocations_of.items()
         )
 
-    def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits:
+    def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits | NothingFound:
         """The refusal, with an explanation if time remains before *until*."""
         wish = wishes[placed.number]
         why = None
         if time.monotonic() < until:
             with suppress(WorkSpent):
-                why = explain(placed.remaining, wish.request, self._enumeration.work, until=until)
-        return NothingFits(placed.number, wish.consumer, placed.gave_up, why and (placed.remaining, why))
+                why = explain(
+                    placed.remaining, wish.request, self._enumeration.work, until=until, give_way=slices.give_way
+                )
+        error = NothingFound if placed.gave_up else NothingFits
+        return error(placed.number, wish.consumer, why and (placed.remaining, why))
 
     def _granted_before(self, wishes: Sequence[Wish]) -> list[Granted] | None:
         """The earlier result of the wishes, if the same request was carried out before; None if not."""

@@ -387,7 +387,7 @@ class Service:
             until: deadline on the monotonic clock; None: the claim timeout from now.
 
         Raises:
-            UnknownResourceClass, UnknownTraits, NothingFits, ConsumerConflict, Unavailable
+            UnknownResourceClass, UnknownTraits, NothingFits, NothingFound, ConsumerConflict, Unavailable
             ConcurrentUpdate: the claim lost every race until the deadline.
         """
         return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained, until=until)

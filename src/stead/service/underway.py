@@ -14,10 +14,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from stead.candidates.placing import summed
+from stead.process import slices
 from stead.service.placed_amounts import slots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Identities, Snapshot
@@ -73,18 +74,28 @@ class Underway:
                 del self._views[id(view)]
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> Iterator[Callable[[], None]]:
         """Run searches one after another, so that each sees the places of those before it.
 
         The bound counts from the start of the running search, not from the start of the wait. Otherwise a queue of
         claims behind a large gang would wait once for each of them. After the bound, a search runs beside the other.
+
+        Returns:
+            What a long search calls at times, so that short requests run in between.
         """
         remaining = self._began + LONGEST_TURN_SECONDS - time.monotonic()
         is_alone = self._turn.acquire(timeout=max(remaining, 0.0))
         try:
             if is_alone:
                 self._began = time.monotonic()
-            yield
+            since = time.monotonic()
+
+            def give_way() -> None:
+                # Within the bound, other claims wait for this search, so it must not wait for others.
+                if time.monotonic() > since + LONGEST_TURN_SECONDS:
+                    slices.give_way()
+
+            yield give_way
         finally:
             if is_alone:
                 self._turn.release()

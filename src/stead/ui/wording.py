@@ -44,6 +44,7 @@ _REASONS = {
     "no_such_inventory": "The provider has no inventory of the class",
     "provider_disabled": "The provider is disabled",
     "nothing_fits": "No allocation candidates",
+    "nothing_found": "No allocation candidates found within the limit of the search",
     "generation_conflict": "The provider changed first (generation)",
     "consumer_conflict": "The consumer changed first (generation)",
     "concurrent_update": "Other clients changed it first, until the time limit",

@@ -25,7 +25,8 @@ CODES = {
     409: {"placement.undefined_code", "placement.concurrent_update", "placement.inventory.inuse",
     "placement.duplicate_name",
           "placement.resource_provider.inuse", "placement.resource_provider.cannot_delete_parent",
-          "stead.nothing_fits", "stead.in_use", "stead.capacity_below_use", "stead.provider_disabled"},
+          "stead.nothing_fits", "stead.nothing_found",
+          "stead.in_use", "stead.capacity_below_use", "stead.provider_disabled"},
     410: {"stead.start_over"},
 }  # fmt: skip
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

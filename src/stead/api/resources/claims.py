@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from stead.api import uuids
 from stead.api.bodies import Body, Schema, read_body, strict_object
-from stead.api.errors import NOTHING_FITS, Answer, MalformedBody, Refused, Rows, answering
+from stead.api.errors import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
 from stead.api.query.candidates import request_of
 from stead.api.representations import answer
@@ -17,11 +18,11 @@ from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED
 from stead.api.shapes import CONSUMER_FIELDS, UUID
 from stead.api.versions import S, V, Versioned
-from stead.domain.errors import InvalidQuery, NothingFits
+from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
 from stead.domain.placing import Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stead.api.limits import Limits
     from stead.api.query.flavors import Flavors
@@ -73,15 +74,17 @@ CLAIMS = Versioned(
 )
 
 
-def show_why(error: NothingFits) -> dict[str, Any] | None:
+def show_why(error: NothingFits | NothingFound) -> dict[str, Any] | None:
     """The explanation, in the form of GET ``/allocation_candidates/explain``; None if there is none."""
     if not isinstance(error.explanation, tuple):
         return None
     return explanations.shown(*error.explanation)
 
 
+_MORE: Mapping[str, Callable[[Any], object]] = {"claim": attrgetter("claim"), "explanation": show_why}
 NO_PLACE: Rows = {
-    NothingFits: Answer(409, NOTHING_FITS, more={"claim": lambda error: error.claim, "explanation": show_why})
+    NothingFits: Answer(409, NOTHING_FITS, more=_MORE),
+    NothingFound: Answer(409, NOTHING_FOUND, more=_MORE),
 }
 
 

@@ -9,7 +9,6 @@ Source: "GET /headroom", docs/api.md; decision 48.
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,11 +17,11 @@ import numpy as np
 
 from stead.candidates.engine import match_all
 from stead.candidates.headroom.filling import Filling
-from stead.candidates.headroom.headroom import headroom, room_of, usable
+from stead.candidates.headroom.headroom import headroom
 from stead.candidates.headroom.reading import MOST
 from stead.candidates.kinds import TreeKinds
-from stead.candidates.placing import NoPlace, place, summed, taken_by
-from stead.candidates.work import WorkSpent, masked
+from stead.candidates.placing import NoPlace, place, rooms_of, summed, taken_by
+from stead.candidates.work import Work, WorkSpent
 from stead.domain.order import PACK
 from stead.domain.provider import Slot
 
@@ -34,14 +33,13 @@ if TYPE_CHECKING:
     from stead.candidates.engine import Enumeration
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.placing import Amounts
-    from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 
     Numbers = NDArray[np.int64]
 
-_SEARCHES = 20
-"""Work of one search for candidates, in vector operations over all providers."""
+_ONE_MORE = 500_000
+"""Work of the search for places of one more mix, which may have to move the claims of this mix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +82,10 @@ def mixed(snapshot: Snapshot, parts: Sequence[Part], enumeration: Enumeration, w
     alone = [headroom(snapshot, part.request, work) for part in parts]
     of_part = [part_alone.at_most // part.weight for part_alone, part in zip(alone, parts, strict=True)]
     of_class: dict[int, int] = {}
-    rooms: dict[int, int] = {}
-    per_mix: Counter[int] = Counter()
+    rooms: Mapping[int, int] = {}
+    per_mix: Mapping[int, int] = {}
     with suppress(WorkSpent):
-        rooms, per_mix = _rooms(snapshot, parts, work)
+        rooms, per_mix = rooms_of(snapshot, [(part.request, part.weight) for part in parts], work)
         of_class = {class_id: rooms[class_id] // amount for class_id, amount in per_mix.items() if class_id in rooms}
     at_most = min([*of_part, *of_class.values()])
     at_least = 0
@@ -105,27 +103,6 @@ def mixed(snapshot: Snapshot, parts: Sequence[Part], enumeration: Enumeration, w
         {class_id: room - at_least * per_mix[class_id] for class_id, room in rooms.items()},
         not work.is_cut,
     )
-
-
-def _rooms(snapshot: Snapshot, parts: Sequence[Part], work: Work) -> tuple[dict[int, int], Counter[int]]:
-    """What is free of each class at the providers that any part can use, and what one mix takes of it.
-
-    Raises:
-        WorkSpent
-    """
-    per_mix: Counter[int] = Counter()
-    providers: dict[int, NDArray[np.bool_]] = {}
-    for part in parts:
-        matched = match_all(snapshot, part.request, work)
-        if matched is None:
-            continue  # it fits nowhere, which bounds the mix already
-        amounts, of_class = usable(snapshot, part.request, matched[1], work)
-        for class_id, amount in amounts.items():
-            per_mix[class_id] += amount * part.weight
-            usable_before = providers.get(class_id)
-            providers[class_id] = of_class[class_id] if usable_before is None else usable_before | of_class[class_id]
-    rooms = {c: room_of(snapshot, c, mask) for c, mask in providers.items() if c in snapshot.inventory}
-    return rooms, per_mix
 
 
 class _Filling:
@@ -230,9 +207,9 @@ class _Filling:
             for part in self._parts
             for _ in range(part.weight)
         ]
-        self._work.spend(_SEARCHES * masked(self._snapshot.size) * len(requests))
-        budget = replace(self._enumeration, work=max(int(self._work.remaining), 1))
-        placed = place(self._snapshot, requests, budget, distinct_roots=False)
+        budget = Work(min(int(self._work.remaining), _ONE_MORE), until=self._work.until, give_way=self._work.give_way)
+        placed = place(self._snapshot, requests, self._enumeration, distinct_roots=False, work=budget)
+        self._work.spend(budget.spent)
         if isinstance(placed, NoPlace):
             return False
         self._snapshot = self._snapshot.with_taken(summed(taken_by(candidate) for candidate in placed))

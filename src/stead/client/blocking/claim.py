@@ -42,6 +42,7 @@ class Claim(Holding):
 
         Raises:
             NothingFits: there is no place.
+            NothingFound: the search for one reached its limit.
             Stale: another client changed the consumer; read it again with :meth:`Site.find`.
         """
         call = calls.claim([self._record(request)], [request], distinct_roots=False, explain=True)

@@ -22,6 +22,7 @@ from stead.client.errors import (
     InvalidRequest,
     NotFound,
     NothingFits,
+    NothingFound,
     Stale,
     Unsupported,
 )
@@ -106,6 +107,7 @@ class Site(Capacity):
 
         Raises:
             NothingFits: there is no place.
+            NothingFound: the search for one reached its limit.
             Stale: the consumer has another claim already; see :meth:`find` and :meth:`Claim.move`.
         """
         (claim,) = self.claim_all([request], consumer, project=project, user=user, type=type, wait=wait)
@@ -131,6 +133,7 @@ class Site(Capacity):
 
         Raises:
             NothingFits: there is no place for one of them; ``claim`` of the error is its index.
+            NothingFound: the search for places reached its limit.
             Stale: a consumer has another claim already.
         """
         owner = self._owner(project, user, type)
@@ -156,7 +159,7 @@ class Site(Capacity):
             call = calls.claim(records, requests, distinct_roots=distinct_hosts, explain=is_last)
             try:
                 granted: list[Json] = (self._calling.send(call)).json()["claims"]
-            except (NothingFits, Stale) as error:
+            except (NothingFits, NothingFound, Stale) as error:
                 if is_last or (isinstance(error, Stale) and _GENERATION in error.detail):
                     raise
                 token = watching.wait_for_change(self._calling, token, max(until - monotonic(), 0.0))

@@ -263,7 +263,7 @@ def test_nothing_fits_is_the_answer_of_the_one_request(server, claim):
     assert (ran.code, ran.out, ran.err) == (1, "", f"stead: nothing fits {QUERY}\n")
     unsure = f"Nothing was found for claims[0] (consumer {CONSUMER}) within the work that one request may do."
     server.answers.pop(POST)
-    server.refuse(POST, 409, unsure, "stead.nothing_fits")
+    server.refuse(POST, 409, unsure, "stead.nothing_found")
     assert claim().err == f"stead: {unsure}\n"
 
 
