@@ -134,10 +134,12 @@ _KEYWORDS: dict[str, tuple[str, Callable[[Any], Accepts]]] = {
     "minimum": ("number", lambda least: lambda number: number >= least),
     "maximum": ("number", lambda most: lambda number: number <= most),
     "minItems": ("array", lambda least: lambda items: len(items) >= least),
+    "maxItems": ("array", lambda most: lambda items: len(items) <= most),
     "items": ("array", _each),
     "uniqueItems": ("array", lambda _wanted: _unique_strings),
     "required": ("object", lambda names: lambda members: all(map(members.__contains__, names))),
     "minProperties": ("object", lambda least: lambda members: len(members) >= least),
+    "maxProperties": ("object", lambda most: lambda members: len(members) <= most),
     "propertyNames": ("object", _each),
 }
 """For each keyword, the type of the values that it restricts, and a function from its argument to a predicate."""

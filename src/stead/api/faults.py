@@ -59,6 +59,8 @@ _VERDICTS: dict[str, Callable[[Any], str]] = {
     "enum": lambda values: f"is not one of {values!r}",
     "format": lambda name: f"is not a {name!r}",
     "maxLength": lambda _most: "is too long",
+    "maxItems": lambda most: f"is too long: more than {most}",
+    "maxProperties": lambda most: f"has too many properties: more than {most}",
     "minItems": _least("is too short"),
     "minLength": _least("is too short"),
     "minProperties": _least("does not have enough properties"),

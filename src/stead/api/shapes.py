@@ -13,6 +13,7 @@ from stead.api.versions import V, Versioned
 from stead.domain.claim import UNCHECKED, Claim
 from stead.domain.inventory import MAX_FLOAT, MAX_INT, Inventory
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
+from stead.domain.provider import MOST_OF_PROVIDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,9 @@ TOTAL: dict[str, Schema] = {"total": _AMOUNT}
 ALL_INVENTORIES = strict_object(
     {
         "resource_provider_generation": GENERATION,
-        "inventories": mapping(RESOURCE_CLASS_NAME, strict_object(TOTAL, INVENTORY_FIELDS)),
+        "inventories": mapping(
+            RESOURCE_CLASS_NAME, strict_object(TOTAL, INVENTORY_FIELDS), maxProperties=MOST_OF_PROVIDER
+        ),
     }
 )
 """All inventories of one provider, with the provider's generation."""

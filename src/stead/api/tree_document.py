@@ -14,7 +14,7 @@ from stead.api.bodies import STORABLE, Body, Schema, mapping, strict_object
 from stead.api.shapes import GENERATION, INVENTORY_FIELDS, TOTAL, UUID, build_inventories
 from stead.api.versions import V, Versioned
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
-from stead.domain.provider import BY_NAME
+from stead.domain.provider import BY_NAME, MOST_OF_PROVIDER
 from stead.domain.tree_document import UNSTATED, DescribedProvider, DocumentFault, TreeDocument
 from stead.process import slices
 
@@ -29,6 +29,7 @@ _BOOLEAN: Schema = {"type": "boolean"}
 _NAMES: Schema = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": STORABLE},
+    "maxItems": MOST_OF_PROVIDER,
     "uniqueItems": True,
 }
 INVENTORY = strict_object(
@@ -48,9 +49,14 @@ PROVIDER = strict_object(
         "name": {"type": "string", "minLength": 1, "maxLength": 200, "format": STORABLE},
         "parent_provider_uuid": PARENT,
         "generation": GENERATION,
-        "inventories": mapping(RESOURCE_CLASS_NAME, INVENTORY),
+        "inventories": mapping(RESOURCE_CLASS_NAME, INVENTORY, maxProperties=MOST_OF_PROVIDER),
         "traits": _NAMES,
-        "aggregates": {"type": "array", "items": {**UUID, "maxLength": 36}, "uniqueItems": True},
+        "aggregates": {
+            "type": "array",
+            "items": {**UUID, "maxLength": 36},
+            "maxItems": MOST_OF_PROVIDER,
+            "uniqueItems": True,
+        },
         "usages": _ANYTHING,
         "disabled": _ANYTHING,
     },

@@ -234,11 +234,18 @@ def _followed(snapshot: Snapshot, moment: Moment | None, parts: Iterable[Changes
 def _loaded(names: Snapshot, portions: Iterable[Changes | Portion], number: int) -> Snapshot:
     """The snapshot with *names* and with all *portions*, which have *number* providers in total."""
     progress, loading = _Progress(number), Loading(names)
-    for portion in portions:
-        assert isinstance(portion, Portion)
-        loading.add(portion)
-        progress.add(len(portion.providers.ids))
-    snapshot = loading.snapshot()
+    try:
+        for portion in portions:
+            assert isinstance(portion, Portion)
+            loading.add(portion)
+            progress.add(len(portion.providers.ids))
+        snapshot = loading.snapshot()
+    except MemoryError as error:
+        # The process stays: it answers from its last snapshot what needs no fresh one, and its next load may fit.
+        size = loading.size()
+        del loading
+        _log.error("the providers do not fit into the memory of this process: %s", size)
+        raise Unavailable(f"The providers do not fit into the memory of a worker: {size}.") from error
     if number >= MANY:
         keep_for_good()
     return snapshot

@@ -81,6 +81,16 @@ class Loading:
         self._aggregates.add(within, portion.aggregates_of)
         self._disabled.update(portion.disabled)
 
+    def size(self) -> str:
+        """How much has arrived, and the names of the largest parts, for the log."""
+        classes = len(self._names.class_names.rows)
+        traits, aggregates = (max(map(len, sets.values()), default=0) for sets in (self._traits, self._aggregates))
+        number = sum(columns.number for columns in self._inventories.values())
+        return (
+            f"{self._number:,} providers arrived with {number:,} inventories of {len(self._inventories):,} of "
+            f"{classes:,} resource classes; the largest sets have {traits:,} traits and {aggregates:,} aggregates"
+        )
+
     def _add_inventories(self, within: _Portion, inventories: InventoriesByColumn, used: UsageByColumn) -> None:
         provider_ids, class_ids, *numbers, modified = inventories
         # A cloud has few kinds of hosts, so most rows are found among those that arrived before.
@@ -262,6 +272,10 @@ class _Sets:
     def __init__(self) -> None:
         self._sets: Interned[Members] = Interned(())
         self._set_of = _Column(np.int32, 0)
+
+    def values(self) -> Sequence[Members]:
+        """The distinct sets that have arrived."""
+        return self._sets.values
 
     def add(self, within: _Portion, members: MembersByColumn) -> None:
         indices, places = within.of(members.provider_ids)

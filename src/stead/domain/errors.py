@@ -85,6 +85,27 @@ class InvalidQuery(BadRequest):
 
 
 @dataclass(eq=False)
+class TooManyNames(BadRequest):
+    """The site would have more resource classes, or more traits, than a worker should hold."""
+
+    what: str
+    most: int
+
+    def __str__(self) -> str:
+        return f"The site may have up to {self.most} {self.what}; delete those that no resource provider has."
+
+
+@dataclass(eq=False)
+class TooManyInventories(BadRequest):
+    """The provider would have inventories of more resource classes than one provider may have."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"A resource provider may have inventories of up to {self.most} resource classes."
+
+
+@dataclass(eq=False)
 class InvalidTraitName(BadRequest):
     """Clients may create only traits of the custom form."""
 

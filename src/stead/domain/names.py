@@ -13,6 +13,9 @@ CUSTOM_NAME = r"^CUSTOM_[A-Z0-9_]+$"
 RESOURCE_CLASS_NAME = r"^[A-Z0-9_]+$"
 NAME_LENGTH = 255
 
+MOST_NAMES = 100_000
+"""Maximum number of resource classes, and of traits, of a site: each takes memory in every worker."""
+
 FIRST_CUSTOM_CLASS_ID = 10000
 """Ids of standard classes are their positions in the library's list; custom classes start here."""
 

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from stead.domain.inventory import Inventory
 
 
+MOST_OF_PROVIDER = 10_000
+"""Maximum number of inventories, of traits, and of aggregates of one provider."""
+
 BY_NAME = "name:"
 """Prefix of a reference to a provider by its name; every other reference is a uuid."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stead.domain.errors import DuplicateProvider, GenerationConflict
 from stead.domain.inventory import capacity, has_room
 from stead.domain.names import is_custom
-from stead.domain.provider import BY_NAME
+from stead.domain.provider import BY_NAME, MOST_OF_PROVIDER
 from stead.domain.tree_document import (
     UNSTATED,
     CurrentProvider,
@@ -196,6 +196,12 @@ class _Planning:
         if described.aggregates is not None:
             aggregates = described.aggregates | aggregates if self._document.merge else described.aggregates
         inventories = self._inventories(described, now)
+        # Those of a document are bounded as such: these are together with what the provider has.
+        if self._document.merge:
+            for field, members in (("traits", traits), ("aggregates", aggregates), ("inventories", inventories)):
+                if len(members) > MOST_OF_PROVIDER and getattr(described, field) is not None:
+                    most = f"a resource provider may have up to {MOST_OF_PROVIDER}"
+                    raise DocumentFault(f"{described.place}.{field}", f"{len(members)} {field}; {most}")
         return ProviderPlan(
             before,
             uuid,

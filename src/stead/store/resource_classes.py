@@ -11,9 +11,10 @@ from stead.domain.errors import (
     ResourceClassInUse,
     ResourceClassNotFound,
     StandardClass,
+    TooManyNames,
     UnknownResourceClass,
 )
-from stead.domain.names import FIRST_CUSTOM_CLASS_ID, is_standard_class
+from stead.domain.names import FIRST_CUSTOM_CLASS_ID, MOST_NAMES, is_standard_class
 from stead.store.protocol.clock import class_change
 from stead.store.protocol.transaction import RaceLost
 from stead.store.sql.statements import Insert, Query, in_portions
@@ -104,10 +105,18 @@ def ensure(tx: Transaction, name: str) -> bool:
 
 
 def insert(tx: Transaction, names: Sequence[str]) -> None:
-    """Insert new custom classes."""
+    """Insert new custom classes.
+
+    Raises:
+        TooManyNames: the site would have more than `MOST_NAMES` classes.
+    """
     if not names:
         return
     ids = _next_ids(tx, len(names))
+    # After the ids, whose row is locked: so no other transaction adds classes meanwhile.
+    count: int = tx.connection.execute(sa.select(sa.func.count()).select_from(resource_classes)).scalar_one()
+    if count + len(names) > MOST_NAMES:
+        raise TooManyNames("resource classes", MOST_NAMES)
     rows = [{"id": id_, "name": name, "created_at": tx.now} for id_, name in zip(ids, names, strict=True)]
     _INSERT.run(tx.connection, rows)
     tx.touch(map(class_change, ids))

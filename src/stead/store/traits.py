@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.domain.errors import StandardTrait, TraitInUse, TraitNotFound, UnknownTraits
-from stead.domain.names import STANDARD_TRAITS, require_custom_trait
+from stead.domain.errors import StandardTrait, TooManyNames, TraitInUse, TraitNotFound, UnknownTraits
+from stead.domain.names import MOST_NAMES, STANDARD_TRAITS, require_custom_trait
 from stead.store import providers
 from stead.store.protocol.clock import Part, trait_change
 from stead.store.protocol.transaction import RaceLost
@@ -29,10 +29,12 @@ def create(tx: Transaction, name: str) -> bool:
 
     Raises:
         InvalidTraitName: it does not have the custom form.
+        TooManyNames: the site has `MOST_NAMES` traits.
     """
     require_custom_trait(name)
     if name in _ids(tx.connection, [name]):
         return False
+    _require_room(tx, 1)
     inserted = tx.connection.execute(sa.insert(traits), {"name": name, "created_at": tx.now}).inserted_primary_key
     tx.touch([trait_change(inserted[0] if inserted else 0)])
     return True
@@ -43,13 +45,22 @@ def insert(tx: Transaction, names: Sequence[str]) -> None:
 
     Raises:
         InvalidTraitName: a name does not have the custom form.
+        TooManyNames: the site would have more than `MOST_NAMES` traits.
     """
     if not names:
         return
+    _require_room(tx, len(names))
     for name in names:
         require_custom_trait(name)
     _INSERT.run(tx.connection, [{"name": name, "created_at": tx.now} for name in names])
     tx.touch(map(trait_change, _ids(tx.connection, names).values()))
+
+
+def _require_room(tx: Transaction, number: int) -> None:
+    """Require that a *number* of traits can be added. Transactions at the same time may each add theirs."""
+    count: int = tx.connection.execute(sa.select(sa.func.count()).select_from(traits)).scalar_one()
+    if count + number > MOST_NAMES:
+        raise TooManyNames("traits", MOST_NAMES)
 
 
 _INSERT = Insert(traits, "name", "created_at")

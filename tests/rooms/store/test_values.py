@@ -15,11 +15,13 @@ from stead.domain.errors import (
     ConsumerConflict,
     DuplicateProvider,
     ProviderNotFound,
+    TooManyNames,
     TraitNotFound,
     Unavailable,
     UnitsViolated,
 )
 from stead.domain.inventory import MAX_INT, Inventory
+from stead.domain.names import MOST_NAMES
 from stead.store import allocations, consumer_listing, inventories, names, providers, resource_classes, traits, usages
 from stead.store.reshape import NewInventories
 from tests.rooms.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture, reloaded
@@ -221,3 +223,12 @@ def test_a_claim_on_more_providers_than_one_statement_names(books: Books) -> Non
     books.release(consumer)
     assert books.held(consumer) == {}
     assert picture(books.service.snapshot()) == reloaded(books)
+
+
+@pytest.mark.parametrize("insert", [resource_classes.insert, traits.insert])
+def test_a_site_gets_no_more_names_than_a_worker_should_hold(books: Books, insert: Callable[..., None]) -> None:
+    before = picture(books.service.snapshot())
+    names_of_all = [f"CUSTOM_MANY_{number}" for number in range(MOST_NAMES)]
+    with pytest.raises(TooManyNames, match=f"up to {MOST_NAMES} (resource classes|traits)"):
+        books.service.write(insert, names_of_all)
+    assert reloaded(books) == before

@@ -14,6 +14,7 @@ from stead.api.representations import Field, Shape, answer, maker
 from stead.api.shapes import GENERATION, UUID
 from stead.api.versions import V, Versioned
 from stead.domain.errors import GenerationConflict
+from stead.domain.provider import MOST_OF_PROVIDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,12 @@ class Membership:
 
 
 # The column cannot store longer spellings of a uuid.
-UUIDS: Schema = {"type": "array", "items": {**UUID, "maxLength": 36}, "uniqueItems": True}
+UUIDS: Schema = {
+    "type": "array",
+    "items": {**UUID, "maxLength": 36},
+    "maxItems": MOST_OF_PROVIDER,
+    "uniqueItems": True,
+}
 
 REPLACE = Versioned(
     {

@@ -25,9 +25,11 @@ from stead.domain.errors import (
     InventoryNotFound,
     NoInventoryRecord,
     ReservedTooLarge,
+    TooManyInventories,
     UnknownResourceClass,
 )
 from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.provider import MOST_OF_PROVIDER
 from stead.store import inventories
 
 if TYPE_CHECKING:
@@ -134,8 +136,11 @@ class Inventories:
     def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         """Create an inventory of a resource provider."""
         # Before the body is read, so that an unknown provider is 404 whatever the body is.
-        find_provider(self._service.snapshot(), uuid)
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
         new = read_body(req, CREATE)
+        if len(snapshot.inventories(slot)) >= MOST_OF_PROVIDER:
+            raise TooManyInventories(MOST_OF_PROVIDER)
         generation = self._service.write(
             inventories.add, uuid, new.resource_class, new.inventory, may_reserve_all=MAY_RESERVE_ALL.at(req.version)
         )

@@ -15,6 +15,7 @@ from stead.api.shapes import GENERATION
 from stead.api.versions import V, Versioned
 from stead.domain.errors import GenerationConflict, InvalidQuery, TraitNotFound, UnknownTraits
 from stead.domain.names import NAME_LENGTH, require_custom_trait
+from stead.domain.provider import MOST_OF_PROVIDER
 from stead.store import traits
 
 if TYPE_CHECKING:
@@ -51,7 +52,12 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": S
 REPLACE = Versioned(
     {
         V.TRAITS: Body(
-            strict_object({"traits": {"type": "array", "items": _NAME}, "resource_provider_generation": GENERATION}),
+            strict_object(
+                {
+                    "traits": {"type": "array", "items": _NAME, "maxItems": MOST_OF_PROVIDER},
+                    "resource_provider_generation": GENERATION,
+                }
+            ),
             NewTraits.build,
         )
     }

@@ -1,0 +1,43 @@
+"""A load that does not fit into memory fails with its size, and the process goes on."""
+
+import subprocess
+import sys
+
+LOAD = """
+import resource
+from stead.catalog.catalog import Catalog
+from stead.domain.errors import Unavailable
+from stead_bench.memory import Content
+
+class Growing:
+    endless = True
+
+    def changes(self, since):
+        small = Content(100)
+        yield small.names()
+        yield small.portion(range(1, 101))
+        first = 101
+        while self.endless:
+            yield small.portion(range(first, first + 5_000))
+            first += 5_000
+
+source = Growing()
+catalog = Catalog(source)
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 40 * 2**20, resource.RLIM_INFINITY))
+try:
+    catalog.fresh()
+except Unavailable as error:
+    print(error)
+source.endless = False
+print(catalog.fresh().size)
+"""
+
+
+def test_a_load_that_does_not_fit_says_what_is_too_large_and_the_next_one_may_fit() -> None:
+    process = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, timeout=50, check=False)
+    error, size = process.stdout.splitlines()
+    assert error.startswith("The providers do not fit into the memory of a worker: ")
+    assert "inventories of 3 of 3 resource classes" in error
+    assert size == "100"
+    assert "the providers do not fit into the memory of this process" in process.stderr
