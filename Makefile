@@ -89,7 +89,7 @@ headroom: $(VENV)/for-development  ## Compare headroom and advice with brute for
 planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500 random sites, and drain hosts beside other writers
 	STEAD_PLANNING_CASES=$(or $(N),500) $(BIN)/pytest -n $(JOBS) tests/system/planning $(ARGS)
 
-hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each of eleven ways, and check the responses to other clients
+hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each way, and check the responses to other clients and the memory
 	$(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)
 
 framing: $(VENV)/for-development  ## Compare how Stead, h11, gunicorn, nginx and uWSGI read N=20000 ambiguous streams of requests

@@ -65,7 +65,8 @@ HTTP_OPTS: list[cfg.Opt] = [
         "max_queue",
         default=2048,
         min=1,
-        help="Maximum number of requests per worker that wait for a thread. Default 2048. More return 503.",
+        help="Maximum number of requests per worker that wait for a thread. Default 2048. More return 503, at most "
+        "400 a second. Meanwhile their connections are not read.",
     ),
     cfg.IntOpt(
         "max_queue_per_client",

@@ -56,7 +56,7 @@ class Owner(Protocol):
     refusals: Refusals
 
     def peers_of(self, transport: asyncio.Transport) -> Peers: ...
-    def submit(self, request: Request) -> Refusal | None: ...
+    def submit(self, request: Request) -> None: ...
     def drop(self, request: Request) -> bool: ...
     def postpone(self, request: Request) -> None: ...
     def lost(self, connection: Connection) -> None: ...
@@ -227,9 +227,7 @@ class Connection(asyncio.Protocol):
         self._keeps = request.keeps_connection
         self._is_busy = True
         self._enter(State.WORKING)
-        refusal = self._server.submit(request)
-        if refusal is not None:
-            self.refuse(refusal)
+        self._server.submit(request)
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer the current request in place of the application."""

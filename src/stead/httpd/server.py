@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import resource
-from collections import Counter
+from collections import Counter, OrderedDict
 from contextlib import suppress
 from functools import partial
 from heapq import nsmallest
@@ -59,6 +59,10 @@ SIGN_IN_THREADS = 8
 
 SIGN_IN_QUEUE = 16
 """Further attempts that may wait. The others are refused at once: a user can try again."""
+
+REFUSED_AT_A_TIME, REFUSAL_SECONDS = 20, 0.05
+"""How many requests are refused in a row because a queue is full, and the interval. So a client that asks again at once
+takes little of the loop's time: with 10,000 connections, each is refused once in 25 s."""
 
 RETURNED_SIZE = 32 * MIB
 """Freed memory of connections is returned to the kernel from this size on, if it was most of what was used."""
@@ -113,6 +117,8 @@ class Server:
         self._drain_until = 0.0
         self._return_freed = return_freed
         self._returned_at = float("-inf")
+        self._refused: OrderedDict[Request, None] = OrderedDict()  # that found a full queue, the first ones first
+        self._is_refusing = False  # a call of `_refuse_next` is scheduled
         self._most_held = 0  # bytes for connections, since freed memory was last returned
         self._application = application
         self._admission = Admission(bounds, threads, lambda: not self.unsent.is_exceeded)
@@ -201,7 +207,26 @@ class Server:
         environ = {"SERVER_NAME": str(here[0]), "SERVER_PORT": str(here[1]), "REMOTE_ADDR": remote}
         return Peers(remote, is_encrypted, environ)
 
-    def submit(self, request: Request) -> Refusal | None:
+    def submit(self, request: Request) -> None:
+        """Queue *request* for an answer. If the queue is full, it gets another chance, and a refusal, in its turn."""
+        if self._queue(request) is not None:
+            self._refused[request] = None
+            if not self._is_refusing:
+                self._is_refusing = True
+                self.loop.call_later(REFUSAL_SECONDS, self._refuse_next)
+
+    def _refuse_next(self) -> None:
+        """Queue or refuse the requests that have waited longest for that. Their connections are not read meanwhile."""
+        for _ in range(min(len(self._refused), REFUSED_AT_A_TIME)):
+            request, _ = self._refused.popitem(last=False)
+            refusal = self._queue(request)
+            if refusal is not None:
+                request.answering.refuse(refusal)
+        self._is_refusing = bool(self._refused)
+        if self._is_refusing:
+            self.loop.call_later(REFUSAL_SECONDS, self._refuse_next)
+
+    def _queue(self, request: Request) -> Refusal | None:
         """Queue *request* for an answer. Returns the refusal if the queue is full."""
         request.lane = self.routes.lane(request)
         if request.lane is Lane.LIVE:
@@ -231,11 +256,15 @@ class Server:
 
     def drop(self, request: Request) -> bool:
         """Remove *request* from the queue. Returns False if a thread has taken it already."""
+        if request in self._refused:
+            del self._refused[request]
+            return True
         return self._admission.drop(request)
 
     def postpone(self, request: Request) -> None:
         """Let other requests pass *request*: its client sends no more, and may have disconnected."""
-        self._admission.postpone(request)
+        if request not in self._refused:
+            self._admission.postpone(request)
 
     def lost(self, connection: Connection) -> None:
         """Remove a closed connection."""

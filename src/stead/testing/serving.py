@@ -171,9 +171,9 @@ class _Breaking:
 class _Server(Server):
     """A server that breaks a connection instead of sending a response with the header for that."""
 
-    def submit(self, request: Request) -> Refusal | None:
+    def submit(self, request: Request) -> None:
         request.answering = _Fragile(request.answering, self)
-        return super().submit(request)
+        super().submit(request)
 
 
 class _Fragile:

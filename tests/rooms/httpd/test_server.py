@@ -1,6 +1,7 @@
 """A server in this process, with an application of the test: its own connections, and what it makes of odd answers."""
 
 import json
+import select
 import socket
 import struct
 import threading
@@ -12,7 +13,7 @@ import pytest
 from stead.httpd.bounds import MIB, Bounds
 from stead.httpd.connection import UNSENT_FACTOR
 from stead.httpd.requests import Lane
-from stead.httpd.server import FULL_SECONDS, Server
+from stead.httpd.server import FULL_SECONDS, REFUSED_AT_A_TIME, Server
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(60)]
@@ -197,6 +198,59 @@ def test_the_loop_answers_an_instant_request_while_all_threads_are_busy(monkeypa
             received(client, b"hello")
         assert len(loop) == 1
         assert loop.isdisjoint(names[3:])
+
+
+def test_requests_beyond_the_queue_are_refused_in_their_turn_and_not_at_once(monkeypatch):
+    """Clients that ask again at once would take the time of the loop, which other clients need."""
+    monkeypatch.setattr("stead.httpd.server.REFUSAL_SECONDS", 3600)
+    monkeypatch.setattr(Routes, "lane", lambda _, request: Lane.LIVE if request.path == "/live" else Lane.CLAIM)
+    goes_on = threading.Event()
+
+    def app(environ, start_response):
+        goes_on.wait(PATIENCE_SECONDS)
+        return hello(environ, start_response)
+
+    with serving(app, queue=1) as (server, address), ExitStack() as stack:
+
+        def connect():
+            return stack.enter_context(socket.create_connection(address, timeout=PATIENCE_SECONDS))
+
+        clients = [connect() for _ in range(3 * REFUSED_AT_A_TIME)]
+        for client in clients:
+            client.sendall(GET * 2)
+        wait_until(lambda: server.states()["working"] == len(clients))
+        live = connect()
+        live.sendall(GET.replace(b"/ ", b"/live "))
+        received(live, b'{"status": "ok"}')
+        waiting = len(server._refused)
+        assert waiting > 2 * REFUSED_AT_A_TIME
+
+        goes_before = next(iter(server._refused)).answering._transport.get_extra_info("peername")
+        (gone,) = [client for client in clients if client.getsockname() == goes_before]
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.close()
+        clients.remove(gone)
+        wait_until(lambda: len(server._refused) == waiting - 1)
+
+        reasons = []
+        server.refusals.tell(reasons.append)
+        server.loop.call_soon_threadsafe(server._refuse_next)
+        wait_until(lambda: len(reasons) == REFUSED_AT_A_TIME and len(server._refused) == waiting - 1)  # they ask again
+        waits = {request.answering._transport.get_extra_info("peername") for request in server._refused}
+        refused = [client for client in clients if is_readable(client)]
+        assert len(refused) == REFUSED_AT_A_TIME
+        assert {client.getsockname() for client in refused} <= waits
+        for client in refused:
+            assert received(client, b"]}").startswith(b"HTTP/1.1 503 ")
+
+        monkeypatch.setattr("stead.httpd.server.REFUSAL_SECONDS", 0)
+        goes_on.set()
+        server.loop.call_soon_threadsafe(server._refuse_next)
+        wait_until(lambda: not server._refused)
+
+
+def is_readable(client):
+    return bool(select.select([client], [], [], 0)[0])
 
 
 def test_an_instant_request_that_fails_does_not_stop_the_loop(monkeypatch):

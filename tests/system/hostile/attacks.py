@@ -6,6 +6,8 @@ All are clients of this machine, bounded in number; each ends with its block.
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 USER = f"X-Auth-Token: admin\r\nOpenStack-API-Version: placement {NEWEST}, stead 1.0\r\n"
 PAUSE_SECONDS = 0.5
+SMALL_QUERY = "/allocation_candidates?resources=MEMORY_MB:1&limit=1"
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,21 @@ def _posting(target: Target, count: int, body: bytes) -> AbstractContextManager[
     return _clients(count, ask, target)
 
 
+@contextmanager
+def asking_again(target: Target, count: int) -> Iterator[None]:
+    """Clients that ask again as soon as they have an answer, more than may wait for a thread."""
+    command = [sys.executable, "-m", "tests.system.hostile.asking", str(target.port), str(count), SMALL_QUERY]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as asking:
+        assert asking.stdin is not None
+        assert asking.stdout is not None
+        assert asking.stdout.readline() == b"open\n"
+        try:
+            yield
+        finally:
+            asking.stdin.close()
+            target.done[asking.stdout.readline().decode().strip()] += 1
+
+
 def long_headers(target: Target, count: int) -> AbstractContextManager[None]:
     """Heads as long as they may be, with an Accept header that is hard to read."""
     accept = ",".join(f"a{number}/b;q=0.{number % 10}" for number in range(6000))[:100_000]
@@ -253,5 +271,6 @@ ATTACKS = {
     "bad bodies": (bad_bodies, 4, 64),
     "nearly good bodies": (nearly_good_bodies, 4, 64),
     "long headers": (long_headers, 4, 64),
+    "asking again at once": (asking_again, 1500, 9500),
 }
 """By name: the attack, how many clients in a run of the tests, and how many in a long run."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST
-from tests.system.hostile.attacks import Target
+from tests.system.hostile.attacks import SMALL_QUERY, Target
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ LARGE_QUERY = query_for("ABC")
 LARGEST_QUERY = query_for("ABCD")
 WORK_OF_100_MB = 15_000_000
 """`max_candidate_work` with which the answer to LARGEST_QUERY has 106 MB; by default it is cut at 35 MB."""
-
-SMALL_QUERY = "/allocation_candidates?resources=MEMORY_MB:1&limit=1"
 
 
 @dataclass
@@ -167,7 +165,8 @@ class Victim:
 
     def _probe(self, report: Report) -> None:
         """Ask as other clients do, each time on a new connection."""
-        for path, times in (("/healthcheck", report.health), (SMALL_QUERY, report.query)):
+        probes = {"/healthcheck/live": report.health, "/healthcheck": report.health, SMALL_QUERY: report.query}
+        for path, times in probes.items():
             begin = time.monotonic()
             try:
                 status = self.ask("GET", path, {**PROBE, "X-Auth-Token": "admin:probe"})

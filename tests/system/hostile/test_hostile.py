@@ -12,7 +12,7 @@ pytestmark = [
 
 SECONDS = 5.0
 MEMORY = 512 * 1024 * 1024
-DESCRIPTORS = 1000
+DESCRIPTORS = 2000
 
 
 @pytest.fixture(scope="module")
