@@ -80,7 +80,7 @@ def init_application() -> Application:
         ConfigError: the configuration cannot be used.
         NotWritable, NotDurable, SchemaOutdated, SchemaTooNew, Unavailable: as :func:`build_application`.
     """
-    with held_back("oslo_config"):
+    with held_back("oslo_config", "stead.config"):
         return build_application(load(program=serving_program()))
 
 

@@ -33,6 +33,11 @@ def use_options(given: Options) -> None:
     _current.set(given)
 
 
+def chosen_data_dir() -> Path | None:
+    """The value of ``--data-dir``; None if only the environment names a directory, which a configuration overrides."""
+    return None if "data_dir" in options().from_environment else options().data_dir
+
+
 def data_directory() -> Path:
     """The directory of an embedded Stead for its database, its tokens and its address; an absolute path."""
     if chosen := options().data_dir:

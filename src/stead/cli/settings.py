@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.cli.errors import CommandError
-from stead.cli.options import options
+from stead.cli.options import chosen_data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def service_settings(config_file: list[Path] | None, config_dir: list[Path] | No
     from stead.config import ConfigError, load
 
     try:
-        settings = load(config_file or None, config_dir or None, data_dir=options().data_dir)
+        settings = load(config_file or None, config_dir or None, data_dir=chosen_data_dir())
         if settings.embedded:
             private_directory(settings.data_dir)
     except ConfigError as error:

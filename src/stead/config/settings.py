@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from dataclasses import dataclass, field
@@ -19,14 +20,16 @@ from stead.config.errors import ConfigError
 from stead.config.masking import MaskedOptions
 from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
 from stead.config.ui_options import UiSettings, ui_settings
-from stead.config.values import explained
-from stead.config.written import places_in, require_known, written_in
+from stead.config.values import explained, names_of
+from stead.config.written import doubts, places_in, require_known, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CapacityMetrics = Literal["off", "totals", "aggregates", "hosts"]
 AuthStrategy = Literal["keystone", "noauth2", "token"]
+
+_log = logging.getLogger(__name__)
 
 
 MOST_AGGREGATES = 32
@@ -195,6 +198,11 @@ def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
         tuple(Path(path) for path in conf.default_config_dirs),
     )
     embedded = not any(files_and_dirs) and "OS_PLACEMENT_DATABASE__CONNECTION" not in os.environ
+    if data_dir is not None and not embedded:
+        raise ConfigError(
+            f"data directory {data_dir} is for a service without a configuration, and "
+            f"{_source(*files_and_dirs)} is one: leave out one of them"
+        )
     if embedded:
         conf.set_default("auth_strategy", "token", group="api")
         conf.set_default("sync_on_startup", True, group="placement_database")
@@ -204,6 +212,11 @@ def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
         raise explained(
             conf, error, places_in(written_in(*files_and_dirs))
         ) from None  # its message may contain a secret
+
+
+def _source(files: Sequence[Path], dirs: Sequence[Path]) -> str:
+    """Where the configuration is from, for a message."""
+    return str(next(iter([*files, *dirs]), "OS_PLACEMENT_DATABASE__CONNECTION"))
 
 
 def read_conf(
@@ -260,7 +273,10 @@ def read_into(
     except (cfg.Error, OSError, ValueError) as error:
         written_in(files, dirs)  # names the file, if one cannot be read
         raise explained(conf, error, {}) from None  # its message may contain a secret
-    require_known(written_in(files, dirs))
+    written = written_in(files, dirs)
+    require_known(written)
+    for doubt in doubts(written, names_of(conf)):
+        _log.warning("%s", doubt)
     return conf
 
 

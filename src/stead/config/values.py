@@ -25,6 +25,15 @@ def called(group: str, opt: cfg.Opt) -> Iterator[tuple[str, str]]:
         yield old.group or group, (old.name or str(opt.dest)).replace("-", "_")
 
 
+def names_of(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+    """All names under which the options of *conf* may be written, by group."""
+    names: dict[str, set[str]] = {}
+    for group, opt in options.known_to(conf):
+        for group_name, name in called(group, opt):
+            names.setdefault(group_name, set()).add(name)
+    return names
+
+
 def value_of(conf: cfg.ConfigOpts, group: str, opt: cfg.Opt, places: Places) -> Any:
     """The value of an option in *conf*.
 

@@ -14,10 +14,26 @@ from stead.config import options
 from stead.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
 OWN_GROUP = "stead"
+
+_LIBRARY_GROUPS = frozenset(
+    {
+        *("audit_middleware_notifications", "barbican", "cache", "coordination", "database", "healthcheck"),
+        *("key_manager", "keystone_authtoken", "osprofiler", "profiler", "ssl", "vault"),
+    }
+)
+"""Sections of OpenStack libraries, and those that begin with ``oslo_``: deployments share them between services."""
+
+_SHARED_GROUPS = frozenset({"DEFAULT", "oslo_middleware", "oslo_policy"})
+"""Sections that Stead shares with libraries, whose options differ from version to version."""
+
+_LIKENESS = 0.8
+
+_VARIABLE = "OS_"
+"""Begins the name of a variable `OS_<GROUP>__<OPTION>`."""
 
 Places = Mapping[tuple[str, str], str]
 """The place of each option that is set, by group and name."""
@@ -75,8 +91,34 @@ def require_known(written: Sequence[Written]) -> None:
             raise ConfigError(f"[{OWN_GROUP}] has no option {option.name} ({option.place}): the nearest is {nearest}")
 
 
+def doubts(written: Sequence[Written], known: Mapping[str, Collection[str]]) -> list[str]:
+    """Sections and options that have no effect and look like mistakes, each in one line.
+
+    Sections of libraries are left out, since the files of existing deployments have them.
+
+    Args:
+        known: the names of all options that are read, by group.
+    """
+    lines: dict[str, None] = {}  # a set that keeps the order
+    for each in [*written, *_of_environment()]:
+        if each.group in known:
+            nearest = get_close_matches(each.name.lower(), known[each.group], n=1, cutoff=_LIKENESS)
+            if each.name in known[each.group] or (each.group in _SHARED_GROUPS and not nearest):
+                continue
+            line = f"[{each.group}] has no option {each.name} ({each.place}), so it has no effect."
+        elif each.group in _LIBRARY_GROUPS or each.group.startswith("oslo_"):
+            continue
+        else:
+            nearest = get_close_matches(each.group, known, n=1, cutoff=_LIKENESS)
+            if not nearest and each.place.startswith(_VARIABLE):
+                continue  # of another program
+            line = f"Stead reads no section [{each.group}] ({each.place}), so it has no effect."
+        lines[line + (f" Did you mean {nearest[0]}?" if nearest else "")] = None
+    return list(lines)
+
+
 def _of_environment() -> Iterator[Written]:
-    prefix = f"OS_{OWN_GROUP.upper()}__"
     for variable in sorted(os.environ):
-        if variable.startswith(prefix):
-            yield Written(OWN_GROUP, variable.removeprefix(prefix).lower(), variable)
+        group, separator, name = variable.removeprefix(_VARIABLE).partition("__")
+        if variable.startswith(_VARIABLE) and separator and group and name:
+            yield Written("DEFAULT" if group == "DEFAULT" else group.lower(), name.lower(), variable)

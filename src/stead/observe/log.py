@@ -19,7 +19,7 @@ from oslo_log import log
 from stead.observe.request_context import NameRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from oslo_config import cfg
 
@@ -66,39 +66,41 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 @contextmanager
-def held_back(name: str) -> Iterator[None]:
-    """Delay the records of the logger *name* and its children until the end of the block.
+def held_back(*names: str) -> Iterator[None]:
+    """Delay the records of the loggers *names* and their children until the end of the block.
 
     Reading the configuration logs records before the log is configured.
     """
     records: list[logging.LogRecord] = []
     try:
-        with _diverted(name, records):
+        with _diverted(names, records):
             yield
     finally:
-        # After the logger has its handlers back, so that they get the records, also those before an error.
+        # After the loggers have their handlers back, so that they get the records, also those before an error.
         for record in records:
             logging.getLogger(record.name).handle(record)
 
 
 @contextmanager
-def silenced(name: str) -> Iterator[None]:
-    """Drop the records of the logger *name* and its children: the first run of the same code has logged them."""
-    with _diverted(name, []):
+def silenced(*names: str) -> Iterator[None]:
+    """Drop the records of the loggers *names* and their children: the first run of the same code has logged them."""
+    with _diverted(names, []):
         yield
 
 
 @contextmanager
-def _diverted(name: str, records: list[logging.LogRecord]) -> Iterator[None]:
-    """Append the records of the logger *name* and its children to *records* instead of handling them."""
-    logger, collector = logging.getLogger(name), _Collector(records)
-    logger.addHandler(collector)
-    logger.propagate = False
+def _diverted(names: Sequence[str], records: list[logging.LogRecord]) -> Iterator[None]:
+    """Append the records of the loggers *names* and their children to *records* instead of handling them."""
+    loggers, collector = [logging.getLogger(name) for name in names], _Collector(records)
+    for logger in loggers:
+        logger.addHandler(collector)
+        logger.propagate = False
     try:
         yield
     finally:
-        logger.propagate = True
-        logger.removeHandler(collector)
+        for logger in loggers:
+            logger.propagate = True
+            logger.removeHandler(collector)
 
 
 class _Collector(logging.Handler):

@@ -88,7 +88,7 @@ def _loaded(orders: Orders) -> Server:
     module, _, attribute = orders.target.partition(":")
     try:
         application: Any = getattr(import_module(module), attribute)
-        with silenced("oslo_config"):  # the application has just logged the same
+        with silenced("oslo_config", "stead.config"):  # the application has just logged the same
             settings = load(program=serving_program())
     except (ConfigError, SteadError) as error:
         os.write(orders.report, one_line(str(error)).encode())

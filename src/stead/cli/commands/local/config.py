@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stead.cli.errors import CommandError, Negative
-from stead.cli.options import options
+from stead.cli.options import chosen_data_dir, options
 from stead.cli.terminal.output import print_json
 from stead.domain.printable import one_line
 
@@ -42,7 +42,7 @@ def show(
     from stead.config.report import report
 
     try:
-        config = report(read_conf(config_file or None, config_dir or None), options().data_dir)
+        config = report(read_conf(config_file or None, config_dir or None), chosen_data_dir())
     except ConfigError as error:
         raise CommandError(str(error)) from error
     if options().json:

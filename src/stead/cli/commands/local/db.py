@@ -156,18 +156,26 @@ def open_store(config_file: list[Path] | None, config_dir: list[Path] | None = N
     Raises:
         CommandError: the configuration is missing, or the database cannot be used.
     """
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     from stead.application import database_of
-    from stead.domain.errors import SteadError
+    from stead.domain.errors import SteadError, Unavailable
     from stead.store.protocol.store import Store
-    from stead.store.sql.dialects import UrlUnusable
+    from stead.store.sql.dialects import UrlUnusable, telling_why
 
     settings = service_settings(config_file, config_dir)
     try:
-        with closing(Store(database_of(settings.database), write_timeout=settings.database.write_timeout)) as store:
+        database = database_of(settings.database)
+        with (
+            closing(Store(database, write_timeout=settings.database.write_timeout)) as store,
+            telling_why(store.writer.url),
+        ):
             yield store
     except UrlUnusable as error:
         raise CommandError(str(error)) from error
+    except Unavailable as error:
+        said, failure = str(error), error.__cause__
+        details = store.dialect.details(failure, store.writer.url) if isinstance(failure, DBAPIError) else ""
+        raise CommandError(said if details in said else f"{said.rstrip('.')}: {details}") from error
     except (SQLAlchemyError, RuntimeError, SteadError) as error:
         raise CommandError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stead.cli.errors import CommandError
-from stead.cli.options import options
+from stead.cli.options import chosen_data_dir, options
 from stead.cli.server.addresses import Address, NotServed, UnixAddress
 from stead.cli.server.running import occupied
 from stead.serve.main_process import MainProcess, WorkersFailed
@@ -75,7 +75,7 @@ def run(
 
     # Before the configuration is read, because these values reach it through the environment.
     _say_to_workers({"path_prefix": prefix, "metrics": metrics})
-    with held_back("oslo_config"):
+    with held_back("oslo_config", "stead.config"):
         settings = _settings(config_file, config_dir)
         _set_up_log(settings)
     tls = _tls(tls_certificate, tls_key, tls_client_ca)
@@ -142,7 +142,7 @@ def _settings(files: list[Path] | None, dirs: list[Path] | None) -> Settings:
     from stead.config import ConfigError, load
 
     try:
-        return load(files or None, dirs or None, data_dir=options().data_dir)
+        return load(files or None, dirs or None, data_dir=chosen_data_dir())
     except ConfigError as error:
         raise NotServed(str(error)) from error
 

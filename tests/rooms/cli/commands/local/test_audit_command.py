@@ -143,4 +143,4 @@ def test_a_database_that_does_not_answer_is_no_finding(
     deployment.url = f"sqlite:///{tmp_path}/nowhere/books.db"
     deployment.configure("")
     assert audit(deployment) == 2
-    assert "the database cannot be used" in capsys.readouterr().err
+    assert f"{tmp_path}/nowhere/books.db: no such directory" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_a_token_file_that_is_none_ends_the_start_with_the_reason(tmp_path: Path
     file = configuration(tmp_path, "token", f"[stead]\ntoken_file = {tmp_path}/tokens.json\n")
     replace_with(tmp_path / "tokens.json", kind)
     lines = refused(tmp_path, "--config-file", str(file))
-    assert f"stead: token file {tmp_path}/tokens.json: it is {kind}, not a regular file" in lines
+    assert lines[-1].endswith(f" did not start: token file {tmp_path}/tokens.json: it is {kind}, not a regular file")
 
 
 def status(url: str, token: str) -> int:
