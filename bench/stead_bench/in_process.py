@@ -86,6 +86,6 @@ def _send(
     }  # fmt: skip
     body = b"".join(app(environ, lambda status, headers, *_: answered.append((status, headers))))  # type: ignore[arg-type]  # a start_response whose write is never called
     status, headers = answered[0]
-    if status[:3] not in ("200", "204", "304"):
+    if status[:3] not in ("200", "201", "204", "304"):
         raise RuntimeError(f"{method} {target}: {status} {body!r}")
     return body, dict(headers).get("etag", "")

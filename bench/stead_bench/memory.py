@@ -28,9 +28,12 @@ from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow
 from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn, UsageByColumn
 from stead.domain.request import CandidateRequest, RequestGroup, Terms
+from stead_bench import in_process
+from stead_bench.sites import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from wsgiref.types import WSGIApplication
 
 PORTION = 5_000
 """Providers of one portion of a load."""
@@ -319,6 +322,40 @@ def read(snapshot: Snapshot) -> None:
         len(snapshot.sharing.circles)
 
 
+def served(numbers: Sequence[int]) -> Iterable[Rung]:
+    """The memory of the whole application, on 1,000 flat hosts: for consumers, and for flavors whose headroom is read.
+
+    The caches of the application fill meanwhile, so the first numbers are more than the things themselves take.
+    """
+    site = Site("flat", 1_000)
+    hosts = [str(described.uuid) for described in site.descriptions()]
+    with in_process.serving(site) as (app, _):
+        for thing, put in (("consumer", _put_consumer), ("flavor, with its headroom", _put_flavor)):
+            put(app, hosts, max(numbers))
+            tracemalloc.start()
+            before = 0
+            for number in numbers:
+                for place in range(before, number):
+                    put(app, hosts, place)
+                before = number
+                in_process.get(app, "/allocation_candidates?resources=VCPU:1&limit=1")
+                in_process.get(app, "/flavors?headroom=true&limit=1000")
+                gc.collect()
+                yield Rung(thing, number, *tracemalloc.get_traced_memory())
+            tracemalloc.stop()
+
+
+def _put_consumer(app: WSGIApplication, hosts: Sequence[str], number: int) -> None:
+    amounts = {hosts[number % len(hosts)]: {"resources": {"VCPU": 1}}}
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
+    in_process.put(app, f"/allocations/{_uuid('consumer', number)}", {"allocations": amounts, **owner})
+
+
+def _put_flavor(app: WSGIApplication, hosts: Sequence[str], number: int) -> None:
+    del hosts
+    in_process.put(app, f"/flavors/flavor-{number}", {"query": f"resources=VCPU:{1 + number % 8},DISK_GB:{1 + number}"})
+
+
 def main() -> None:
     """Print a row for each ladder: the bytes for each thing, by number of things."""
     hosts, *numbers = map(int, sys.argv[1:])
@@ -329,6 +366,11 @@ def main() -> None:
         rungs = (rung(ladder, number, hosts) for number in numbers if number <= most)
         print("|".join(["", f" {ladder.of} ", *(f" {each.bytes_in_use / each.number:,.0f} " for each in rungs), ""]))
         sys.stdout.flush()
+    of_kind: dict[str, list[str]] = {}
+    for each in served([number for number in numbers if number <= MOST_CHANGES]):
+        of_kind.setdefault(each.of, []).append(f" {each.bytes_in_use / each.number:,.0f} ")
+    for name, cells in of_kind.items():
+        print("|".join(["", f" {name} ", *cells, ""]))
 
 
 if __name__ == "__main__":
