@@ -7,7 +7,7 @@ import http.client
 import socket
 import struct
 import threading
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -208,3 +208,43 @@ def test_a_silent_scraper_is_let_go_without_a_word(
     finally:
         endpoint.close()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.one_database
+def test_scrapes_at_the_same_time_share_one_answer_and_others_get_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scraping, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(scraping, "SHARED_TIMES", 1_000_000)
+    monkeypatch.setattr(scraping, "MOST_SHARED_SECONDS", 3600.0)
+    made: list[str] = []
+    goes_on = threading.Event()
+
+    def more() -> str:
+        made.append("once")
+        goes_on.wait(30)
+        return "stead_x 1\n"
+
+    port = free_port()
+    before = threading.active_count()
+    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), more)
+    try:
+        with ExitStack() as stack:
+
+            def ask() -> socket.socket:
+                client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+                client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                return client
+
+            scrapers = [ask() for _ in range(8)]
+            wait_until(lambda: threading.active_count() == before + 1 + 8)
+            assert ask().recv(100).startswith(b"HTTP/1.0 503 ")
+            assert threading.active_count() == before + 1 + 8
+            goes_on.set()
+            for client in scrapers:
+                with client.makefile("rb") as answer:
+                    assert answer.read().endswith(b"stead_x 1\n")
+            wait_until(lambda: threading.active_count() == before + 1)
+            assert ask().recv(100).startswith(b"HTTP/1.0 200 ")
+        assert made == ["once"]
+    finally:
+        goes_on.set()
+        endpoint.close()

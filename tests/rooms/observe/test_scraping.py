@@ -206,7 +206,7 @@ def test_what_clients_do_to_the_http_server_is_seen(service: Service) -> None:
                 scraped.sum("stead_http_refused_total", reason="bad_request") == 1
                 and scraped.sum("stead_http_connections", state="idle") == 1
                 and scraped.sum("stead_http_connections", state="body") == 1
-                and 80_000 < scraped.sum("stead_http_body_bytes") < 100_000
+                and 80_000 < scraped.sum("stead_http_body_bytes") < 120_000
             )
         )
     after = service.scrape(lambda scraped: scraped.sum("stead_http_connections") == 0)
