@@ -151,8 +151,8 @@ def by_server(address: tuple[str, int], stream: bytes) -> Reading:
             received += part
     messages = []
     for line in received.split(b"\n"):
-        if line.startswith(b'{"method"'):
-            shown = json.loads(line)
+        if line.startswith(b"X-Read: "):
+            shown = json.loads(line.partition(b" ")[2])
             messages.append(Message(shown["method"], target_of(shown["target"]), bytes.fromhex(shown["body"])))
     return Reading(tuple(messages), has_refused=b" 400 " in received or b" 501 " in received)
 

@@ -58,12 +58,10 @@ class _Echo(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         shown = {"method": self.command, "target": self.path, "body": body.hex()}
-        line = json.dumps(shown).encode() + b"\n"
         self.send_response(200)
-        self.send_header("Content-Length", str(len(line)))
+        self.send_header("Content-Length", "0")
+        self.send_header("X-Read", json.dumps(shown))  # no body: the answer to HEAD has none
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(line)
 
     def log_message(self, *_: object) -> None:
         pass
