@@ -20,7 +20,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile framing reloads segments steady jobs supervisor clean
+.PHONY: help breaks run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile framing reloads segments steady jobs supervisor clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ fuzz: $(VENV)/for-development  ## Send N=100000 generated requests, valid and in
 headroom: $(VENV)/for-development  ## Compare headroom and advice with brute force on N=5000 random sites and requests
 	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/headroom/test_headroom.py tests/rooms/candidates/headroom/test_keeping.py \
 		tests/rooms/candidates/advice/test_advice.py $(ARGS)
+
+breaks: $(VENV)/for-development  ## End connections to the databases at every message of every kind of request
+	STEAD_BREAK_STEP=1 $(BIN)/pytest tests/system/faults/test_connections_that_break.py $(ARGS)
 
 planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500 random sites, and drain hosts beside other writers
 	STEAD_PLANNING_CASES=$(or $(N),500) $(BIN)/pytest -n $(JOBS) tests/system/planning $(ARGS)

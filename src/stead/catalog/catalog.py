@@ -9,6 +9,7 @@ import itertools
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.catalog.stored import totals
 from stead.domain.changes import Changes, Unfit
-from stead.domain.errors import Unavailable
+from stead.domain.errors import ConnectionLost, Unavailable
 from stead.domain.portion import Portion
 from stead.process import turns
 from stead.process.memory import collector_paused, keep_for_good, let_go
@@ -201,12 +202,17 @@ class Catalog:
         asked_at = time.monotonic()
         # The garbage collector would visit every row that is read. It runs again when the rows are freed.
         with turns.short(), collector_paused():
-            refresh = _followed(self._snapshot, since, self._source.changes(since))
+            refresh = self._followed(since)
             replaced, self._snapshot, self._moment = [self._snapshot], refresh.snapshot, refresh.moment
             if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all data
                 let_go(replaced)
         self._refreshed_at, self._true_at = time.monotonic(), asked_at
         return refresh.kind
+
+    def _followed(self, since: Moment | None) -> _Refresh:
+        while True:
+            with suppress(ConnectionLost):  # the source bounds how often
+                return _followed(self._snapshot, since, self._source.changes(since))
 
 
 class _Refresh(NamedTuple):

@@ -22,6 +22,7 @@ class Source(Protocol):
         snapshot of the database, over all portions. So no change is missing, and none is partial.
 
         Raises:
+            ConnectionLost: the connection broke. What has arrived is void; the same *since* is tried again at once.
             Unavailable: the database does not answer. The same *since* can be tried again.
 
         Source: "The write and refresh protocol", docs/protocol.md.

@@ -3,6 +3,7 @@
 SteadError
 ├── Forbidden                       a policy rule does not allow it
 ├── Unavailable                     the database did not answer in time; the request may be valid
+│   ├── ConnectionLost              it may answer on another connection
 │   └── ConcurrentUpdate            it answered, but the write lost every race
 ├── BadRequest                      the request can never succeed as it stands
 │   ├── InvalidQuery                ├── InvalidTraitName          ├── ReservedTooLarge
@@ -63,6 +64,10 @@ class Unavailable(SteadError):
 
 class Unusable(Unavailable):
     """The database rejects every use of it, and waiting does not help, as with a wrong password."""
+
+
+class ConnectionLost(Unavailable):
+    """The connection to the database broke while something was read; it can be read from another one at once."""
 
 
 class ConcurrentUpdate(Unavailable):

@@ -67,7 +67,7 @@ RETRIES = Metric(
     "counter",
     "Retries of writes, by cause. Another writer changed a row first: `race`. Another writer inserted the same key "
     "first: `duplicate`. A deadlock or a failed certification: `deadlock`. A lock of the database: `busy`. A commit "
-    "without a response: `commit_unanswered`.",
+    "without a response: `commit_unanswered`. A connection that broke before the commit: `connection_lost`.",
     ("cause",),
 )
 REFRESHES = Metric(

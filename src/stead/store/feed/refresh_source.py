@@ -13,7 +13,7 @@ import orjson
 import sqlalchemy as sa
 
 from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow, Totals, Unfit
-from stead.domain.errors import Unavailable
+from stead.domain.errors import ConnectionLost, Unavailable
 from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn
 from stead.domain.provider import Disabled
 from stead.store import usages
@@ -31,6 +31,7 @@ from stead.store.protocol.clock import (
     read_clock,
     read_sums,
 )
+from stead.store.protocol.connections import Breaks
 from stead.store.protocol.kept_connection import KeptConnection
 from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
@@ -96,6 +97,7 @@ class ChangeSource:
         self._reader = KeptConnection(store)
         self._watch: PoolProxiedConnection | None = None
         self._watches = 0
+        self._breaks: Breaks | None = None  # since the last complete answer
         self._server: Hashable = None  # the server at the last refresh, and how many connections had broken before
 
     def changes(self, since: Moment | None) -> Iterator[Changes | Portion]:
@@ -104,33 +106,40 @@ class ChangeSource:
         Everything is `Changes` with all names, then portions of providers, all of one snapshot.
 
         Raises:
+            ConnectionLost: the connection broke. The caller forgets what it got, and asks again with the same *since*.
             Unavailable: the database does not answer. The caller may retry with the same *since*.
         """
-        earlier = since if isinstance(since, _Moment) else None
         try:
-            # Before the snapshot: a commit in between then makes the next call read the clock.
-            commits = self._commits_seen()
-            if earlier is not None and commits is not None and commits == earlier.commits:
-                self._store.read_outage.over()
-                return
-            # Before the snapshot: a connection that breaks in between then makes the next refresh load everything.
-            broken = self._store.connections.broken
-            with self._reader.snapshot() as connection:
-                server = self._store.connections.server_of(connection), broken
-                if server != self._server:
-                    if self._server is not None:
-                        # This connection may still have the old file open, in which it would see no commits.
-                        self._watch_anew()
-                    earlier, self._server = None, server
-                reading = _Reading(connection, self._store.dialect, server[0])
-                yield from reading.changes(earlier.clock if earlier else None, commits, self._store.own_writes)
-            self._store.read_outage.over()
+            yield from self._read(since if isinstance(since, _Moment) else None)
         except sa.exc.DBAPIError as error:
             self._stop_watching()
+            self._breaks = self._breaks or Breaks()
+            if self._breaks.may_reconnect(error):
+                raise ConnectionLost("The connection to the database broke.") from error
+            self._breaks = None
             raise self._store.meaning(error) from error
         except (LostTick, self._store.refresher.dialect.loaded_dbapi.Error) as error:
             self._stop_watching()
             raise Unavailable("The database cannot answer now.") from error
+        self._breaks = None
+        self._store.read_outage.over()
+
+    def _read(self, earlier: _Moment | None) -> Iterator[Changes | Portion]:
+        # Before the snapshot: a commit in between then makes the next call read the clock.
+        commits = self._commits_seen()
+        if earlier is not None and commits is not None and commits == earlier.commits:
+            return
+        # Before the snapshot: a connection that breaks in between then makes the next refresh load everything.
+        broken = self._store.connections.broken
+        with self._reader.snapshot() as connection:
+            server = self._store.connections.server_of(connection), broken
+            if server != self._server:
+                if self._server is not None:
+                    # This connection may still have the old file open, in which it would see no commits.
+                    self._watch_anew()
+                earlier, self._server = None, server
+            reading = _Reading(connection, self._store.dialect, server[0])
+            yield from reading.changes(earlier.clock if earlier else None, commits, self._store.own_writes)
 
     def stored(self, moment: Moment | None) -> Mapping[str, Any] | None:
         """*moment* of the last refresh, and the server, as JSON values; None if it cannot be recognized later."""

@@ -9,6 +9,7 @@ Source: "The write and refresh protocol", docs/protocol.md (rule 12).
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -36,6 +37,31 @@ class PoolState(NamedTuple):
         pool = engine.pool
         assert isinstance(pool, sa.QueuePool)
         return cls(pool.checkedout(), pool.checkedin(), pool.size() + pool._max_overflow)  # noqa: SLF001  # no other way
+
+
+class Breaks:
+    """The connections that broke, or could not be made, under one request.
+
+    A proxy or the server may have closed a connection while it was idle, which shows only at the next statement. The
+    server can have executed nothing, so the request starts again on another connection.
+
+    The number is bounded: a statement that ends the server's process must not end it again and again. So is the time.
+    """
+
+    _MOST = 2
+    _SECONDS = 5.0
+
+    def __init__(self) -> None:
+        """Begin with the request."""
+        self._count = 0
+        self._until = time.monotonic() + self._SECONDS
+
+    def may_reconnect(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether *error* is that of a connection, not of a statement, and another connection may do better."""
+        if not error.connection_invalidated and error.statement is not None:
+            return False
+        self._count += 1
+        return self._count <= self._MOST and time.monotonic() < self._until
 
 
 class Connections:

@@ -37,11 +37,11 @@ class KeptConnection:
         try:
             self._begin(connection)
             yield connection
-            self._end(connection)
         except BaseException:
             # Also if the caller failed: its transaction is open, and the next snapshot must not continue it.
             self.close()
             raise
+        self._end(connection)
 
     def _working(self) -> Connection:
         if self._connection is not None and self._is_doubtful(self._connection):
@@ -67,12 +67,13 @@ class KeptConnection:
         except connection.dialect.loaded_dbapi.Error as error:
             raise failure(connection, error, "BEGIN") from error
 
-    @staticmethod
-    def _end(connection: Connection) -> None:
+    def _end(self, connection: Connection) -> None:
         try:
             connection.connection.commit()
         except connection.dialect.loaded_dbapi.Error as error:
-            raise failure(connection, error, "COMMIT") from error
+            # What was read is of one snapshot all the same. The failure counts as a broken connection.
+            failure(connection, error, "COMMIT")
+            self.close()
 
     def close(self) -> None:
         """Close the connection, if there is one; the next snapshot opens another."""

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
 from stead.store.protocol.clock import LostTick, OwnSlots, tick
-from stead.store.protocol.connections import Connections, PoolState
+from stead.store.protocol.connections import Breaks, Connections, PoolState
 from stead.store.protocol.grouping import Grouping
 from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
 from stead.store.protocol.own_writes import OwnWrites, Written
@@ -54,8 +54,8 @@ class Store:
         """Connect to nothing yet.
 
         Args:
-            on_retry: called with the reason of each retry: ``race``, ``duplicate``, ``deadlock``, ``busy`` or
-                ``commit_unanswered``.
+            on_retry: called with the reason of each retry: ``race``, ``duplicate``, ``deadlock``, ``busy``,
+                ``connection_lost`` or ``commit_unanswered``.
             write_timeout: seconds for which a write that loses races is retried.
             claim_timeout: the same for writes of allocations, see `write_within_claim_timeout`.
         """
@@ -142,6 +142,7 @@ class Store:
     ) -> R:
         deadline = time.monotonic() + seconds
         pauses = Pauses(first=0.002, longest=0.25)
+        breaks = Breaks()
         while True:
             try:
                 return self._attempt(deadline, body, *args, **kwargs)
@@ -150,11 +151,14 @@ class Store:
                 others_won = not isinstance(lost.__cause__, OutcomeUnknown)
                 reason, cause = f"lost a race for {lost}", "race" if others_won else "commit_unanswered"
             except sa.exc.DBAPIError as error:
-                # The attempt is rolled back by now, so the next one reads everything again.
-                if not self.dialect.is_retryable(error):
+                # The attempt is rolled back by now, so the next one reads everything again. So it is if its connection
+                # broke: no COMMIT was sent, or `_begun` would have asked for its outcome.
+                has_broken = breaks.may_reconnect(error)
+                if not has_broken and not self.dialect.is_retryable(error):
                     raise self._meaning(error, self._write_outage) from error
-                others_won = self.dialect.is_lost_race(error)
-                reason, cause = type(error.orig).__name__, _cause(error, others_won=others_won)
+                others_won = not has_broken and self.dialect.is_lost_race(error)
+                reason = type(error.orig).__name__
+                cause = "connection_lost" if has_broken else _cause(error, others_won=others_won)
             except (sa.exc.TimeoutError, LostTick) as error:
                 raise Unavailable("The database cannot take the write now.") from error
             # Checked before the pause: a client waits for no pause after which the write would not be tried again.
@@ -215,18 +219,24 @@ class Store:
     def read(self, body: Callable[Concatenate[Connection, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run *body* on one fresh snapshot of the database. *body* must not change the database.
 
+        If the connection breaks, as one does that a proxy or the server closed while it was idle, *body* runs again.
+
         Raises:
             Unavailable: the database does not answer.
         """
-        try:
-            with self.reader.begin() as connection:
-                result = body(connection, *args, **kwargs)
-        except sa.exc.DBAPIError as error:
-            raise self.meaning(error) from error
-        except (sa.exc.TimeoutError, LostTick) as error:
-            raise Unavailable("The database cannot answer now.") from error
-        self.read_outage.over()
-        return result
+        breaks = Breaks()
+        while True:
+            try:
+                with self.reader.begin() as connection:
+                    result = body(connection, *args, **kwargs)
+            except sa.exc.DBAPIError as error:
+                if not breaks.may_reconnect(error):
+                    raise self.meaning(error) from error
+            except (sa.exc.TimeoutError, LostTick) as error:
+                raise Unavailable("The database cannot answer now.") from error
+            else:
+                self.read_outage.over()
+                return result
 
     def meaning(self, error: sa.exc.DBAPIError) -> Exception:
         """Translate an error of a read for the caller, and log a new failure of the database."""
