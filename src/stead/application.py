@@ -28,6 +28,7 @@ from stead.api.middleware import (
 )
 from stead.api.query.candidates import stored_request
 from stead.auth import Policy, authenticate
+from stead.auth.attempts import Attempts
 from stead.auth.signing_in import strategy_of
 from stead.candidates.engine import Enumeration
 from stead.config import load
@@ -172,6 +173,7 @@ def _with_ui(
         Features(ui.enabled, ui.writes, ui.public_docs, ui.hosts, settings.proxy_headers),
         limits,
         counts,
+        Attempts(observation.signed_in) if observation else Attempts(),
     )
 
 

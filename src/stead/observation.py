@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from stead import __version__
+from stead.auth.attempts import SIGN_INS
 from stead.catalog import capacity
 from stead.config.errors import ConfigError
 from stead.config.masking import mask_of
@@ -25,6 +26,7 @@ from stead.store.extensions import flavors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from stead.auth.attempts import SignIn
     from stead.catalog.snapshot import Mask
     from stead.config import Settings
     from stead.config.settings import CapacityMetrics
@@ -66,6 +68,8 @@ class Observation:
                     "which all workers may write"
                 )
             self._watchers.append(metrics.RequestMetrics(self._recorder))
+            for outcome in SIGN_INS if settings.ui.enabled else ():
+                self._recorder.record(metrics.SIGN_INS, (outcome,), 0.0)  # a first 1 would show no increase
         if settings.ui.enabled:
             self._watchers.append(self.doings)
         if self._watch.traces:
@@ -92,6 +96,11 @@ class Observation:
         self.doings.refused(reason)
         if self._recorder is not None:
             self._recorder.record(metrics.REFUSED, (reason,))
+
+    def signed_in(self, outcome: SignIn) -> None:
+        """Record an attempt to sign in to the web interface."""
+        if self._recorder is not None:
+            self._recorder.record(metrics.SIGN_INS, (outcome,))
 
     def watch_server(self, server: Server) -> None:
         """Also count and export what *server* does."""

@@ -111,6 +111,14 @@ REFUSED = Metric(
     "`max_queue_per_client`), `queue_timeout`.",
     ("reason",),
 )
+SIGN_INS = Metric(
+    "stead_sign_ins_total",
+    "counter",
+    "Attempts to sign in to the web interface, by outcome. The credential is valid: `accepted`. A token of Keystone is "
+    "validated later. It is not valid: `refused`. The log has the address. Too many failures, or too many at once: "
+    "`delayed`. Keystone did not answer: `unavailable`.",
+    ("outcome",),
+)
 HTTP_CONNECTIONS = Metric(
     "stead_http_connections",
     "gauge",
@@ -172,8 +180,8 @@ BUILD = Metric("stead_build_info", "gauge", "Always 1. The version is in the lab
 
 METRICS: tuple[Metric, ...] = (
     REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL, POOL_LIMIT, BROKEN,
-    WATCHERS, REFUSED, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES, UNSENT_BYTES, MEMORY, CPU, REPORTED,
-    WORKERS, WORKER_FAILURES, BUILD,
+    WATCHERS, REFUSED, SIGN_INS, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES, UNSENT_BYTES, MEMORY, CPU,
+    REPORTED, WORKERS, WORKER_FAILURES, BUILD,
 )  # fmt: skip
 
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
     from stead.api.limits import Limits
+    from stead.auth.attempts import Attempts
     from stead.auth.policy import Policy
     from stead.auth.signing_in import Strategy
     from stead.service.service import Service
@@ -62,6 +63,7 @@ def with_ui(
     features: Features,
     limits: Limits,
     counts: Counts | None,
+    attempts: Attempts,
 ) -> WSGIApplication:
     """*outer* beside the web interface.
 
@@ -72,9 +74,12 @@ def with_ui(
         authenticated: puts authentication before an application.
         limits: of one request, as for the API.
         counts: of requests, for the Activity page; None if nothing counts them.
+        attempts: to sign in.
     """
     static = StaticFiles()
-    pages = _pages(service, policy, strategy, Rendering(static, writes=features.writes), static, limits, counts)
+    pages = _pages(
+        service, policy, strategy, Rendering(static, writes=features.writes), static, limits, counts, attempts
+    )
     ui = Sessions(Heads(pages), authenticated, api, is_token=strategy.kind == "token", writes=features.writes)
     guarded = Guard(ui, features.hosts, is_proxied=features.is_proxied)
     return Door(outer, guarded, pages=features.pages, public_docs=features.public_docs)
@@ -88,6 +93,7 @@ def _pages(
     static: StaticFiles,
     limits: Limits,
     counts: Counts | None,
+    attempts: Attempts,
 ) -> falcon.App[Request, Response]:
     app = falcon.App(request_type=Request, response_type=Response, middleware=[_Caller(policy)])
     app.req_options.strip_url_path_trailing_slash = False
@@ -111,7 +117,7 @@ def _pages(
         "/ui/ask": Ask(service, rendering, limits),
         "/ui/consumers": Consumers(service, rendering),
         "/ui/activity": Activity(service, rendering, counts),
-        "/ui/sign-in": SignIn(strategy, rendering),
+        "/ui/sign-in": SignIn(strategy, rendering, attempts),
         "/ui/sign-out": SignOut(rendering),
     }.items():
         app.add_route(path, resource)

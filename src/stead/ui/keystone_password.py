@@ -14,8 +14,8 @@ _SECONDS = 10.0
 """For one request to Keystone."""
 
 
-class PasswordRefused(Exception):
-    """Keystone gave no token; ``status`` is 401 if it refused the password, 503 if it did not answer."""
+class SignInRefused(Exception):
+    """The attempt gave no session; ``status`` is 401 if the credential is not valid, 503 if Keystone did not answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ def token_of_password(strategy: Strategy, *, user: str, password: str, domain: s
     """A token scoped to *project*, or to the user's default project if it is empty; *domain* is that of both.
 
     Raises:
-        PasswordRefused: Keystone refused, or did not answer. The message does not contain the password.
+        SignInRefused: Keystone refused, or did not answer. The message does not contain the password.
     """
     import httpx2
 
@@ -42,10 +42,10 @@ def token_of_password(strategy: Strategy, *, user: str, password: str, domain: s
     except (httpx2.HTTPError, OSError) as error:
         # Only the type, and no cause: the error of the library has the request, and with it the password.
         _log.warning("sign-in: Keystone does not answer: %s", type(error).__name__)
-        raise PasswordRefused(503, "Keystone does not answer. Retry, or paste a token.") from None
+        raise SignInRefused(503, "Keystone does not answer. Retry, or paste a token.") from None
     token = answer.headers.get("x-subject-token")
     if answer.status_code == 201 and token:
         return str(token)
     if answer.status_code >= 500:
-        raise PasswordRefused(503, f"Keystone returned {answer.status_code}. Retry, or paste a token.")
-    raise PasswordRefused(401, "Keystone does not accept this user, password and project.")
+        raise SignInRefused(503, f"Keystone returned {answer.status_code}. Retry, or paste a token.")
+    raise SignInRefused(401, "Keystone does not accept this user, password and project.")

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stead.auth.attempts import SIGN_INS
 from stead.httpd.connection import State
 from stead.httpd.refusals import REASONS
 from stead.observe.capacity import SUMS
@@ -213,6 +214,20 @@ def test_what_clients_do_to_the_http_server_is_seen(service: Service) -> None:
     assert after.sum("stead_http_body_bytes") == 0
     assert after.sum("stead_http_refused_total", reason="bad_request") == 2  # and the body that ended too early
     assert after.sum("stead_http_refused_total") == 2
+
+
+def test_attempts_to_sign_in_are_counted_by_their_outcome(service: Service) -> None:
+    assert service.scrape(lambda scraped: True).labels("stead_sign_ins", "outcome") == set(SIGN_INS)
+    for form, status in ((b"token=admin", b"200"), (b"token=", b"401"), (b"token=", b"401")):
+        with service.connection() as browser:
+            browser.sendall(
+                b"POST /ui/sign-in HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\n"
+                b"content-length: %d\r\n\r\n%b" % (len(form), form)
+            )
+            assert browser.recv(1000).startswith(b"HTTP/1.1 " + status)
+    scraped = service.scrape(lambda scraped: scraped.sum("stead_sign_ins_total") == 3)
+    assert scraped.sum("stead_sign_ins_total", outcome="refused") == 2
+    assert service.log.read_text().count("sign-in refused: 127.0.0.1, failures from this address: ") == 2
 
 
 def test_the_table_of_metrics_names_each_reason_of_a_refusal() -> None:

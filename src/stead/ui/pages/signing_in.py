@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import falcon
+
 from stead.api.errors import Refused
 from stead.auth import one_time_codes
 from stead.auth.admin_token import ensure_admin_token
+from stead.auth.attempts import TooManyAttempts
 from stead.ui.forms import read_form
 from stead.ui.guard import CSRF_FIELD, is_own_write, is_same_origin
 from stead.ui.heads import IS_HEAD_KEY
-from stead.ui.keystone_password import PasswordRefused, token_of_password
+from stead.ui.keystone_password import SignInRefused, token_of_password
 from stead.ui.sessions import cookie, open_for, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stead.api.request import Request, Response
+    from stead.auth.attempts import Attempts
     from stead.auth.signing_in import Strategy
     from stead.ui.rendering import Rendering
 
@@ -26,9 +32,10 @@ _PLACE = re.compile(r"/ui(/[^\\\x00-\x20]*)?")
 class SignIn:
     """The page for signing in."""
 
-    def __init__(self, strategy: Strategy, rendering: Rendering) -> None:
+    def __init__(self, strategy: Strategy, rendering: Rendering, attempts: Attempts) -> None:
         self._strategy = strategy
         self._rendering = rendering
+        self._attempts = attempts
 
     def on_get(self, req: Request, resp: Response) -> None:
         """Show the form, or accept the one-time code of an embedded service."""
@@ -36,11 +43,14 @@ class SignIn:
         data_dir = self._strategy.data_dir
         if code is None or data_dir is None or IS_HEAD_KEY in req.env:
             self._form(req, resp, _place(req.get_param("next")))
-        elif one_time_codes.accept(data_dir, code):
-            self._begin(req, resp, ensure_admin_token(data_dir), "/ui/")
         else:
-            resp.status = "403 Forbidden"
-            self._form(req, resp, "/ui/", "The code was used already, or is older than an hour.")
+
+            def session() -> str:
+                if not one_time_codes.accept(data_dir, code):
+                    raise SignInRefused(403, "The code was used already, or is older than an hour.")
+                return self._session_of(ensure_admin_token(data_dir))
+
+            self._begin(req, resp, session, "/ui/")
 
     def on_post(self, req: Request, resp: Response) -> None:
         """Begin a session."""
@@ -49,35 +59,53 @@ class SignIn:
             raise Refused(403, "A page of another site sent this form.")
         form = read_form(req)
         place = _place(form.get("next"))
-        try:
-            token = self._token(form)
-        except PasswordRefused as error:
-            resp.status = f"{error.status} {'Unauthorized' if error.status == 401 else 'Service Unavailable'}"
-            self._form(req, resp, place, str(error))
-            return
-        self._begin(req, resp, token, place)
-
-    def _token(self, form: dict[str, str]) -> str:
         token = form.get("token", "").strip()
         if token or self._strategy.kind != "keystone":
-            return token
-        return token_of_password(
-            self._strategy,
-            user=form.get("user", ""),
-            password=form.get("password", ""),
-            domain=form.get("domain", "") or "Default",
-            project=form.get("project", ""),
-        )
+            self._begin(req, resp, lambda: self._session_of(token), place)
+            return
+        user, domain = form.get("user", ""), form.get("domain", "") or "Default"
 
-    def _begin(self, req: Request, resp: Response, token: str, place: str) -> None:
+        def session() -> str:
+            password, project = form.get("password", ""), form.get("project", "")
+            given = token_of_password(self._strategy, user=user, password=password, domain=domain, project=project)
+            return self._session_of(given)
+
+        self._begin(req, resp, session, place, f"{user}\0{domain}")
+
+    def _session_of(self, token: str) -> str:
+        session = open_for(token, self._strategy.tokens) if token.isprintable() else None
+        if not session:
+            raise SignInRefused(401, "The token is unknown or has expired.")
+        return session
+
+    def _begin(
+        self, req: Request, resp: Response, session_of: Callable[[], str], place: str, name: str | None = None
+    ) -> None:
         """Set the cookie, and lead on by a page of our own.
 
         A redirect would count as sent by the site with the link, and the browser would keep the new cookie back.
+
+        Args:
+            session_of: checks the credential; raises SignInRefused.
+            name: of the user whose password it is.
         """
-        session = open_for(token, self._strategy.tokens) if token.isprintable() else None
-        if not session:
-            resp.status = "401 Unauthorized"
-            self._form(req, resp, place, "The token is unknown or has expired.")
+        try:
+            with self._attempts.attempt(req.remote_addr or "", name) as attempt:
+                try:
+                    session = session_of()
+                except SignInRefused as error:
+                    if error.status < 500:
+                        attempt.refuse()
+                    raise
+                attempt.accept()
+        except SignInRefused as error:
+            resp.status = falcon.code_to_http_status(error.status)
+            self._form(req, resp, place, str(error))
+            return
+        except TooManyAttempts as error:
+            resp.status = falcon.HTTP_429
+            resp.set_header("retry-after", str(error.seconds))
+            self._form(req, resp, place, str(error))
             return
         resp.append_header("set-cookie", cookie(session, req.env))
         self._rendering.show(req, resp, "signed_in", place=place)
