@@ -209,7 +209,7 @@ class Admission:
             self._stop_counting(request)
             request.client, request.is_verified = _verified(request), True
             self._count(request)
-            self._move_waiting(credential, request.peers.remote_address, request.client)
+            self._move_waiting(credential, request.client)
             if self._sleeping and self._choice() is not None:
                 self._wake_one()
 
@@ -317,20 +317,23 @@ class Admission:
             self._leave(request.lane, request.client)
         return True
 
-    def _move_waiting(self, credential: str, address: str, client: str) -> None:
-        """The waiting requests of *credential*, which was unverified, now wait as those of *client*."""
-        unverified = f"address {address}"
+    def _move_waiting(self, credential: str, client: str) -> None:
+        """The waiting requests of *credential*, at all addresses, now wait as those of *client*."""
         for lane in _LANES:
-            backlog = self._waiting[lane].get(unverified)
-            requests = backlog.by_credential.pop(credential, None) if backlog is not None else None
-            if backlog is None or requests is None:
-                continue
-            if not backlog.by_credential:
-                del self._waiting[lane][unverified]
-            for request in requests:
-                self._forget(unverified)
-                request.client, request.is_verified = client, True
-                self._add(request)
+            waiting = self._waiting[lane]
+            addresses = [
+                each
+                for each, backlog in waiting.items()
+                if credential in backlog.by_credential and each.startswith("address")
+            ]
+            for address in addresses:
+                requests = waiting[address].by_credential.pop(credential)
+                if not waiting[address].by_credential:
+                    del waiting[address]
+                for request in requests:
+                    self._forget(address)
+                    request.client, request.is_verified = client, True
+                    self._add(request)
 
     def _next(self) -> Request | None:
         choice = self._choice()
