@@ -6,6 +6,8 @@ module detects it at start.
 
 from __future__ import annotations
 
+from functools import partialmethod
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
@@ -43,7 +45,32 @@ def keystone(app: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
         raise ConfigError(f"[{GROUP}]: {' '.join(str(error).split())}") from error
     _require_login(conf)
     _require_cache(conf)
+    if conf[GROUP].memcached_servers:
+        _refuse_pickles()
     return cast("WSGIApplication", protocol)
+
+
+class _NoUnpickler:
+    """In place of `pickle.Unpickler`, which runs the code that a pickle names: each pickle counts as not cached.
+
+    The middleware caches the JSON text of tokens, never a pickle. It checks MACs only after unpickling.
+    """
+
+    def __init__(self, file: object) -> None:
+        """Read nothing of *file*."""
+
+    def load(self) -> None:
+        """No value."""
+
+
+def _refuse_pickles() -> None:
+    """Make all clients of memcached in this process refuse pickles. The middleware creates its clients itself."""
+    for module in ("memcache", "bmemcached"):
+        if find_spec(module) is None:
+            continue
+        client = import_module(module).Client
+        if not isinstance(vars(client).get("__init__"), partialmethod):
+            client.__init__ = partialmethod(client.__init__, unpickler=_NoUnpickler)
 
 
 def _require_login(conf: cfg.ConfigOpts) -> None:

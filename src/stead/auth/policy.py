@@ -17,7 +17,7 @@ from stead.config import ConfigError, read_conf
 from stead.domain.errors import Forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from stead.auth.credentials import Credentials
 
@@ -95,11 +95,7 @@ class Policy:
         return self._known.enforcer
 
     def _policy_files(self) -> _FileStates:
-        names = [self._known.enforcer.policy_file, *self._conf.oslo_policy.policy_dirs]
-        paths = [Path(path) for name in names if (path := self._conf.find_file(name))]
-        files = [path for path in paths if path.is_file()]
-        files += [path for directory in paths if directory.is_dir() for path in directory.iterdir()]
-        stats = {path: path.stat() for path in files}
+        stats = {path: path.stat() for path in _files(self._conf, self._known.enforcer)}
         return {path: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
 
 
@@ -120,17 +116,20 @@ class _LoadedEnforcer(policy.Enforcer):
     """Loads its rules at creation, and never again."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Read the files.
+
+        Raises:
+            ValueError: a file is malformed, or its rules refer to each other in a circle. The message has its path.
+        """
         super().__init__(conf)
         _prepare(self)
-        parser = logging.getLogger("oslo_policy._parser")
-        complaints = _Complaints()
-        parser.addFilter(complaints)
-        try:
-            super().load_rules()
-        finally:
-            parser.removeFilter(complaints)
-        if complaints.found:
-            raise ValueError("; ".join(dict.fromkeys(complaints.found)))
+        # Each file is read by itself first: the errors of oslo.policy do not name it.
+        sources = {rule: path for path in _files(conf, self) for rule in _rules_in(path)}
+        super().load_rules()
+        circle = _circle(self.rules)
+        if circle:
+            path = next((sources[rule] for rule in circle if rule in sources), "")
+            raise ValueError(f"{path}: rules refer to each other in a circle: {' -> '.join([*circle, circle[0]])}")
 
     def load_rules(self, force_reload: bool = False) -> None:  # oslo.policy's signature
         """Ignored; oslo.policy calls this before each decision."""
@@ -141,14 +140,80 @@ class _Complaints(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Pass *record* through unless it is such a warning."""
         if record.levelno < logging.ERROR:
             return True
-        self.found.append(record.getMessage())
+        self.messages.append(record.getMessage())
         return False
+
+
+def _files(conf: cfg.ConfigOpts, enforcer: policy.Enforcer) -> list[Path]:
+    """The policy files, in the order in which oslo.policy reads them."""
+    names = [enforcer.policy_file, *conf.oslo_policy.policy_dirs]
+    paths = [Path(path) for name in names if (path := conf.find_file(name))]
+    files = [path for path in paths if path.is_file()]
+    for directory in paths:
+        if directory.is_dir():
+            files += sorted(path for path in directory.iterdir() if path.is_file() and path.name[0] != ".")
+    return files
+
+
+def _rules_in(path: Path) -> Iterable[str]:
+    """The names of the rules in a policy file.
+
+    Raises:
+        ValueError: the file cannot be read, or is malformed.
+    """
+    parser = logging.getLogger("oslo_policy._parser")
+    complaints = _Complaints()
+    parser.addFilter(complaints)
+    try:
+        rules: Iterable[str] = policy.Rules.load(path.read_text())
+    except Exception as error:  # oslo.policy documents no exception class
+        raise ValueError(f"{path}: {_one_line(error)}") from error
+    finally:
+        parser.removeFilter(complaints)
+    if complaints.messages:
+        raise ValueError(f"{path}: {'; '.join(dict.fromkeys(complaints.messages))}")
+    return rules
+
+
+def _circle(rules: Mapping[str, Any]) -> list[str]:
+    """The names of rules of which each refers to the next one, and the last one to the first; empty if there are none.
+
+    oslo.policy would call itself until the stack ends.
+    """
+    done: set[str] = set()
+    for start in rules:
+        # A depth-first search: `way` has the rules from *start* to the present one, each with its unread references.
+        way = {start: iter(_references(rules[start]))} if start not in done else {}
+        while way:
+            present = next(reversed(way))
+            reference = next(way[present], None)
+            if reference is None:
+                done.add(present)
+                del way[present]
+            elif reference in way:
+                names = list(way)
+                return names[names.index(reference) :]
+            elif reference in rules and reference not in done:
+                way[reference] = iter(_references(rules[reference]))
+    return []
+
+
+def _references(check: Any) -> list[str]:
+    """The names of the rules to which *check* refers, at any depth."""
+    references, checks = [], [check]
+    while checks:
+        present = checks.pop()
+        if isinstance(present, policy.RuleCheck):
+            references.append(present.match)
+        # The parts of `and` and `or`, and that of `not`.
+        checks += [*getattr(present, "rules", ()), *([present.rule] if hasattr(present, "rule") else [])]
+    return references
 
 
 def roles_in(conf: cfg.ConfigOpts) -> frozenset[str]:

@@ -1,6 +1,8 @@
 """Keystone's middleware is in its place; what it does is its own tests' business."""
 
 import json
+import os
+import pickle
 import socketserver
 import sys
 import threading
@@ -230,6 +232,32 @@ def test_processes_share_what_they_know_in_memcached(behind, identity, memcached
     assert identity.asked == [VALID]
     assert len(memcached.kept) == 1
     assert VALID.encode() not in b"".join([*memcached.kept])
+
+
+class Code:
+    """Something whose pickle runs code when it is read."""
+
+    def __init__(self, directory):
+        self.directory = str(directory)
+
+    def __reduce__(self):
+        return os.mkdir, (self.directory,)
+
+
+@pytest.mark.parametrize("lines", [[], ["memcache_use_advanced_pool = false"]])
+@pytest.mark.parametrize("strategy", ["None", "MAC"])
+def test_who_can_write_to_memcached_runs_no_code(behind, identity, memcached, tmp_path, lines, strategy):
+    lines = [f"memcached_servers = 127.0.0.1:{memcached.server_address[1]}", *lines]
+    lines += [f"memcache_security_strategy = {strategy}", "memcache_secret_key = s3cr3t"]
+    first, second = (behind(*login(identity), *lines) for _ in range(2))
+    assert first.get(X_Auth_Token=VALID).status == 200
+    planted = pickle.dumps(Code(tmp_path / "planted"), protocol=0)
+    for key in memcached.kept:
+        memcached.kept[key] = b"1", planted  # the flag of pickles
+    assert second.get(X_Auth_Token=VALID).status == 200
+    assert not (tmp_path / "planted").exists()
+    assert identity.asked == [VALID, VALID]  # it counts as not cached, and is replaced
+    assert planted not in [value for _, value in memcached.kept.values()]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_malformed_file_stops_the_start_and_at_run_time_changes_nothing(policy
     for _ in range(3):
         assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
     assert len([record for record in caplog.records if record.name.startswith("stead.auth")]) == 1
-    with pytest.raises(ConfigError, match="policy"):
+    with pytest.raises(ConfigError, match=f"policy: {tmp_path}/policy.yaml: "):
         policy(policy_yaml="{ this is : no [ yaml")
 
 
@@ -168,8 +168,53 @@ def test_a_check_that_can_not_be_read_is_a_malformed_file(policy, tmp_path, capl
     assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
     (complaint,) = caplog.messages
     assert "the previous rules stay in force" in complaint
-    with pytest.raises(ConfigError, match="policy: Failed to understand rule"):
+    with pytest.raises(ConfigError, match=f"policy: {tmp_path}/policy.yaml: Failed to understand rule"):
         policy(policy_yaml=f'"placement:traits:list": "{check}"\n')
+
+
+CIRCLES = {
+    "itself": ('"a": "rule:a"', "a -> a"),
+    "another": ('"a": "rule:b"\n"b": "rule:a"', "a -> b -> a"),
+    "three": ('"c": "rule:a"\n"a": "rule:b"\n"b": "rule:c"', "c -> a -> b -> c"),
+    "or": ('"a": "role:x or rule:a"', "a -> a"),
+    "and, not": ('"a": "role:x and not rule:b"\n"b": "(role:y or rule:a)"', "a -> b -> a"),
+    "a default": (
+        '"admin_api": "rule:placement:traits:list"\n"placement:traits:list": "rule:admin_api"',
+        "traits:list",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_a_circle_of_rules_stops_the_start_and_at_run_time_changes_nothing(policy, tmp_path, caplog, name):
+    text, named = CIRCLES[name]
+    rules = policy(policy_yaml='"placement:traits:list": "role:auditor"\n')
+    (tmp_path / "policy.yaml").write_text(text)
+    assert allowed(rules, who("auditor"), OWN) == {"placement:traits:list"}
+    # oslo.policy logs a line of its own about some circles.
+    (complaint,) = [record.getMessage() for record in caplog.records if record.name.startswith("stead.auth")]
+    assert "the previous rules stay in force" in complaint
+    with pytest.raises(ConfigError) as refused:
+        policy(policy_yaml=text)
+    for message in (complaint, str(refused.value)):
+        assert f"{tmp_path}/policy.yaml: rules refer to each other in a circle: " in message
+        assert named in message
+
+
+def test_rules_that_share_a_rule_are_no_circle(policy):
+    text = '"a": "rule:b and rule:c"\n"b": "rule:c"\n"c": "role:auditor"\n"placement:traits:list": "rule:a or rule:b"'
+    assert allowed(policy(policy_yaml=text), who("auditor"), OWN) == {"placement:traits:list"}
+
+
+def test_of_several_files_the_malformed_one_is_named(policy, tmp_path):
+    (tmp_path / "policy.d").mkdir()
+    (tmp_path / "policy.d" / "good.yaml").write_text('"a": "role:x"')
+    (tmp_path / "policy.d" / "odd.yaml").write_text('"b": "role:x or or"')
+    with pytest.raises(ConfigError, match=r"policy\.d/odd\.yaml: Failed to understand rule"):
+        policy(policy_yaml='"c": "role:y"')
+    (tmp_path / "policy.d" / "odd.yaml").write_text('"a": "rule:c"')
+    with pytest.raises(ConfigError, match=r"policy\.(yaml|d/odd\.yaml): rules refer .* circle"):
+        policy(policy_yaml='"c": "rule:a"')
 
 
 def test_a_rule_for_nobody_is_no_mistake(policy):
