@@ -26,6 +26,7 @@ from stead.cli.documented import add_examples
 from stead.cli.errors import REFUSED, CommandError
 from stead.cli.options import Options, options, use_options
 from stead.cli.suggestions import suggestion
+from stead.cli.terminal.output import outlive_reader
 from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
@@ -39,10 +40,14 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # Typer exports no 
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A row of ``stead --help``, and the shared options that the command accepts."""
+    """A row of ``stead --help``, and the shared options that the command accepts.
+
+    A command that changes nothing ends when its reader does, as ``stead tree | head -1``. All others finish first.
+    """
 
     help: str
     shared: frozenset[str]
+    changes_nothing: bool = False
 
 
 _CLIENT = frozenset({"url", "token", "data_dir", "json"})
@@ -50,26 +55,26 @@ _LOCAL = frozenset({"data_dir", "json"})
 
 SUBCOMMANDS = {  # the module of each has the same name, in ``commands/`` or ``commands/local/``
     "serve": Subcommand("Start the server.", _LOCAL),
-    "tree": Subcommand("Show provider trees with their usage, or a summary of many.", _CLIENT),
+    "tree": Subcommand("Show provider trees with their usage, or a summary of many.", _CLIENT, changes_nothing=True),
     "provider": Subcommand("Show and change one provider.", _CLIENT),
-    "candidates": Subcommand("List allocation candidates for a request.", _CLIENT),
-    "explain": Subcommand("Explain where a request fits, or why nothing fits.", _CLIENT),
-    "headroom": Subcommand("Show how many times a request fits.", _CLIENT),
+    "candidates": Subcommand("List allocation candidates for a request.", _CLIENT, changes_nothing=True),
+    "explain": Subcommand("Explain where a request fits, or why nothing fits.", _CLIENT, changes_nothing=True),
+    "headroom": Subcommand("Show how many times a request fits.", _CLIENT, changes_nothing=True),
     "flavors": Subcommand("List, store and import flavors: requests with a name.", _CLIENT),
-    "whatif": Subcommand("Answer a question as if planned changes were made.", _CLIENT),
+    "whatif": Subcommand("Answer a question as if planned changes were made.", _CLIENT, changes_nothing=True),
     "plan": Subcommand("Plan to drain hosts or to make room, and carry it out.", _CLIENT),
     "claim": Subcommand("Claim a place where a request fits.", _CLIENT),
-    "consumers": Subcommand("List consumers and their allocations.", _CLIENT),
-    "consumer": Subcommand("Show one consumer.", _CLIENT),
-    "usage": Subcommand("Show sums of allocations per project, user or type.", _CLIENT),
-    "who": Subcommand("List the consumers of a host.", _CLIENT),
-    "watch": Subcommand("Print changes of providers and consumers.", _CLIENT),
-    "top": Subcommand("Watch the fullest and emptiest hosts, live.", _CLIENT),
+    "consumers": Subcommand("List consumers and their allocations.", _CLIENT, changes_nothing=True),
+    "consumer": Subcommand("Show one consumer.", _CLIENT, changes_nothing=True),
+    "usage": Subcommand("Show sums of allocations per project, user or type.", _CLIENT, changes_nothing=True),
+    "who": Subcommand("List the consumers of a host.", _CLIENT, changes_nothing=True),
+    "watch": Subcommand("Print changes of providers and consumers.", _CLIENT, changes_nothing=True),
+    "top": Subcommand("Watch the fullest and emptiest hosts, live.", _CLIENT, changes_nothing=True),
     "release": Subcommand("Release the allocations of a consumer, or of several.", _CLIENT),
     "topology": Subcommand("Load, save and generate provider trees as files.", _CLIENT),
-    "completion": Subcommand("Print a script for completion in the shell.", _CLIENT),
+    "completion": Subcommand("Print a script for completion in the shell.", _CLIENT, changes_nothing=True),
     "audit": Subcommand("Check the allocations and inventories of a database, and repair them.", _LOCAL),
-    "config": Subcommand("Print the configuration in effect, or a sample.", _LOCAL),
+    "config": Subcommand("Print the configuration in effect, or a sample.", _LOCAL, changes_nothing=True),
     "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _LOCAL),
     "db": Subcommand("Create, upgrade and check the database tables.", _LOCAL),
 }
@@ -98,6 +103,8 @@ class Subcommands(TyperGroup):
         except UsageError as error:
             error.message = f"No such command {args[0]!r}.{suggestion(args[0], SUBCOMMANDS)}"  # type: ignore[attr-defined]  # click's UsageError has it
             raise
+        if not SUBCOMMANDS[str(name)].changes_nothing:
+            outlive_reader()
         return name, self.load(str(name)), rest
 
     def load(self, name: str) -> Any:

@@ -24,7 +24,7 @@ from stead.cli.sites.providers import Outcome, Overcommits, Watcher, read_site, 
 from stead.cli.sites.providers import apply as apply_site
 from stead.cli.sites.snapshot import SiteSnapshot, read_snapshot
 from stead.cli.terminal.cells import number
-from stead.cli.terminal.output import console, print_json, say, show
+from stead.cli.terminal.output import console, machine_readable, print_json, say, show
 from stead.client.calls import TREES
 from stead.domain.printable import one_line, printable
 from stead.topology.document import MAX_BYTES as MAX_SITE_BYTES
@@ -134,12 +134,12 @@ def _write_snapshot(snapshot: SiteSnapshot, *, as_csv: bool) -> None:
     if not as_csv:
         _write(snapshot.site, None if holders is None else [_holder_as_data(holder) for holder in holders])
     elif holders is None:
-        write_inventories(snapshot.site, sys.stdout)
+        write_inventories(snapshot.site, machine_readable())
     else:
         identities = (
             ((holder.uuid, holder.project, holder.user, holder.consumer_type), holder.allocations) for holder in holders
         )
-        write_allocations(identities, sys.stdout)
+        write_allocations(identities, machine_readable())
 
 
 def _holder_as_data(holder: Holder) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _write(site: Site, consumers: list[dict[str, Any]] | None = None) -> None:
     if options().json:
         print_json(as_data(site, consumers))
     else:
-        sys.stdout.write(dump(site, consumers))
+        machine_readable().write(dump(site, consumers))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import typer
 from stead.cli.fetching.changes import fetch_changes, fetch_details
 from stead.cli.options import options
 from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import json_text, say
+from stead.cli.terminal.output import json_text, machine_readable, say
 from stead.domain.printable import one_line
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def watch(
     with connect() as api:
         for told in fetch_changes(api, since, wait, _lost):
             if options().json:
-                print(json_text(told), flush=True)
+                print(json_text(told), file=machine_readable(), flush=True)
             else:
                 _print_lines(api, told, names)
             if once:

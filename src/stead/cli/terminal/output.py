@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -23,6 +24,47 @@ PIPE_WIDTH = 1000
 _USUAL_WIDTH = 80
 
 
+_MACHINE_READABLE = "utf-8"
+
+
+class _ReadOrNot(io.FileIO):
+    """An output that may lose its reader: what follows is dropped."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
+def outlive_reader() -> None:
+    """Let the command finish what it does if the reader of its output is gone, as in ``stead release … | head -3``."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        present = getattr(sys, name)
+        if not isinstance(present, io.TextIOWrapper) or _descriptor_of(present) != descriptor:
+            continue  # a test or a program has replaced it
+        present.flush()
+        buffered = io.BufferedWriter(_ReadOrNot(descriptor, "w", closefd=False))
+        lines = present.line_buffering or name == "stderr"
+        setattr(sys, name, io.TextIOWrapper(buffered, present.encoding, present.errors, line_buffering=lines))
+
+
+def _descriptor_of(stream: TextIO) -> int | None:
+    with suppress(OSError):  # io.UnsupportedOperation is one
+        return stream.fileno()
+    return None
+
+
+def machine_readable() -> TextIO:
+    """Standard output for JSON, CSV and site files: UTF-8, whatever the locale, since a ``?`` would be another name."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=_MACHINE_READABLE)
+    return sys.stdout
+
+
 def json_text(data: Any, *, indent: int | None = None) -> str:
     r"""*data* as JSON; characters that could control a terminal or reorder a line are written as ``\u202e``.
 
@@ -41,7 +83,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def print_json(data: Any) -> None:
     """Write *data* to stdout, indented."""
-    print(json_text(data, indent=2))
+    print(json_text(data, indent=2), file=machine_readable())
 
 
 def console(*, stderr: bool = False) -> Console:
