@@ -124,11 +124,21 @@ class Filling:
                 return easy
             # Neither direction is always better, so the better of the two results counts.
             claiming = _Claiming(kind, size, rooms, order, self._work, partial(self._passes, kind, size))
-            return max((claiming.claimed(most, sign) for sign in (-1, 1)), key=lambda packed: packed.at_least)
+            packed = max((claiming.claimed(most, sign) for sign in (-1, 1)), key=lambda packed: packed.at_least)
+            # The sums count what traits and splits exclude together, so without a claim, the ways decide.
+            return packed if packed.at_least or self._has_way(kind, size) else Packed(0, 0, {})
         packed = self._packed(all_ways, kind, size, rooms, most, own_first=own_first)
         if easy is None or easy.at_least <= packed.at_least:
             return packed
         return easy._replace(at_most=min(packed.at_most, most))
+
+    def _has_way(self, kind: Kind, size: int) -> bool:
+        """Whether trees of *kind* have any candidate.
+
+        Raises:
+            WorkSpent
+        """
+        return any(self._passes(kind, size, _taken(each)) for each in kind.arrangements())
 
     def _can_spread(self, kind: Kind) -> bool:
         return not self._one_provider and can_spread(kind.demand, kind.ground)

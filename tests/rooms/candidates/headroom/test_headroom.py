@@ -13,12 +13,14 @@ import pytest
 from hypothesis import Phase, assume, event, given, note, settings
 from hypothesis import strategies as st
 
+from stead.candidates.engine import Enumeration, find
 from stead.candidates.explain.funnel import SUM, Constraint
 from stead.candidates.headroom import filling
 from stead.candidates.headroom.headroom import headroom
 from stead.candidates.headroom.packing import pack
 from stead.candidates.headroom.sharing import most_served
 from stead.candidates.work import Work
+from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import CandidateRequest, RequestGroup, Terms
 from tests.rooms.candidates.brute_force import SHARES, Refusal, every_way
 from tests.rooms.candidates.forests import forests, forests_and_requests, forests_and_requests_beyond, pick
@@ -73,8 +75,48 @@ def test_headroom_is_what_brute_force_finds_or_lies_between_its_bounds(case: Cas
         event(f"{'exact' if found.is_exact else 'bounds'}, {'some' if truth else 'none'}")
         assert found.is_complete
         assert found.at_least <= truth <= found.at_most
+        assert truth or not found.at_most
         assert (found.roots_at_least <= found.roots_at_most).all()
         assert int(found.roots_at_most.sum()) >= found.at_most
+
+
+@some
+@given(st.one_of(forests_and_requests(), forests_and_requests_beyond()), st.sampled_from(["CUSTOM_RED", "CUSTOM_BLUE"]))
+def test_where_nothing_fits_the_bound_is_0(case: Case, trait: str) -> None:
+    """Whatever the constraint is; most cases have a required trait beside amounts that may be split."""
+    forest, requests = case
+    note(str(forest))
+    for request in requests:
+        groups = [
+            replace(group, traits=Terms((*group.traits.clauses, frozenset({trait})), group.traits.forbidden))
+            if group.can_split
+            else group
+            for group in request.groups
+        ]
+        request = replace(request, groups=tuple(groups))
+        snapshot = snapshot_of(forest)
+        try:
+            searching = Work(200_000)
+            candidates = list(find(snapshot, replace(request, limit=1), Enumeration(), work=searching))
+        except (UnknownResourceClass, UnknownTraits):
+            continue
+        found = headroom(snapshot, request, Work(1_000_000))
+        if searching.is_cut or not found.is_complete:
+            continue  # amounts that may be split have more ways than there is work for
+        event(f"{'some' if candidates else 'none'}, {'split' if any(one.can_split for one in groups) else 'whole'}")
+        assert bool(found.at_most) == bool(candidates)
+
+
+def test_a_split_amount_without_a_required_trait_fits_0_times() -> None:
+    """The provider with the trait is too full for the least part, and the sums count the other one."""
+    red = frozenset({"CUSTOM_RED"})
+    nodes = [
+        PlainProvider("node-0", "host", {"MEMORY_MB": PlainInventory(8, min_unit=4, used=6)}, red),
+        PlainProvider("node-1", "host", {"MEMORY_MB": PlainInventory(80)}),
+    ]
+    group = RequestGroup("", {"MEMORY_MB": 10}, Terms((red,)), can_split=frozenset({"MEMORY_MB"}))
+    found = of(forest_of(PlainProvider("host"), *nodes), ask(group))
+    assert (found.at_least, found.at_most, found.is_complete) == (0, 0, True)
 
 
 @st.composite
