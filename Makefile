@@ -84,7 +84,7 @@ fuzz: $(VENV)/for-development  ## Send N=100000 generated requests, valid and in
 
 headroom: $(VENV)/for-development  ## Compare headroom and advice with brute force on N=5000 random sites and requests
 	STEAD_HEADROOM_CASES=$(or $(N),5000) $(BIN)/pytest tests/rooms/candidates/headroom/test_headroom.py tests/rooms/candidates/headroom/test_keeping.py \
-		tests/rooms/candidates/advice/test_advice.py $(ARGS)
+		tests/rooms/candidates/advice/test_advice.py tests/rooms/candidates/test_gangs.py $(ARGS)
 
 breaks: $(VENV)/for-development  ## End connections to the databases at every message of every kind of request
 	STEAD_BREAK_STEP=1 $(BIN)/pytest tests/system/faults/test_connections_that_break.py $(ARGS)
