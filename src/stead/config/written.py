@@ -91,25 +91,25 @@ def require_known(written: Sequence[Written]) -> None:
             raise ConfigError(f"[{OWN_GROUP}] has no option {option.name} ({option.place}): the nearest is {nearest}")
 
 
-def doubts(written: Sequence[Written], known: Mapping[str, Collection[str]]) -> list[str]:
+def doubts(written: Sequence[Written], options_read: Mapping[str, Collection[str]]) -> list[str]:
     """Sections and options that have no effect and look like mistakes, each in one line.
 
     Sections of libraries are left out, since the files of existing deployments have them.
 
     Args:
-        known: the names of all options that are read, by group.
+        options_read: the names of all options that are read, by group.
     """
     lines: dict[str, None] = {}  # a set that keeps the order
     for each in [*written, *_of_environment()]:
-        if each.group in known:
-            nearest = get_close_matches(each.name.lower(), known[each.group], n=1, cutoff=_LIKENESS)
-            if each.name in known[each.group] or (each.group in _SHARED_GROUPS and not nearest):
+        if each.group in options_read:
+            nearest = get_close_matches(each.name.lower(), options_read[each.group], n=1, cutoff=_LIKENESS)
+            if each.name in options_read[each.group] or (each.group in _SHARED_GROUPS and not nearest):
                 continue
             line = f"[{each.group}] has no option {each.name} ({each.place}), so it has no effect."
         elif each.group in _LIBRARY_GROUPS or each.group.startswith("oslo_"):
             continue
         else:
-            nearest = get_close_matches(each.group, known, n=1, cutoff=_LIKENESS)
+            nearest = get_close_matches(each.group, options_read, n=1, cutoff=_LIKENESS)
             if not nearest and each.place.startswith(_VARIABLE):
                 continue  # of another program
             line = f"Stead reads no section [{each.group}] ({each.place}), so it has no effect."
