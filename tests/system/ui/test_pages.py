@@ -382,7 +382,9 @@ def flavors_of(page: Page) -> dict[str, list[str]]:
     for row in re.findall(r"<tr(?: data-flavor[^>]*)?><th scope=\"row\">(.*?)(?=<tr|</tbody>)", page.text, re.DOTALL):
         if "ui/ask?flavor=" in row:
             cells = [unescape(re.sub(r"<[^>]+>", "", cell)).split() for cell in re.split(r"<td[^>]*>", row)]
-            found[cells[0][0]] = [" ".join(cell) for cell in cells[1:]]
+            name = re.search("<bdi>(.*?)</bdi>", row)
+            assert name is not None
+            found[unescape(name[1])] = [" ".join(cell) for cell in cells[1:]]
     return found
 
 
@@ -401,6 +403,7 @@ def test_the_site_shows_how_many_of_each_flavor_fit_the_scarcest_first(browser: 
         "odd": ["–", "", "No such trait(s): CUSTOM_NONE_SUCH."],
     }
     assert "<b>" not in page.text
+    assert page.text.count('<small class="quiet"><bdi>&lt;b&gt;</bdi></small>') == 3  # the descriptions
     assert '<a href="/ui/ask?flavor=two"' in page.text
     assert "<h2>Flavors</h2>" not in browser.get("/ui/?name=a").text  # the numbers are of the whole site
 
