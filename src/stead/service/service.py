@@ -9,7 +9,7 @@ from stead.candidates import engine
 from stead.candidates.current_trees import current_trees
 from stead.candidates.explain.explain import explain
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.mixing import mixed
+from stead.candidates.mixing import mixed
 from stead.candidates.phases import UNTIMED
 from stead.candidates.work import Work
 from stead.catalog import catalog
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from stead.candidates.engine import Answer, Enumeration
     from stead.candidates.explain.explain import Explanation
     from stead.candidates.headroom.headroom import Headroom
-    from stead.candidates.headroom.mixing import Mixed, Part
+    from stead.candidates.mixing import Mixed, Part
     from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot

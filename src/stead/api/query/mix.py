@@ -11,7 +11,7 @@ from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.pairs import Pairs
 from stead.api.query.values import BAD_VALUE
 from stead.api.versions import S
-from stead.candidates.headroom.mixing import Part
+from stead.candidates.mixing import Part
 from stead.domain.errors import InvalidQuery
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.headroom.limits import Limit
-    from stead.candidates.headroom.mixing import Mixed, Part
+    from stead.candidates.mixing import Mixed, Part
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service

@@ -11,7 +11,7 @@ from hypothesis import Phase, assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from stead.candidates.engine import Enumeration
-from stead.candidates.headroom.mixing import Mixed, Part, mixed
+from stead.candidates.mixing import Mixed, Part, mixed
 from stead.candidates.work import Work
 from stead.domain.request import CandidateRequest, RequestGroup, Terms
 from tests.rooms.candidates.brute_force import SHARES, Refusal, every_way
