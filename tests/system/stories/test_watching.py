@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from stead.serve.main_process import STOP_SECONDS
+from stead.serve.supervisor import STOP_SECONDS
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST, Api, http_door
