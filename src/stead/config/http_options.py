@@ -81,6 +81,13 @@ HTTP_OPTS: list[cfg.Opt] = [
         min=0.1,
         help="Seconds for which a request waits for a thread. Default 30. Then it returns 503.",
     ),
+    cfg.ListOpt(
+        "proxy_protocol_from",
+        default=[],
+        help="Addresses and networks of proxies, separated by commas. Their TCP connections begin with a header of the "
+        "PROXY protocol, version 1 or 2, which names the client for logs and for fairness. Connections without a "
+        "valid header are closed. Default: none.",
+    ),
     cfg.FloatOpt(
         "worker_timeout",
         default=30.0,

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
@@ -110,6 +111,7 @@ class HttpSettings:
     queue: int
     queue_per_client: int
     queue_timeout: float
+    proxies: tuple[IPv4Network | IPv6Network, ...]  # whose connections begin with a header of the PROXY protocol
     worker_timeout: float  # 0: a worker that does not answer is not replaced
 
 
@@ -325,6 +327,7 @@ def _settings(
             queue=conf.stead.max_queue,
             queue_per_client=conf.stead.max_queue_per_client,
             queue_timeout=conf.stead.queue_timeout,
+            proxies=_networks(conf.stead.proxy_protocol_from),
             worker_timeout=conf.stead.worker_timeout,
         ),
         watch=WatchSettings(
@@ -415,6 +418,15 @@ def _metrics_address(text: str | None) -> tuple[str, int] | None:
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(f"[stead] metrics is a port, or an address and a port (127.0.0.1:9778), not {text}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _networks(given: Sequence[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(map(ip_network, given))
+    except ValueError as error:
+        raise ConfigError(
+            f"[stead] proxy_protocol_from is addresses and networks, separated by commas: {error}"
+        ) from error
 
 
 def _aggregates(given: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stead.httpd.proxy_protocol import Network
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -26,6 +30,7 @@ class Bounds:
         queue: requests that may wait for a thread.
         queue_per_client: those of them that may have the same credential.
         queue_timeout: a request that has waited for this time is refused.
+        proxies: networks whose connections begin with a header of the PROXY protocol.
         stop: time that running requests may take when a worker ends.
     """
 
@@ -43,4 +48,5 @@ class Bounds:
     queue: int = 2048
     queue_per_client: int = 1024
     queue_timeout: float = 30.0
+    proxies: tuple[Network, ...] = ()
     stop: float = 30.0

@@ -55,7 +55,7 @@ class Owner(Protocol):
     unsent: Budget
     refusals: Refusals
 
-    def peers_of(self, transport: asyncio.Transport) -> Peers: ...
+    def peers_of(self, transport: asyncio.Transport, client: str | None) -> Peers: ...
     def submit(self, request: Request) -> None: ...
     def drop(self, request: Request) -> bool: ...
     def postpone(self, request: Request) -> None: ...
@@ -77,6 +77,8 @@ class Connection(asyncio.Protocol):
         """When the state began, on the loop's clock."""
         self.has_served = False
         """Whether a complete request has arrived on this connection."""
+        self.client: str | None = None
+        """The address of the client, if a trusted proxy has given it before the connection was made."""
         self._may_idle = may_idle
         self._server = server
         self._bounds: Bounds = server.bounds
@@ -108,7 +110,7 @@ class Connection(asyncio.Protocol):
             return
         # Low, so that what a client does not read stays in `Sending`, whose bytes are counted.
         transport.set_write_buffer_limits(high=PART)
-        peers = self._server.peers_of(transport)
+        peers = self._server.peers_of(transport, self.client)
         if not peers.is_encrypted:
             self._descriptor = transport.get_extra_info("socket").fileno()
         self._reader = Reader(

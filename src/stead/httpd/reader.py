@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stead.httpd.budget import Budget
     from stead.httpd.requests import Answering, Peers, Routes
 
+_UNKNOWN_METHOD = "unknown request method; a PROXY protocol header is read from [stead] proxy_protocol_from only"
+
 PIPELINED = 100
 """Requests that a client may pipeline in one piece. If it sends more, the connection ends after these answers."""
 
@@ -148,7 +150,7 @@ class Reader:
         try:
             self._run_parser(data)
         except httptools.HttpParserInvalidMethodError:
-            self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "unknown request method"))
+            self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", _UNKNOWN_METHOD))
         except httptools.HttpParserError as error:
             self._refuse(bad_request(f"malformed request: {error}"))
         if self.in_message and not self.in_body and self._head_size > self._bounds.head:

@@ -20,6 +20,7 @@ Reason = Literal[
     "head_timeout",
     "head_too_large",
     "not_implemented",
+    "proxy_protocol",
     "queue_full",
     "queue_timeout",
     "unread_answer",

@@ -14,6 +14,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from stead.httpd import proxy_protocol
 from stead.httpd.admission import Admission
 from stead.httpd.answers import Answer
 from stead.httpd.bounds import MIB
@@ -197,13 +198,13 @@ class Server:
 
     # For connections.
 
-    def peers_of(self, transport: asyncio.Transport) -> Peers:
-        """The two ends of a new connection."""
+    def peers_of(self, transport: asyncio.Transport, client: str | None) -> Peers:
+        """The two ends of a new connection; *client* is the address that a trusted proxy gives its client."""
         here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         is_encrypted = transport.get_extra_info("ssl_object") is not None
         if not isinstance(here, tuple):  # a Unix socket
             return Peers("", is_encrypted, {"SERVER_NAME": "localhost", "SERVER_PORT": "", "REMOTE_ADDR": ""})
-        remote = str(there[0])
+        remote = client or str(there[0])
         environ = {"SERVER_NAME": str(here[0]), "SERVER_PORT": str(here[1]), "REMOTE_ADDR": remote}
         return Peers(remote, is_encrypted, environ)
 
@@ -316,7 +317,7 @@ class Server:
                 self._pause_accepting(listening, FULL_SECONDS)
                 return
             try:
-                sock, _address = listening.accept()
+                sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -329,7 +330,7 @@ class Server:
             sock.setblocking(False)
             connection = Connection(self, self.loop.time())
             self._connections[connection] = None
-            self._connections[connection] = self.loop.create_task(self._open(connection, sock))
+            self._connections[connection] = self.loop.create_task(self._open(connection, sock, address))
 
     def _pause_accepting(self, listening: socket.socket, seconds: float) -> None:
         self.loop.remove_reader(listening)
@@ -339,8 +340,12 @@ class Server:
         if listening in self._listening:
             self.loop.add_reader(listening, self._accept, listening)
 
-    async def _open(self, connection: Connection, sock: socket.socket) -> None:
+    async def _open(self, connection: Connection, sock: socket.socket, address: Any) -> None:
+        networks = self.bounds.proxies
         try:
+            # A Unix socket has no address. The header comes before TLS, so the transport must not read it.
+            if networks and isinstance(address, tuple) and proxy_protocol.is_in(address[0], networks):
+                connection.client = await proxy_protocol.client_address(partial(self.loop.sock_recv, sock))
             await self.loop.connect_accepted_socket(
                 partial(_itself, connection),
                 sock,
@@ -349,6 +354,10 @@ class Server:
             )
             if connection in self._connections:
                 self._connections[connection] = None
+        except proxy_protocol.Malformed:
+            self.refusals.add("proxy_protocol")
+            sock.close()
+            self.lost(connection)
         except (OSError, TimeoutError, asyncio.CancelledError):  # the client disconnected or does not speak TLS
             sock.close()
             self.lost(connection)

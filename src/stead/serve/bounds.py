@@ -25,4 +25,5 @@ def bounds_of(settings: Settings) -> Bounds:
         queue=http.queue,
         queue_per_client=http.queue_per_client,
         queue_timeout=http.queue_timeout,
+        proxies=http.proxies,
     )

@@ -445,6 +445,7 @@ ROWS: dict[str, Row] = {
     "stead.max_queue": Row(bounds, ("3", "4")),
     "stead.max_queue_per_client": Row(bounds, ("3", "4")),
     "stead.queue_timeout": Row(bounds, ("3", "4")),
+    "stead.proxy_protocol_from": Row(bounds, ("", "192.0.2.0/24, 2001:db8::1")),
     "stead.worker_timeout": Row(lambda site: site.settings.http.worker_timeout, ("3", "0")),  # see test_serving
     "stead.kept_changes": held(4321, "4322"),
     "stead.max_claims": Row(two_claims, ("1", "2")),

@@ -40,14 +40,15 @@ def hello(_environ, start_response):
 
 
 @contextmanager
-def serving(application=hello, **bounds):
+def serving(application=hello, context=None, **bounds):
     """A server, and the address of its listening socket; a connection of its own is `server.door`."""
     server = Server(application, Routes(), Bounds(**bounds), threads=2)
     server.door, door = socket.socketpair()
     server.door.settimeout(PATIENCE_SECONDS)
     listening = socket.create_server(("127.0.0.1", 0))
     address = listening.getsockname()
-    thread = threading.Thread(target=server.run, args=([listening],), kwargs={"own": [door]}, daemon=True)
+    options = {"own": [door], "context": context}
+    thread = threading.Thread(target=server.run, args=([listening],), kwargs=options, daemon=True)
     thread.start()
     try:
         yield server, address
