@@ -119,7 +119,6 @@ class Connection(asyncio.Protocol):
             bounds=self._bounds,
             routes=self._server.routes,
             bodies=self._server.bodies,
-            send_continue=lambda: transport.write(answers.CONTINUE),
         )
         self._enter(State.HEAD)
 
@@ -218,6 +217,9 @@ class Connection(asyncio.Protocol):
     def _wait(self) -> None:
         """Wait for the rest of a request, or for the next one."""
         if self._reader.in_body:
+            if self._reader.expects_continue:  # and the answers to all earlier requests are sent
+                self._reader.expects_continue = False
+                self._transport.write(answers.CONTINUE)
             if self.state is not State.BODY:
                 self._enter(State.BODY)
         elif self.state is State.IDLE and self._reader.in_message:
@@ -282,8 +284,9 @@ class Connection(asyncio.Protocol):
                 return
             sent = self._write_now(pieces)
             is_sent = sent == (len(head) if len(pieces) == 1 else len(head) + size)
-            # Otherwise the loop must go on: with the rest, with requests that wait, or with the end of the connection.
-            if is_sent and keeps and self._is_read and not (self._reader.has_more or self._has_ended):
+            # Otherwise the loop must go on: with the rest, with requests that wait or are incomplete, or with the end.
+            reader = self._reader
+            if is_sent and keeps and self._is_read and not (reader.has_more or reader.in_message or self._has_ended):
                 self._current = None
                 self._is_busy = False
                 self._enter(State.IDLE)

@@ -17,14 +17,14 @@ _SCHEMES = ("http", "https")
 _DIGITS_OF_A_LENGTH = 18
 
 
-def split_target(target: bytes) -> tuple[str, str, str | None]:
+def split_target(method: str, target: bytes) -> tuple[str, str, str | None]:
     """Path, decoded to Latin-1 as WSGI has it; query; and the authority of an absolute target.
 
     Raises:
         Refused: it is not the target of an HTTP resource.
     """
     text, authority = target.decode("latin-1"), None
-    if not text.startswith("/") and text != "*":
+    if not text.startswith("/") and (text != "*" or method != "OPTIONS"):  # `*` is for OPTIONS alone
         text, authority = _absolute(text)
     path, _, query = text.partition("?")
     if "#" in text:
@@ -95,8 +95,8 @@ def expects_continue(fields: dict[str, str], *, is_1_0: bool) -> bool:
         Refused: the Expect header has another value.
     """
     expectation = fields.get("HTTP_EXPECT")
-    if expectation is None or is_1_0:
+    if expectation is None:
         return False
     if expectation.lower() != "100-continue":
         raise Refused(Refusal(HTTPStatus.EXPECTATION_FAILED, "bad_request", "unknown expectation"))
-    return True
+    return not is_1_0

@@ -22,8 +22,6 @@ from stead.httpd.refusals import Refusal, Refused, bad_request, overloaded
 from stead.httpd.requests import FREE_SIZE, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stead.httpd.bounds import Bounds
     from stead.httpd.budget import Budget
     from stead.httpd.requests import Answering, Peers, Routes
@@ -57,6 +55,7 @@ class Reader:
         in_message: a request has begun and is incomplete. The reader may be discarding its body.
         in_body: the head of this request is complete.
         body_size: bytes of its body so far.
+        expects_continue: its client waits for `100 Continue` before it sends the body.
     """
 
     def __init__(
@@ -67,13 +66,11 @@ class Reader:
         bounds: Bounds,
         routes: Routes,
         bodies: Budget,
-        send_continue: Callable[[], None],
     ) -> None:
         """Create a reader that has received nothing.
 
         Args:
             bodies: budget for all bodies in flight. The caller that takes a request from ``read`` returns its share.
-            send_continue: tells the client to send the body that it announced.
         """
         self.read: deque[Request | Refusal] = deque()
         self._peers = peers
@@ -81,7 +78,6 @@ class Reader:
         self._bounds = bounds
         self._routes = routes
         self._bodies = bodies
-        self._send_continue = send_continue
         self._now = 0.0
         self._is_over = False  # True: discard all that follows
         self._resumes_with: bytes | None = None  # a head with which another parser reads the rest of the message
@@ -93,7 +89,7 @@ class Reader:
         self._begin()
 
     def _begin(self) -> None:
-        self.in_message = self.in_body = False
+        self.in_message = self.in_body = self.expects_continue = False
         self.body_size = 0
         self._target = b""
         self._fields: dict[str, str] = {}
@@ -309,7 +305,7 @@ class Reader:
         if self._method == "CONNECT":
             raise Refused(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "CONNECT is not supported"))
         heads.require_host(fields, is_1_0=is_1_0)
-        self._path, self._query, authority = heads.split_target(self._target)
+        self._path, self._query, authority = heads.split_target(self._method, self._target)
         if authority is not None:
             fields["HTTP_HOST"] = authority  # the target takes precedence over the field (RFC 9112, section 3.2.2)
         length = heads.body_length(fields, is_1_0=is_1_0)
@@ -321,8 +317,8 @@ class Reader:
         self._longest = self._routes.longest_body(self._method, self._path)
         if length is not None and length > self._longest:
             self._complete(length, keeps=False)
-        elif waits:
-            self._send_continue()
+        else:
+            self.expects_continue = waits
 
     def on_body(self, part: bytes) -> None:
         """A piece of the body."""

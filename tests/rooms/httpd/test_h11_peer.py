@@ -196,6 +196,49 @@ def test_a_body_that_is_too_long_is_refused_instead_of_being_asked_for(peer: Pee
     assert (response.status_code, fields(response)["connection"]) == (413, "close")
 
 
+@pytest.mark.parametrize("headers", [JSON, [("Host", "localhost")]], ids=["token", "no token"])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@pytest.mark.parametrize("expects", [False, True], ids=["", "expects"])
+def test_a_body_that_no_route_reads_is_read_and_the_connection_is_kept(
+    peer: Peer, headers: list[tuple[str, str]], framing: str, expects: bool
+) -> None:
+    body = b"DELETE /traits/CUSTOM_INNER HTTP/1.1\r\nHost: a\r\n\r\n"
+    length = ("Content-Length", str(len(body))) if framing == "length" else ("Transfer-Encoding", "chunked")
+    headers = [*headers, length, *([("Expect", "100-continue")] if expects else [])]
+    for method in ("HEAD", "OPTIONS", "GET", "TRACE", "DELETE", "PATCH", "PUT"):
+        for target in ("/traits", "/nothing", "/healthcheck", "/healthcheck/live", TRAIT):
+            peer.send(h11.Request(method=method, target=target, headers=headers))
+            if expects:  # whatever the final answer is
+                told = peer.next()
+                assert isinstance(told, h11.InformationalResponse)
+                assert told.status_code == 100
+            peer.send(h11.Data(data=body), h11.EndOfMessage())
+            response, received = peer.answer()
+            assert response.status_code < 500, (method, target, received)
+            assert method != "HEAD" or received == b""
+            peer.h11.start_next_cycle()
+            response, received = peer.ask("GET", "/traits/CUSTOM_ASKED_NEXT")
+            assert response.status_code == 404
+            assert b"CUSTOM_ASKED_NEXT" in received, (method, target)
+            peer.h11.start_next_cycle()
+
+
+@pytest.mark.parametrize("target", ["/traits", "/nothing", TRAIT])
+@pytest.mark.parametrize("headers", [JSON, [("Host", "localhost")]], ids=["token", "no token"])
+@pytest.mark.parametrize("method", ["PUT", "HEAD", "OPTIONS"])
+def test_a_body_that_is_too_long_ends_the_connection_whatever_the_answer(
+    place: tuple[str, int], method: str, target: str, headers: list[tuple[str, str]]
+) -> None:
+    for length, expect in [(10**9, []), (10**9, [("Expect", "100-continue")])]:
+        with Peer(place) as peer:
+            peer.send(
+                h11.Request(method=method, target=target, headers=[*headers, *expect, ("Content-Length", str(length))])
+            )
+            response, _ = peer.answer()
+            assert response.status_code in (401, 404, 405, 413)
+            assert fields(response)["connection"] == "close"
+
+
 def test_a_pipeline_is_answered_in_order(place: tuple[str, int]) -> None:
     names = [f"CUSTOM_PIPE_{number}" for number in range(30)]
     asked: list[tuple[str, str, bytes]] = []

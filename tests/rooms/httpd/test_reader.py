@@ -35,7 +35,6 @@ class Client:
     """Sends bytes to a reader, and has what it made of them."""
 
     def __init__(self, bounds=BOUNDS, bodies=4_000_000):
-        self.continued = 0
         self.bodies = Budget(bodies)
         self.reader = Reader(
             Peers("192.0.2.1", False, {}),
@@ -43,11 +42,7 @@ class Client:
             bounds=bounds,
             routes=Routes(),
             bodies=self.bodies,
-            send_continue=self._continue,
         )
-
-    def _continue(self):
-        self.continued += 1
 
     def send(self, *pieces):
         """Send *pieces*, and return the requests and refusals that the reader has made of them and keeps."""
@@ -191,6 +186,8 @@ REFUSED = {
     "an unknown method": (b"FETCH / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     "a tunnel": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     "an unknown expectation": (HEAD + b"Expect: 200-ok\r\nContent-Length: 1\r\n\r\na", 417),
+    "an unknown expectation in 1.0": (b"POST / HTTP/1.0\r\nExpect: x\r\nContent-Length: 1\r\n\r\na", 417),
+    "an asterisk with another method": (b"GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 501),  # no method at all
 }
 
@@ -232,17 +229,38 @@ def test_an_upgrade_is_declined_and_the_next_request_is_read():
     assert [each[:3] for each in read(upgrade + GET)] == [EXPECTED[GET][:3]] * 2
 
 
-def test_a_client_that_expects_to_go_on_is_told_to_before_its_body_comes():
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 1\r\n\r\nx", b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"]
+)
+def test_a_client_that_expects_to_go_on_waits_until_its_body_comes(framing):
+    head, end, body = framing.partition(b"\r\n\r\n")
     client = Client()
-    client.send(HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n")
-    assert client.continued == 1
-    assert [each.body for each in client.send(b"x")] == [b"x"]
+    client.send(HEAD + b"Expect: 100-Continue\r\n" + head + end)
+    assert client.reader.expects_continue
+    assert [each.body for each in client.send(body)] == [b"x"]
+    assert not client.reader.expects_continue
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD + b"Expect: 100-continue\r\n\r\n",
+        HEAD + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
+        HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (LONGEST + 1),
+        HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
+    ],
+    ids=["no body", "an empty body", "HTTP/1.0", "a body that is too long", "a body that is there"],
+)
+def test_a_client_is_not_told_to_go_on_for_nothing(head):
+    client = Client()
+    client.send(head)
+    assert not client.reader.expects_continue
 
 
 def test_a_body_that_is_too_long_is_not_asked_for():
-    client = Client()
-    (request,) = client.send(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (LONGEST + 1))
-    assert (client.continued, request.body, request.declared, request.keeps_connection) == (0, b"", LONGEST + 1, False)
+    (request,) = Client().send(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (LONGEST + 1))
+    assert (request.body, request.declared, request.keeps_connection) == (b"", LONGEST + 1, False)
 
 
 @pytest.mark.parametrize("how", ["length", "chunks"])

@@ -119,6 +119,34 @@ def test_an_application_that_fails_answers_500_and_that_is_no_refusal():
     assert refused == []
 
 
+def test_a_client_is_told_to_go_on_after_the_answers_to_its_earlier_requests():
+    def echo(environ, start_response):
+        start_response("200 OK", [("content-length", "1")])
+        return [environ["wsgi.input"].read() or b"-"]
+
+    head = b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+    with serving(echo) as (_, address), socket.create_connection(address, timeout=PATIENCE_SECONDS) as client:
+        for cut in range(len(head) + 1):
+            client.sendall(GET + GET + head[:cut])
+            client.sendall(head[cut:])
+            answers = received(client, b"HTTP/1.1 100 Continue\r\n\r\n")
+            assert answers.count(b"HTTP/1.1 200 OK\r\n") == 2
+            client.sendall(b"%d" % (cut % 10))
+            assert received(client, b"\r\n\r\n%d" % (cut % 10)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    "piece", [GET[:20], b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx"], ids=["head", "body"]
+)
+def test_an_incomplete_request_behind_another_has_the_deadline_of_a_request(piece):
+    with (
+        serving(head_timeout=0.1, body_idle_timeout=0.1) as (_, address),
+        socket.create_connection(address, timeout=PATIENCE_SECONDS) as client,
+    ):
+        client.sendall(GET + piece)
+        assert b"hello" + b"HTTP/1.1 408 Request Timeout" in received(client, b"]}")
+
+
 def test_a_body_of_an_answer_without_body_does_not_become_the_next_answer():
     def none(_environ, start_response):
         start_response("204 No Content", [("content-length", "4")])

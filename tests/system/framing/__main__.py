@@ -30,10 +30,10 @@ def main(streams: int, first: int = 0) -> int:
             return by_server(behind_uwsgi, stream)
 
         for number in track(range(first, first + streams), "streams"):
-            stream, readers = stream_of(number), [by_h11, by_gunicorn]
+            stream, servers = stream_of(number), []
             if number % 10 == 0:
-                readers += [by_nginx] if b"chunked" in stream.lower() else [by_nginx, by_uwsgi]
-            shown = disagreement(stream, readers)
+                servers = [by_nginx] if b"chunked" in stream.lower() else [by_nginx, by_uwsgi]
+            shown = disagreement(stream, [by_h11, by_gunicorn], servers)
             if shown:
                 wrong += 1
                 print(f"{number}: {shown}")

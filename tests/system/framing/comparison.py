@@ -17,15 +17,24 @@ CORPUS = [literal_eval(line) for line in Path(__file__).with_name("corpus.txt").
 """Streams that a version of Stead read in another way than the readers beside it."""
 
 
-def disagreement(stream: bytes, readers: Sequence[Callable[[bytes], Reading]]) -> str | None:
+def disagreement(
+    stream: bytes, readers: Sequence[Callable[[bytes], Reading]], servers: Sequence[Callable[[bytes], Reading]] = ()
+) -> str | None:
     """What is wrong with Stead's reading of *stream*; None if it is sound.
 
     Each message that Stead reads must be the one that the strictest reader reads at that place: the one that reads the
-    fewest. Where Stead stops earlier or later than others, it must have refused the rest, or have the whole stream.
+    fewest. Stead reads no more messages than that, and if it reads fewer, it has refused the rest. *servers* may read
+    fewer for reasons of their own, but not other ones.
     """
     ours = stead([stream])
-    readings = {reader.__name__: reader(stream) for reader in readers}
-    strictest = min(readings.values(), key=lambda reading: len(reading.messages))
-    if agree(ours.messages, strictest.messages):
+    readings = {reader.__name__: reader(stream) for reader in (*readers, *servers)}
+    strictest = min((readings[reader.__name__] for reader in readers), key=lambda reading: len(reading.messages))
+    is_shorter = len(ours.messages) < len(strictest.messages)
+    if (
+        all(agree(ours.messages, readings[each.__name__].messages) for each in servers)
+        and agree(ours.messages, strictest.messages)
+        and len(ours.messages) <= len(strictest.messages)
+        and (ours.has_refused or not is_shorter)
+    ):
         return None
     return f"{stream!r}\n  Stead: {ours}\n" + "".join(f"  {name}: {reading}\n" for name, reading in readings.items())

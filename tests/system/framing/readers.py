@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,12 +15,17 @@ from stead.httpd.bounds import Bounds
 from stead.httpd.budget import Budget
 from stead.httpd.reader import Reader
 from stead.httpd.refusals import Refusal
-from stead.httpd.requests import Lane, Peers
+from stead.httpd.requests import Lane, Peers, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stead.httpd.requests import Request
+
+
+EMPTY_LINES = b"\r\n"
+"""Stead skips them before a request, as RFC 9112, section 2.2, advises; h11 and gunicorn refuse most of them. No reader
+takes them for a message, so these two get a stream without them."""
 
 
 class Message(NamedTuple):
@@ -76,12 +80,16 @@ def stead(pieces: Iterable[bytes]) -> Reading:
         bounds=Bounds(),
         routes=_Routes(),
         bodies=Budget(10**9),
-        send_continue=lambda: None,
     )  # type: ignore[arg-type]
+    read: list[Request | Refusal] = []
     for piece in pieces:
         reader.feed(piece, 1.0)
+        while reader.has_more:  # it stops at each request until that one is taken, as a connection takes it
+            read += reader.read
+            reader.read.clear()
+            reader.proceed(1.0)
     messages: list[Message] = []
-    for each, target in zip(reader.read, [*targets, ""], strict=False):
+    for each, target in zip(read, [*targets, ""], strict=False):
         if isinstance(each, Refusal):
             return Reading(tuple(messages), has_refused=True)
         messages.append(Message(each.method, target, bytes(each.body)))
@@ -93,7 +101,7 @@ def stead(pieces: Iterable[bytes]) -> Reading:
 def by_h11(stream: bytes) -> Reading:
     """As h11 reads them, with answers that accept no upgrade and no tunnel."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1_000_000)
-    connection.receive_data(stream)
+    connection.receive_data(stream.lstrip(EMPTY_LINES))
     messages: list[Message] = []
     try:
         while True:
@@ -110,12 +118,16 @@ def by_h11(stream: bytes) -> Reading:
             messages.append(Message(event.method.decode("latin-1"), target_of(event.target.decode("latin-1")), body))
             connection.send(h11.Response(status_code=404, headers=[("Content-Length", "0")]))
             connection.send(h11.EndOfMessage())
-            if connection.our_state is not h11.DONE or connection.their_state not in (
+            # h11 ends every connection of HTTP/1.0, also where the client and Stead agree to keep it.
+            is_kept = event.http_version == b"1.0" and (b"connection", b"keep-alive") in event.headers
+            if (not is_kept and connection.our_state is not h11.DONE) or connection.their_state not in (
                 h11.DONE,
                 h11.MIGHT_SWITCH_PROTOCOL,
             ):
                 return Reading(tuple(messages), has_refused=True)
-            connection.start_next_cycle()
+            rest, _ = connection.trailing_data
+            connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1_000_000)
+            connection.receive_data(rest.lstrip(EMPTY_LINES)) if rest else None
     except h11.ProtocolError:
         return Reading(tuple(messages), has_refused=True)
 
@@ -124,12 +136,15 @@ def by_gunicorn(stream: bytes) -> Reading:
     """As gunicorn's parser reads them, with its default settings."""
     ours, theirs = socket.socketpair()
     messages: list[Message] = []
-    with ours, theirs, tempfile.TemporaryFile() as _:
+    with ours, theirs:
         ours.sendall(stream)
         ours.shutdown(socket.SHUT_WR)
         parser = RequestParser(Config(), theirs, ("192.0.2.1", 1))
         try:
-            for request in parser:
+            while True:
+                rest = b"".join(iter(parser.unreader.read, b""))
+                parser.unreader.unread(rest.lstrip(EMPTY_LINES))
+                request = next(parser)
                 body = request.body.read()
                 messages.append(Message(request.method, target_of(request.uri), body))
                 if request.should_close():
@@ -138,7 +153,6 @@ def by_gunicorn(stream: bytes) -> Reading:
             return Reading(tuple(messages), has_refused=False)
         except Exception:  # its refusals have many classes
             return Reading(tuple(messages), has_refused=True)
-    return Reading(tuple(messages), has_refused=False)
 
 
 def by_server(address: tuple[str, int], stream: bytes) -> Reading:
