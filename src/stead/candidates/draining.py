@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stead.candidates.engine import find
+from stead.candidates.gangs import rearranged
 from stead.candidates.moving import Move, largest_first, new_place
-from stead.candidates.placing import Amounts, Member, negated, rearranged, summed, taken_by
+from stead.candidates.placing import Amounts, Member, negated, summed, taken_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

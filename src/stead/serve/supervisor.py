@@ -4,7 +4,7 @@ The rules, in the order of their importance:
 
 1. A worker that serves is never ended because of another one. The service ends by itself only if no worker is left and
    a new one ended before it served.
-2. A worker that may hold a request is told to end, and killed only if it has not ended after `STOP_SECONDS`. A worker
+2. A worker that may hold a request gets SIGTERM, and SIGKILL only if it has not ended after `STOP_SECONDS`. A worker
    that never served holds none.
 3. Missing workers are replaced one after the other, which bounds memory. After each failure in a row the pause before
    the next start is longer.

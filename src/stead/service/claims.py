@@ -21,7 +21,8 @@ import numpy as np
 
 from stead.candidates.engine import find
 from stead.candidates.explain.explain import explain
-from stead.candidates.placing import NoPlace, place, summed, taken_by
+from stead.candidates.gangs import place
+from stead.candidates.placing import NoPlace, summed, taken_by
 from stead.candidates.work import WorkSpent
 from stead.domain.claim import Claim
 from stead.domain.errors import (

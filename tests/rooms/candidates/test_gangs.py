@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from stead.candidates.draining import relocate
 from stead.candidates.engine import Enumeration
+from stead.candidates.gangs import place
 from stead.candidates.moving import Tenant
-from stead.candidates.placing import NoPlace, negated, place, taken_by
+from stead.candidates.placing import NoPlace, negated, taken_by
 from stead.candidates.work import Work
 from stead.domain.order import PACK
 from stead.domain.request import CandidateRequest, RequestGroup, Terms

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead.candidates.engine import Enumeration, find
-from stead.candidates.placing import NoPlace, place
+from stead.candidates.gangs import place
+from stead.candidates.placing import NoPlace
 from stead.domain.order import PACK, SPREAD
 from stead.domain.request import CandidateRequest, RequestGroup
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
