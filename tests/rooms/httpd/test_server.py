@@ -232,10 +232,14 @@ def test_the_loop_answers_an_instant_request_while_all_threads_are_busy(monkeypa
 def test_requests_beyond_the_queue_are_refused_in_their_turn_and_not_at_once(monkeypatch):
     """Clients that ask again at once would take the time of the loop, which other clients need."""
     monkeypatch.setattr("stead.httpd.server.REFUSAL_SECONDS", 3600)
+    monkeypatch.setattr(
+        "stead.httpd.admission.OVERDUE_SECONDS", 3600
+    )  # or a spare thread takes a request from the queue
     monkeypatch.setattr(Routes, "lane", lambda _, request: Lane.LIVE if request.path == "/live" else Lane.CLAIM)
-    goes_on = threading.Event()
+    has_begun, goes_on = threading.Event(), threading.Event()
 
     def app(environ, start_response):
+        has_begun.set()
         goes_on.wait(PATIENCE_SECONDS)
         return hello(environ, start_response)
 
@@ -247,6 +251,8 @@ def test_requests_beyond_the_queue_are_refused_in_their_turn_and_not_at_once(mon
         clients = [connect() for _ in range(3 * REFUSED_AT_A_TIME)]
         for client in clients:
             client.sendall(GET * 2)
+            # The first request has left the queue, so that the second one fills it and all others find it full.
+            assert has_begun.wait(PATIENCE_SECONDS)
         wait_until(lambda: server.states()["working"] == len(clients))
         live = connect()
         live.sendall(GET.replace(b"/ ", b"/live "))
