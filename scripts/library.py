@@ -48,7 +48,16 @@ SECTIONS = {
     ),
     "Errors": (
         *("Error", "InvalidRequest", "CannotOpen", "Refused", "Invalid", "NotAllowed", "NotFound", "Unsupported"),
-        *("Conflict", "NothingFits", "Stale", "InUse", "ProviderDisabled", "CapacityBelowUse", "StartOver"),
+        *(
+            "Conflict",
+            "NothingFits",
+            "NothingFound",
+            "Stale",
+            "InUse",
+            "ProviderDisabled",
+            "CapacityBelowUse",
+            "StartOver",
+        ),
         *("TooLarge", "Failed", "Unavailable", "Unreachable"),
     ),
 }

@@ -263,6 +263,7 @@ def _reader_left(error: BaseException) -> bool:
 
 def _complain(message: str, exit_code: int) -> int:
     if message:
+        sys.stdout.flush()  # what was printed before stands before, also where both go to one file
         print(f"stead: {one_line(message)}", file=sys.stderr)
     return exit_code
 

@@ -227,6 +227,7 @@ _BY_STATUS: dict[int, type[Refused]] = {
     413: TooLarge,
     414: TooLarge,
     415: Invalid,
+    417: Invalid,
     429: Unavailable,  # of a proxy that limits rates
     431: TooLarge,
     502: Unavailable,

@@ -19,7 +19,7 @@ from tests.servers.certificates import certified_for_localhost
 from tests.system.segments.clients import send_cut
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # sends every cut of a header
 
 BEHIND = b"GET / HTTP/1.1\r\n\r\n\n"
 TRUSTED = (ip_network("127.0.0.1"),)

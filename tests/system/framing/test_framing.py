@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import write_configuration
 from tests.servers.stead import serving
+from tests.system.api.client import NEWEST
 from tests.system.framing.comparison import CORPUS, disagreement
 from tests.system.framing.messages import INNER, stream_of
 from tests.system.framing.readers import by_gunicorn, by_h11, stead
@@ -86,7 +87,7 @@ def test_bytes_of_one_client_change_no_answer_of_another(name: str, tmp_path: Pa
         url = stack.enter_context(serving(write_configuration(tmp_path, f"sqlite:///{tmp_path}/p.db"), workers=1))
         address = stack.enter_context(proxy(name, place, int(url.rpartition(":")[2])))
         victim = stack.enter_context(closing(HTTPConnection(*address, timeout=30)))
-        headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+        headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {NEWEST}"}
         for number, stream in enumerate([*ATTACKS, *map(stream_of, range(PER_PROXY))]):
             attack(address, stream)
             for method, target, status in (

@@ -17,6 +17,7 @@ import pytest
 from stead.httpd.server import SIGN_IN_QUEUE, SIGN_IN_THREADS
 from tests.rooms.auth.test_keystone import VALID, FakeKeystone, login, running
 from tests.servers.stead import started
+from tests.system.api.client import NEWEST
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Site:
         """The status of an answer to the client with the known token, on a new connection."""
         connection = HTTPConnection(*self.address, timeout=TOO_LATE_SECONDS)
         try:
-            headers = {"X-Auth-Token": VALID, "OpenStack-API-Version": "placement 1.39"}
+            headers = {"X-Auth-Token": VALID, "OpenStack-API-Version": f"placement {NEWEST}"}
             content = json.dumps(body) if body is not None else None
             connection.request(method, path, content, {**headers, "Content-Type": "application/json"})
             return connection.getresponse().status

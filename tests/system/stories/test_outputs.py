@@ -12,7 +12,7 @@ import pytest
 from stead.cli.app import SUBCOMMANDS
 from tests.conftest import write_configuration
 from tests.servers.stead import STEAD, started
-from tests.system.api.client import Api, fresh_uuid, holding, http_door
+from tests.system.api.client import NEWEST, Api, fresh_uuid, holding, http_door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Shop:
         self.directory = directory
         self.url = url
         self.configuration = directory / "placement.conf"
-        self.api = Api(http_door(url)).at("1.39, stead 1.1")
+        self.api = Api(http_door(url)).at(f"{NEWEST}, stead 1.1")
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(

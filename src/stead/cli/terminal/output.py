@@ -49,7 +49,11 @@ def outlive_reader() -> None:
         present.flush()
         buffered = io.BufferedWriter(_ReadOrNot(descriptor, "w", closefd=False))
         lines = present.line_buffering or name == "stderr"
-        setattr(sys, name, io.TextIOWrapper(buffered, present.encoding, present.errors, line_buffering=lines))
+        through = present.write_through  # PYTHONUNBUFFERED
+        again = io.TextIOWrapper(
+            buffered, present.encoding, present.errors, line_buffering=lines, write_through=through
+        )
+        setattr(sys, name, again)
 
 
 def _descriptor_of(stream: TextIO) -> int | None:
