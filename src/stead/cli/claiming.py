@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from stead.cli.errors import Negative
+from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.fetching.candidates import (
     Candidate,
     amount_in,
@@ -35,7 +35,7 @@ from stead.cli.server.connecting import summary
 from stead.client.calls import OWN
 from stead.client.errors import Conflict, NotFound, NothingFits, NothingFound, Refused, Unreachable, Unsupported
 from stead.client.retrying import random_pause
-from stead.domain.printable import one_line
+from stead.domain.printable import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +50,7 @@ TRIES = 10
 _FIRST_PAUSE = 0.02  # seconds
 _LONGEST_PAUSE = 1.0
 _NO_TYPE = "unknown"  # how the API shows a consumer that was created before consumer types existed
+_GENERATION = "consumer generation conflict"
 _READERS = 4
 _SENDINGS = 3
 
@@ -84,8 +85,11 @@ class Claimed:
     names: dict[str, str]
 
 
-def claim_place(api: Site, query: str, owner: Owner) -> Claimed:
+def claim_place(api: Site, query: str, owner: Owner, *, replace: bool = False) -> Claimed:
     """Claim a place for *query*: with POST ``/claims``, or :func:`claim_first` if the server does not support it.
+
+    Args:
+        replace: a consumer with allocations gets the place instead of them. Otherwise that is a conflict.
 
     Raises:
         Negative: nothing fits or was found, or the claim lost every race.
@@ -94,15 +98,15 @@ def claim_place(api: Site, query: str, owner: Owner) -> Claimed:
     """
     if api.supports(OWN):
         try:
-            return claim_by_query(api, query, owner)
+            return claim_by_query(api, query, owner, replace=replace)
         except (NotFound, Unsupported) as error:
             # Servers of several kinds may share one address: this one does not support the path.
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
                 raise
-    return claim_first(api, query, owner)
+    return claim_first(api, query, owner, replace=replace)
 
 
-def claim_by_query(api: Site, query: str, owner: Owner) -> Claimed:
+def claim_by_query(api: Site, query: str, owner: Owner, *, replace: bool = False) -> Claimed:
     """Claim a place in one request: the service finds the place.
 
     Raises:
@@ -110,14 +114,17 @@ def claim_by_query(api: Site, query: str, owner: Owner) -> Claimed:
         Refused: for another reason, 404 if it does not support the request.
         Unreachable: the connection broke; whether the claim was written is unknown.
     """
-    (claimed,) = claim_gang(api, query, [owner])
+    (claimed,) = claim_gang(api, query, [owner], replace=replace)
     return claimed
 
 
-def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bool = False) -> list[Claimed]:
+def claim_gang(
+    api: Site, query: str, owners: list[Owner], *, distinct_roots: bool = False, replace: bool = False
+) -> list[Claimed]:
     """Claim a place for each of *owners*, or for none, in one request; with *distinct_roots* each under another root.
 
-    An owner that has a place stays in its tree if all find a place like that. If not, another request lets them move.
+    With *replace*, an owner that has a place stays in its tree if all find a place like that. If not, another request
+    lets them move.
     If the connection breaks, the request is sent again: the service recognises a claim that it has written.
 
     Raises:
@@ -125,7 +132,7 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
     """
     asked = query_string(query)
     described = expanded(api, asked)
-    before = [api.request("GET", f"/allocations/{owner.consumer}") for owner in owners]
+    before = [_replaced(api, owner, replace=replace) for owner in owners]
 
     def claim(queries: Sequence[str]) -> Json:
         records = [
@@ -148,6 +155,10 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
     except (NothingFits, NothingFound) as error:
         require_named(api, asked)
         raise Negative(_why_not(query, error.detail, len(owners))) from error
+    except Conflict as error:
+        if _GENERATION in error.detail and not replace:
+            _require_none(api, owners)
+        raise
     claimed = []
     for granted, had in zip(answer["claims"], before, strict=True):
         request = {"allocations": granted["allocations"], "mappings": granted["mappings"]}
@@ -155,6 +166,36 @@ def claim_gang(api: Site, query: str, owners: list[Owner], *, distinct_roots: bo
         candidate = Candidate(request, tuple(rows_of(request, summaries, amounts_by_group(described))))
         claimed.append(Claimed(candidate, had["allocations"], answer["tries"], names))
     return claimed
+
+
+def _replaced(api: Site, owner: Owner, *, replace: bool) -> Json:
+    """What a claim replaces, as GET ``/allocations`` shows it; nothing unless *replace*."""
+    allocations: Json = api.request("GET", f"/allocations/{owner.consumer}") if replace else {"allocations": {}}
+    return allocations
+
+
+def _require_none(api: Site, owners: list[Owner]) -> None:
+    """Check that no consumer has allocations, which a claim would replace.
+
+    Raises:
+        CommandError: the first of *owners* that has some. It is not Negative, since waiting for room is no use.
+    """
+    for owner in owners:
+        if allocations := api.request("GET", f"/allocations/{owner.consumer}")["allocations"]:
+            refusal = CommandError(
+                f"consumer {owner.consumer} has {describe(allocations)} already; --replace claims instead of that"
+            )
+            refusal.exit_code = NO
+            raise refusal
+
+
+def describe(allocations: Json) -> str:
+    """The amounts of all providers together, ``4 VCPU, 8,192 MEMORY_MB``."""
+    amounts: dict[str, int] = {}
+    for allocation in allocations.values():
+        for name, amount in allocation["resources"].items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return ", ".join(f"{amount:,} {printable(name)}" for name, amount in sorted(amounts.items()))
 
 
 def _in_its_tree(api: Site, query: str, allocations: Json) -> str | None:
@@ -228,7 +269,7 @@ def _before(api: Site, provider: str, allocations: Json) -> Json:
     }
 
 
-def claim_first(api: Site, query: str, owner: Owner, tries: int = TRIES) -> Claimed:
+def claim_first(api: Site, query: str, owner: Owner, tries: int = TRIES, *, replace: bool = False) -> Claimed:
     """Query, and claim the first candidate; repeat up to *tries* times if another client has claimed it meanwhile.
 
     Raises:
@@ -239,14 +280,16 @@ def claim_first(api: Site, query: str, owner: Owner, tries: int = TRIES) -> Clai
     """
     question = query_string(query, limit=1)
     for tried in range(1, tries + 1):
-        before = api.request("GET", f"/allocations/{owner.consumer}")
+        before = _replaced(api, owner, replace=replace)
+        if not replace:
+            _require_none(api, [owner])
         candidates = ask(api, question, before["allocations"])
         if not candidates:
             raise Negative(f"nothing fits {one_line(query)}")
         try:
             put(api, owner, before, candidates[0])
         except Conflict as error:
-            if "consumer generation conflict" in error.detail:
+            if _GENERATION in error.detail:
                 raise
             refusal = error
             time.sleep(random_pause(tried, _FIRST_PAUSE, _LONGEST_PAUSE))

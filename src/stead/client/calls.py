@@ -281,10 +281,15 @@ def trees(filters: Mapping[str, object]) -> Call:
 
 
 def apply(document: Json, options: Mapping[str, bool]) -> Call:
-    """Make trees what *document* describes. May be repeated unless it names generations."""
+    """Change trees as *document* describes. May be repeated unless it names generations.
+
+    *options* are those of the route, and ``exact`` instead of ``merge``: what a document lacks stays by default.
+    """
     records = [record for tree in document["provider_trees"] for record in tree.get("providers", [])]
     is_repeatable = not any("generation" in record for record in records)
-    body = {**document, **{name: True for name, is_set in options.items() if is_set}}
+    chosen = {name: True for name, is_set in options.items() if is_set}
+    is_exact = chosen.pop("exact", False) or chosen.get("prune") or document.get("prune")
+    body = {"merge": not is_exact, **document, **chosen}
     return Call("PUT", "/provider_trees", body, TREES, is_repeatable=is_repeatable)
 
 

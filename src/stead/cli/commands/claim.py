@@ -31,9 +31,7 @@ def claim(
     flavor: Flavor = None,
     consumer: Annotated[
         uuid.UUID | None,
-        typer.Option(
-            metavar="UUID", help="UUID of the consumer. The claim replaces its allocations. Default: a new UUID."
-        ),
+        typer.Option(metavar="UUID", help="UUID of the consumer. Default: a new UUID."),
     ] = None,
     consumer_name: Annotated[
         str | None,
@@ -49,14 +47,18 @@ def claim(
     distinct_hosts: Annotated[
         bool, typer.Option("--distinct-hosts", help="Place each of several consumers under another root.")
     ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also claim for consumers with allocations, instead of those.")
+    ] = False,
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for room if nothing fits. Default 0: do not wait.")
     ] = 0,
 ) -> None:
     """Claim a place where a request fits: the best by its order_by, else a random one.
 
-    For a consumer with allocations, the claim replaces them; they count as free. So a claim can be repeated, and can
-    resize a consumer. The consumer stays in its tree if it fits there, unless the query has order_by or in_tree.
+    The same claim can be repeated. Another claim for a consumer with allocations is refused. With --replace, it resizes
+    the consumer: its allocations count as free. It stays in its tree if it fits there, unless the query has order_by or
+    in_tree.
     """
     if consumer is not None and consumer_name is not None:
         raise CommandError("give either --consumer or --consumer-name")
@@ -69,10 +71,10 @@ def claim(
 
         def attempt() -> list[Claimed]:
             if count == 1:
-                return [claim_place(api, requested, owners[0])]
+                return [claim_place(api, requested, owners[0], replace=replace)]
             if not api.supports(OWN):
                 raise CommandError("--count requires Stead: the server has no POST /claims")
-            return claim_gang(api, requested, owners, distinct_roots=distinct_hosts)
+            return claim_gang(api, requested, owners, distinct_roots=distinct_hosts, replace=replace)
 
         if wait:
             from stead.cli.waiting_for_room import until_it_fits

@@ -109,8 +109,9 @@ def create(
 ) -> None:
     """Create a provider with its inventories, traits and aggregates."""
     with connect() as api:
-        if find_provider(api, name) is not None:
-            raise Negative(f"resource provider {name!r} exists")
+        for called in (name, uuid):
+            if called is not None and find_provider(api, called) is not None:
+                raise Negative(f"resource provider {called!r} exists")
         parent = None if below is None else fetch_provider(api, below).provider
         record: dict[str, Any] = {"name": name, "parent_provider_uuid": parent and parent.uuid}
         if uuid is not None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import typer
 
+from stead.cli.claiming import describe
 from stead.cli.commands.consumers import Project, Type, User  # noqa: TC001  # Typer reads them
 from stead.cli.errors import NO, CommandError
 from stead.cli.fetching.consumers import (
@@ -154,12 +155,3 @@ def _release_at_generation(api: Site, consumer: Consumer) -> None:
         "consumer_generation": consumer.generation,
     }
     api.request("PUT", f"/allocations/{consumer.uuid}", body)
-
-
-def describe(allocations: dict[str, Any]) -> str:
-    """The amounts of all providers together, ``4 VCPU, 8,192 MEMORY_MB``."""
-    amounts: dict[str, int] = {}
-    for allocation in allocations.values():
-        for name, amount in allocation["resources"].items():
-            amounts[name] = amounts.get(name, 0) + amount
-    return ", ".join(f"{amount:,} {printable(name)}" for name, amount in sorted(amounts.items()))

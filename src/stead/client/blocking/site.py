@@ -292,19 +292,22 @@ class Site(Capacity):
         self,
         described: Node | Tree | Json | Iterable[Node | Tree | Json],
         *,
+        exact: bool = False,
         prune: bool = False,
-        merge: bool = False,
         keep_used: bool = False,
         allow_overcommit: bool = False,
         create_names: bool = False,
         dry_run: bool = False,
     ) -> Applied:
-        """Make provider trees what *described* says, in one transaction: all of it, or nothing.
+        """Create and change providers as *described*, in one transaction: all of it, or nothing.
+
+        Parts that *described* lacks stay, as with ``stead topology apply``; *exact* and *prune* remove them.
 
         Args:
             described: nodes, trees that were read before, or the body of PUT ``/provider_trees``.
-            prune: delete providers that are not described, in each tree whose root is.
-            merge: add inventories, traits and aggregates to those that exist.
+            exact: remove inventories, traits and aggregates that a described provider lacks, of each kind that it
+                describes.
+            prune: as *exact*, and delete providers that are not described, in each tree whose root is.
             keep_used: leave what has allocations instead of failing.
             allow_overcommit: accept capacities below what is allocated.
             create_names: create unknown resource classes and traits that begin with ``CUSTOM_``.
@@ -315,8 +318,8 @@ class Site(Capacity):
             Conflict: something to be removed has allocations, or a name is taken.
         """
         options = {
+            "exact": exact,
             "prune": prune,
-            "merge": merge,
             "keep_used": keep_used,
             "allow_overcommit": allow_overcommit,
             "create_names": create_names,

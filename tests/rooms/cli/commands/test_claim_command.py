@@ -67,7 +67,7 @@ def test_a_consumer_that_holds_something_is_replaced_at_its_generation_and_keeps
     server.can(HELD, holding())
     server.can(ASK, offer(used=2))
     server.can(PUT, None, 204)
-    ran = claim("--json")
+    ran = claim("--replace", "--json")
     (sent,) = sent_by(server, "PUT")
     assert (sent["consumer_generation"], sent["consumer_type"]) == (3, "VOLUME")
     assert ran.json["replaced"] == holding()["allocations"]
@@ -81,7 +81,7 @@ def test_the_type_is_the_one_given_and_never_the_word_for_none(server, claim, ki
     server.can(HELD, holding(kind=kind))
     server.can(ASK, offer())
     server.can(PUT, None, 204)
-    assert claim(*arguments).code == 0
+    assert claim("--replace", *arguments).code == 0
     assert [body["consumer_type"] for body in sent_by(server, "PUT")] == [sent]
 
 
@@ -225,7 +225,7 @@ def test_a_consumer_that_holds_something_claims_at_its_generation(server, claim)
     server.can(HELD, holding())
     server.can(POST, granted())
     can_be_looked_at(server)
-    ran = claim("--json")
+    ran = claim("--replace", "--json")
     (sent,) = sent_by(server, "POST")
     assert (sent["claims"][0]["consumer_generation"], sent["claims"][0]["consumer_type"]) == (3, "VOLUME")
     assert ran.json["replaced"] == holding()["allocations"]

@@ -60,7 +60,7 @@ def test_a_claim_looks_the_same_from_either_server(stead):
 
 def test_a_consumer_that_fills_a_place_may_claim_it_again_where_the_server_finds_places(stead):
     assert claim(stead, ALL_OF_IT)[0] == 0
-    code, out, err = claim(stead, ALL_OF_IT)
+    code, out, err = claim(stead, ALL_OF_IT, "--replace")
     if stead.has_claims:
         assert (code, err) == (0, "")
         assert out.startswith(f"claimed for consumer {CONSUMER}, in place of what it held\n")
@@ -71,12 +71,27 @@ def test_a_consumer_that_fills_a_place_may_claim_it_again_where_the_server_finds
 
 def test_a_consumer_that_holds_a_part_grows_and_shrinks(stead):
     for amount in (2, 6, 3) if stead.has_claims else (2, 6, 1):
-        code, out, err = claim(stead, f"resources=VCPU:{amount}", "--json")
+        code, out, err = claim(stead, f"resources=VCPU:{amount}", "--replace", "--json")
         assert (code, err) == (0, "")
         (provider,) = json.loads(out)["providers"]
         amounts = {"amount": amount, "capacity": 8, "used_before": 0, "free_after": 8 - amount}
         assert provider["resources"] == {"VCPU": amounts}
     assert stead("release", CONSUMER)[1] == f"released {CONSUMER}: {amount} VCPU\n"
+
+
+def test_another_claim_for_a_consumer_that_holds_something_is_refused_and_changes_nothing(stead):
+    assert claim(stead, ALL_OF_IT)[0] == 0
+    before = stead("tree", "--json")[1]
+    for arguments in (("resources=VCPU:1",), ("resources=VCPU:9",), (ALL_OF_IT, "--type", "JOB")):
+        code, out, err = claim(stead, *arguments)
+        assert (code, out) == (1, "")
+        assert err == f"stead: consumer {CONSUMER} has 4 PCPU, 8 VCPU already; --replace claims instead of that\n"
+        assert stead("tree", "--json")[1] == before
+    code, out, _ = claim(stead, ALL_OF_IT)  # only the service can tell that this is the same claim
+    assert (code, out.startswith(f"claimed for consumer {CONSUMER}\n")) == (
+        (0, True) if stead.has_claims else (1, False)
+    )
+    assert stead("tree", "--json")[1] == before
 
 
 def test_nothing_fits_says_so_and_writes_nothing(stead):

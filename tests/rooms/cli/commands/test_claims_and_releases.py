@@ -52,7 +52,7 @@ def consumers(stead):
 
 def test_a_name_is_always_the_same_consumer_and_a_claim_can_be_repeated_and_resized_in_place(stead):
     for amount in (2, 2, 8, 1):
-        code, out, err = stead("claim", f"resources=VCPU:{amount}", *OWNER, "--consumer-name", "train-1")
+        code, out, err = stead("claim", f"resources=VCPU:{amount}", *OWNER, "--consumer-name", "train-1", "--replace")
         assert (code, err) == (0, "")
         assert f"{uuid_of('train-1')} (train-1)" in out
         assert {key: each["resources"] for key, each in consumers(stead).items()} == {
@@ -73,10 +73,10 @@ def place_of(stead, name):
 def test_a_consumer_that_is_resized_stays_on_its_host_while_it_fits_there(stead, query):
     before = None
     for amount in (1, 5, 2, 6, 3, 7, 4):
-        assert stead("claim", query.format(amount), *OWNER, "--consumer-name", "train-1")[0] == 0
+        assert stead("claim", query.format(amount), *OWNER, "--consumer-name", "train-1", "--replace")[0] == 0
         assert place_of(stead, "train-1") == (before := before or place_of(stead, "train-1"))
     assert stead("claim", f"resources=VCPU:3&in_tree=name:{before}", *OWNER, "--consumer-name", "other")[0] == 0
-    assert stead("claim", query.format(6), *OWNER, "--consumer-name", "train-1")[0] == 0
+    assert stead("claim", query.format(6), *OWNER, "--consumer-name", "train-1", "--replace")[0] == 0
     assert place_of(stead, "train-1") != before
 
 
@@ -91,6 +91,20 @@ def test_a_gang_gets_a_place_for_each_on_distinct_hosts_or_none_at_all(stead):
     code, out, err = stead(*gang, "--count", "4")
     assert (code, out, err) == (1, "", "stead: nothing fits 4 times resources=VCPU:8\n")
     assert consumers(stead) == {}
+
+
+def test_a_gang_takes_no_consumer_that_another_client_claimed_unless_it_says_replace(stead):
+    assert stead("claim", "resources=VCPU:2", "--project", "q", "--user", "v", "--consumer-name", "gang-1")[0] == 0
+    before = consumers(stead)
+    gang = ("claim", "resources=VCPU:3", *OWNER, "--consumer-name", "gang", "--count", "2")
+    for wait in ((), ("--wait", str(PATIENCE_SECONDS))):  # waiting makes it no other consumer
+        code, out, err = stead(*gang, *wait)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"stead: consumer {uuid_of('gang-1')} has 2 VCPU already; --replace")
+        assert consumers(stead) == before
+    assert stead(*gang, "--replace")[0] == 0
+    assert {each["resources"]["VCPU"] for each in consumers(stead).values()} == {3}
+    assert {each["project"] for each in consumers(stead).values()} == {"p"}
 
 
 @pytest.mark.parametrize(

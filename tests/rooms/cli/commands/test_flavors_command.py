@@ -246,7 +246,7 @@ def test_a_flavor_stands_for_its_query_in_each_command(real):
 def test_a_consumer_that_is_resized_by_a_flavor_stays_in_its_tree(real):
     real("flavors", "set", "small", "resources_A=VCPU:1")
     real("flavors", "set", "big", "resources_A=VCPU:2&resources_B=MEMORY_MB:1&group_policy=none")
-    owner = ["--consumer-name", "vm", "--project", "p", "--user", "u", "--json"]
+    owner = ["--consumer-name", "vm", "--project", "p", "--user", "u", "--replace", "--json"]
     for host in ("host-1", "host-2"):
         assert real("claim", f"resources=VCPU:1&in_tree=name:{host}", *owner)[0] == 0
         for flavor in ("small", "big") * 3:

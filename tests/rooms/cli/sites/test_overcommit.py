@@ -212,7 +212,7 @@ def stead(request, tmp_path, capsys, monkeypatch):
             return call("topology", "apply", str(tmp_path / "site.yaml"), *arguments)
 
         def claim(amount):
-            owner = ("--consumer", CONSUMER, "--project", "p", "--user", "u")
+            owner = ("--consumer", CONSUMER, "--project", "p", "--user", "u", "--replace")
             assert call("claim", f"resources=VCPU:{amount}", *owner)[0] == 0
 
         call.apply, call.claim, call.server = apply_, claim, (url, token)
