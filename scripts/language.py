@@ -11,7 +11,6 @@ import io
 import re
 import sys
 import tokenize
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,9 @@ ROOT = Path(__file__).parent.parent
 
 MEDIAN, LONGEST = 17, 25
 """Words of a sentence: at most so long are half of the sentences of a page, and all of them."""
+
+VAGUE = {"found", "some", "one", "left", "wanted", "of", "kept", "held", "known"}
+"""Names of variables that do not say what the variable holds."""
 
 INSTEAD = {
     r"can not|(?:is|are|be) (?:not )?able to": "cannot, can",
@@ -59,10 +61,6 @@ _CODE = re.compile(r"(`+).+?\1", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _START_OF_ITEM = re.compile(r"^ *(?:[-*+]|\d+\.) +")
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)[)\"]? +(?=[A-Z\"(`*\[…]|\d)")
-
-
-_TARGET = re.compile(r"[a-z-]+:.*?## *(.*)")
-_MARK_OF_COMMENT = re.compile(r"^\s*(?:#+|;+|//+)")
 
 
 def plain(text: str) -> str:
@@ -173,26 +171,15 @@ def _joined(lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     return texts
 
 
-def targets(makefile: str) -> list[tuple[int, str]]:
-    """The texts after ``##`` in a Makefile, which ``make`` lists, with their lines."""
-    lines = enumerate(makefile.splitlines(), 1)
-    return [(number, match[1]) for number, line in lines if (match := _TARGET.match(line))]
-
-
-def contracts(project: str) -> list[str]:
-    """The names of the contracts in a ``pyproject.toml``, which ``make lint`` prints."""
-    return [str(contract["name"]) for contract in tomllib.loads(project)["tool"]["importlinter"]["contracts"]]
-
-
-def paragraphs(text: str) -> list[tuple[int, str]]:
-    """The lines of a sample between empty ones, without the marks of comments; with their first line."""
-    lines = enumerate(text.splitlines(), 1)
-    return _joined((number, words) for number, line in lines if (words := _MARK_OF_COMMENT.sub("", line).strip()))
-
-
-def samples() -> list[Path]:
-    """Every sample but the output of lstopo."""
-    return [file for file in sorted((ROOT / "samples").rglob("*")) if file.is_file() and file.suffix != ".xml"]
+def bindings(source: str) -> Iterator[tuple[str, int]]:
+    """The names that functions bind, each with its line. Names of functions, classes and attributes are not meant."""
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id, node.lineno
+                elif isinstance(node, ast.arg):
+                    yield node.arg, node.lineno
 
 
 def pages() -> list[Path]:
@@ -218,6 +205,16 @@ def main() -> None:
             (f"{file.relative_to(ROOT)}:{line}", lengths(text), len(hits(text)))
             for line, text in messages(file)
             if hits(text) and text not in MATCHED
+        ]
+        table += [
+            (f"{file.relative_to(ROOT)}:{line} remark", lengths(text), len(unusual_words(text)))
+            for line, text in remarks(file)
+            if unusual_words(text)
+        ]
+        table += [
+            (f"{file.relative_to(ROOT)}:{line} {name}", [], 1)
+            for name, line in bindings(file.read_text())
+            if name in VAGUE
         ]
     print(f"{'page':60} sentences  median  90 %  words")
     for name, measured, count in table:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import docs
+from scripts import docs, reference
 from tests.checkout import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -128,3 +128,24 @@ def test_a_link_leads_somewhere(page: Path) -> None:
             other = (page.parent / file) if file else page
             assert other.exists(), target
             assert not anchor or anchor in anchors(other), target
+
+
+VERBS = {"Check", "Claim", "Create", "Delete", "Explain", "List", "Move", "Replace", "Show", "Update"}
+
+
+def test_each_summary_is_a_verb_and_a_noun() -> None:
+    """As "List resource providers": no sentence, and no pronoun in place of the noun."""
+    described = json.loads((ROOT / "docs" / "openapi.json").read_text())
+    summaries = [
+        operation["summary"]
+        for item in described["paths"].values()
+        for method, operation in item.items()
+        if method in reference.METHODS
+    ]
+    assert len(summaries) > 30
+    for summary in summaries:
+        verb, *noun = summary.split()
+        assert verb in VERBS, summary
+        assert len(noun) > 0, summary
+        assert noun[0] not in {"it", "them", "one", "all"}, summary
+        assert not summary.endswith("."), summary
