@@ -7,16 +7,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts import commands, library, reference
+from scripts import commands, library, packages, reference
 from scripts.diagrams import DIAGRAMS
 from stead.api.app import NOBODY, routes
-from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
-from stead.api.limits import Limits
+from stead.api.bodies import Limits
+from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
 from stead.api.openapi import document
-from stead.api.routing import Router, stead_since
 from stead.api.shapes import Owner
 from stead.api.versions import Microversion, SteadVersion, Step, name_of
-from stead.auth.rules import BASE_RULES, list_rules
+from stead.auth.policy import BASE_RULES, list_rules
 from stead.config import list_opts
 from stead.observe.metrics import METRICS
 
@@ -173,6 +172,7 @@ def files() -> dict[Path, str]:
         "reference.md": reference.page(described),
         "commands.md": commands.page(),
         "library-reference.md": library.page(),
+        "packages.md": packages.page(),
     }
     return {**pages, **drawn, **{DOCS / name: text for name, text in whole.items()}}
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stead.cli.errors import CommandError
-from stead.cli.server.addresses import Address
-from stead.cli.server.running import running
+from stead.cli.server import Address, running
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stead.domain.printable import one_line
+from stead.domain.names import one_line
 from stead_bench import plot, report, results
 from stead_bench.asking import PATIENCE
 from stead_bench.errors import BenchError

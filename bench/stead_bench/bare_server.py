@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from stead.cli.server.addresses import Address
+from stead.cli.server import Address
 from stead.serve import main_process
 
 APPLICATION = "stead_bench.bare:application"

@@ -91,8 +91,7 @@ def serve(side: str, configuration: str, kind: str) -> None:
     from stead.config import load
     from stead.httpd.server import Server
     from stead.process import slices
-    from stead.serve.bounds import bounds_of
-    from stead.serve.routes import ApiRoutes
+    from stead.serve.worker import ApiRoutes, bounds_of
 
     if side == "before":
         slices.give_way = lambda: None

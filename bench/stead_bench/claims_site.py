@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid5
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.site import Description
 from stead_bench import tables
 from stead_bench.sites import PREFIX, SHARES, SPACE, uuid_of

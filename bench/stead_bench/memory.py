@@ -18,15 +18,24 @@ import numpy as np
 
 from stead.api.tree_text import whole_text
 from stead.candidates.engine import Enumeration, answer
+from stead.candidates.provider_trees import site_totals
 from stead.candidates.render import Form
-from stead.candidates.tree_totals import site_totals
-from stead.catalog import capacity
+from stead.catalog import listing
 from stead.catalog.loading import Loading
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
-from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow
+from stead.domain.changes import (
+    Changes,
+    InventoriesByColumn,
+    InventoryRow,
+    MembersByColumn,
+    NameRow,
+    Portion,
+    ProviderRow,
+    ProvidersByColumn,
+    UsageByColumn,
+)
 from stead.domain.names import SHARES_VIA_AGGREGATE
-from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn, UsageByColumn
 from stead.domain.request import CandidateRequest, RequestGroup, Terms
 from stead_bench import in_process
 from stead_bench.sites import Site
@@ -310,10 +319,10 @@ def read(snapshot: Snapshot) -> None:
             pass
     whole_text(site_totals(snapshot))
     members = np.ones(snapshot.size, np.bool_)
-    for _ in capacity.sums(snapshot, members):
+    for _ in listing.sums(snapshot, members):
         pass
-    for place, (_, mask) in enumerate(capacity.members_of_aggregates(snapshot)):
-        for _ in capacity.sums(snapshot, mask):
+    for place, (_, mask) in enumerate(listing.members_of_aggregates(snapshot)):
+        for _ in listing.sums(snapshot, mask):
             pass
         if place == READ:
             break

@@ -24,7 +24,7 @@ from uuid import uuid5
 from rich.console import Console
 from rich.table import Table
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.document import dump
 from stead.topology.site import Description, site_of
 from stead_bench import over_api, processes, servers, tables

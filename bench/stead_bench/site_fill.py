@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4, uuid5
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.site import Description
 from stead_bench import processes, servers, tables
 from stead_bench.errors import BenchError, Refused

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.hwloc import describe
 from stead.topology.machine import read_xml
 from stead.topology.site import Description, SiteError

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from stead.config.database_url import complete_url
-from stead.config.errors import ConfigError
+from stead.config.masking import complete_url
+from stead.config.values import ConfigError
 from stead.store import names, providers, resource_classes, traits
-from stead.store.protocol import durability
+from stead.store.protocol import connections as durability
 from stead.store.protocol.clock import EVERYTHING, SLOTS
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
@@ -43,7 +43,7 @@ from stead_bench.sites import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
     from stead.topology.site import Description
 
 __all__ = [

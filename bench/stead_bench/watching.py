@@ -24,7 +24,7 @@ from stead.application import assemble, build_service
 from stead.config import load
 from stead.observe import metrics
 from stead.observe.log import JsonLines
-from stead.observe.tallies import Recorder
+from stead.observe.metrics import Recorder
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication

@@ -11,14 +11,14 @@ __version__ = "0.1.1"
 
 _PLACES = {
     "AddTrait": "stead.client.what_if",
-    "Advice": "stead.client.advice",
+    "Advice": "stead.client.what_if",
     "Applied": "stead.client.description",
     "Candidate": "stead.client.candidate",
     "Candidates": "stead.client.candidate",
     "CannotOpen": "stead.client.errors",
     "CapacityBelowUse": "stead.client.errors",
-    "Change": "stead.client.change",
-    "Claim": "stead.client.blocking.claim",
+    "Change": "stead.client.provider",
+    "Claim": "stead.client.blocking.site",
     "Conflict": "stead.client.errors",
     "Copy": "stead.client.what_if",
     "DeleteAggregate": "stead.client.what_if",
@@ -26,10 +26,10 @@ _PLACES = {
     "Disabled": "stead.client.provider",
     "Drain": "stead.client.what_if",
     "Error": "stead.client.errors",
-    "Explanation": "stead.client.explanation",
+    "Explanation": "stead.client.candidate",
     "Failed": "stead.client.errors",
-    "Flavor": "stead.client.flavor",
-    "FlavorHeadroom": "stead.client.flavor",
+    "Flavor": "stead.client.headroom",
+    "FlavorHeadroom": "stead.client.headroom",
     "Group": "stead.client.request",
     "Headroom": "stead.client.headroom",
     "InUse": "stead.client.errors",
@@ -63,7 +63,7 @@ _PLACES = {
     "Unplaced": "stead.client.what_if",
     "Unreachable": "stead.client.errors",
     "Unsupported": "stead.client.errors",
-    "Usage": "stead.client.amounts",
+    "Usage": "stead.client.provider",
     "WhatIf": "stead.client.what_if",
     "connect": "stead.client.blocking.connecting",
     "open": "stead.client.blocking.connecting",
@@ -71,14 +71,10 @@ _PLACES = {
 }
 
 if TYPE_CHECKING:
-    from stead.client.advice import Advice
-    from stead.client.amounts import Usage
-    from stead.client.blocking.claim import Claim
     from stead.client.blocking.connecting import connect, open  # noqa: A004  # it is called stead.open
-    from stead.client.blocking.site import Site
+    from stead.client.blocking.site import Claim, Site
     from stead.client.calls import Reply
-    from stead.client.candidate import Candidate, Candidates
-    from stead.client.change import Change
+    from stead.client.candidate import Candidate, Candidates, Explanation
     from stead.client.consumers import uuid_of
     from stead.client.description import Applied, Node
     from stead.client.errors import (
@@ -103,13 +99,12 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
-    from stead.client.explanation import Explanation
-    from stead.client.flavor import Flavor, FlavorHeadroom
-    from stead.client.headroom import Headroom, MixHeadroom, TreeHeadroom
-    from stead.client.provider import Disabled, Inventory, Provider, Tree
+    from stead.client.headroom import Flavor, FlavorHeadroom, Headroom, MixHeadroom, TreeHeadroom
+    from stead.client.provider import Change, Disabled, Inventory, Provider, Tree, Usage
     from stead.client.request import Group, Request
     from stead.client.what_if import (
         AddTrait,
+        Advice,
         Copy,
         DeleteAggregate,
         Disable,

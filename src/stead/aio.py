@@ -3,8 +3,7 @@
 Requests, answers and errors are those of ``stead``.
 """
 
-from stead.client.aio.claim import Claim
 from stead.client.aio.connecting import connect, open  # noqa: A004  # it is called stead.aio.open
-from stead.client.aio.site import Site
+from stead.client.aio.site import Claim, Site
 
 __all__ = ["Claim", "Site", "connect", "open"]

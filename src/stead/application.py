@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from stead.api.app import create_app
-from stead.api.limits import Limits
+from stead.api.bodies import Limits
 from stead.api.middleware import (
     Compression,
     Concurrency,
@@ -29,18 +29,18 @@ from stead.api.middleware import (
 from stead.api.query.candidates import stored_request
 from stead.auth import Policy, authenticate
 from stead.auth.attempts import Attempts
-from stead.auth.signing_in import strategy_of
+from stead.auth.authentication import strategy_of
 from stead.candidates.engine import Enumeration
 from stead.config import load
-from stead.config.paths import serving_program
+from stead.config.settings import serving_program
 from stead.domain.errors import Unavailable, Unusable
 from stead.observation import Observation, set_up_log
 from stead.observe.health import Readiness
 from stead.observe.log import held_back
-from stead.process import turns
+from stead.process import slices
 from stead.process.memory import keep_for_good, keep_freed
 from stead.service.service import Service
-from stead.store.protocol import durability
+from stead.store.protocol import connections
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
@@ -109,7 +109,7 @@ def build_application(settings: Settings) -> Application:
 def prepare_process() -> None:
     """Apply the settings of the whole process that keep pauses short: memory, collector and switch interval."""
     keep_freed()
-    turns.share()
+    slices.share()
 
 
 def assemble(service: Service, settings: Settings, observation: Observation | None = None) -> WSGIApplication:
@@ -262,7 +262,7 @@ def _ready_store(settings: DatabaseSettings, observation: Observation | None = N
             on_retry=observation.retried if observation else None,
         )
         undoing.callback(store.close)
-        durability.check(store.writer, required=settings.require_durable_commits)
+        connections.check(store.writer, required=settings.require_durable_commits)
         with closing(Store(patient)) as preparing:  # no statement timeout: an upgrade may take long
             schema.prepare(preparing.writer, may_upgrade=settings.sync_on_startup)
         undoing.pop_all()

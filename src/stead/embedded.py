@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stead.application import assemble, build_service
-from stead.auth.private_files import private_directory
+from stead.auth.tokens import private_directory
 from stead.client.errors import CannotOpen, Unavailable
 from stead.config import ConfigError, read_conf, settings_of
-from stead.config.database_url import complete_url
+from stead.config.masking import complete_url
 from stead.domain import errors as domain
 
 if TYPE_CHECKING:

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 
 from stead import __version__
 from stead.auth.attempts import SIGN_INS
-from stead.catalog import capacity
-from stead.config.errors import ConfigError
+from stead.catalog import listing
 from stead.config.masking import mask_of
+from stead.config.values import ConfigError
 from stead.domain.errors import InvalidQuery, Unavailable
-from stead.httpd.refusals import REASONS
+from stead.httpd.answers import REASONS
 from stead.observe import log, metrics
-from stead.observe.capacity import Group, text_of_providers, text_of_sums
 from stead.observe.doings import Doings
-from stead.observe.headroom import text_of_flavors
-from stead.observe.tallies import Recorder
-from stead.observe.workers import all_workers
+from stead.observe.exporter import all_workers
+from stead.observe.metrics import Group, Recorder, text_of_flavors, text_of_providers, text_of_sums
 from stead.store.extensions import flavors
 
 if TYPE_CHECKING:
@@ -30,13 +28,12 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Mask
     from stead.config import Settings
     from stead.config.settings import CapacityMetrics
-    from stead.domain.capacity import Sums
+    from stead.domain.provider import Sums
     from stead.domain.request import CandidateRequest
-    from stead.httpd.refusals import Reason
+    from stead.httpd.answers import Reason
     from stead.httpd.server import Server
-    from stead.observe.notes import Watcher
-    from stead.observe.tallies import Gauge
-    from stead.observe.workers import AllWorkers
+    from stead.observe.exporter import AllWorkers
+    from stead.observe.metrics import Gauge, Watcher
     from stead.service.service import Service
 
 _log = logging.getLogger(__name__)
@@ -159,7 +156,7 @@ class Observation:
             yield from server_gauges(self._server)
 
     def _trace(self) -> None:
-        from stead.observe.tracing import Tracing
+        from stead.observe.log import Tracing
 
         try:
             tracing = Tracing()
@@ -210,15 +207,15 @@ def capacity_text(service: Service, level: CapacityMetrics, traits: Sequence[str
         return ""
 
     def sums(members: Mask) -> list[Sums]:
-        return list(capacity.sums(snapshot, members))
+        return list(listing.sums(snapshot, members))
 
     groups = [Group(sums(snapshot.live))]
-    groups += [Group(sums(capacity.members_of_trait(snapshot, trait)), trait=trait) for trait in traits]
+    groups += [Group(sums(listing.members_of_trait(snapshot, trait)), trait=trait) for trait in traits]
     if level != "totals":
-        aggregates = capacity.members_of_aggregates(snapshot)
+        aggregates = listing.members_of_aggregates(snapshot)
         groups += [Group(sums(members), aggregate=uuid) for uuid, members in aggregates]
     text = text_of_sums(groups)
-    return text + text_of_providers(capacity.inventories(snapshot)) if level == "hosts" else text
+    return text + text_of_providers(listing.inventories(snapshot)) if level == "hosts" else text
 
 
 def headroom_text(

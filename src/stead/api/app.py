@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import falcon
 
 from stead.api import errors
-from stead.api.limits import Limits, Sizes
-from stead.api.negotiation import Negotiation, asks_for_several, lines_of
+from stead.api.bodies import Limits, Sizes
+from stead.api.errors import Refused
+from stead.api.gates import Router
 from stead.api.openapi import document
 from stead.api.request import Request, Response
-from stead.api.resources.advice import AdviceForRequest
-from stead.api.resources.aggregates import ProviderAggregates
-from stead.api.resources.allocation_candidates import AllocationCandidates
-from stead.api.resources.allocations import Allocations, AllocationsOfConsumer, AllocationsOfProvider
+from stead.api.resources.allocation_candidates import AllocationCandidates, Explanations
+from stead.api.resources.allocations import (
+    Allocations,
+    AllocationsOfConsumer,
+    AllocationsOfProvider,
+    Consumers,
+    Reshaper,
+)
 from stead.api.resources.changes import Changes
 from stead.api.resources.claims import Claims
-from stead.api.resources.consumers import Consumers
-from stead.api.resources.explanations import Explanations
 from stead.api.resources.flavors import Flavors, OneFlavor
 from stead.api.resources.headroom import HeadroomOfRequest
-from stead.api.resources.inventories import Inventories, OneClass
+from stead.api.resources.inventories import Inventories, OneClass, ProviderUsages, Usages
 from stead.api.resources.openapi import OpenApi
-from stead.api.resources.provider_states import ProviderStates
-from stead.api.resources.provider_trees import ProviderTrees
-from stead.api.resources.reshaper import Reshaper
-from stead.api.resources.resource_classes import OneResourceClass, ResourceClasses
-from stead.api.resources.resource_providers import OneProvider, Providers
+from stead.api.resources.provider_trees import ProviderStates, ProviderTrees
+from stead.api.resources.resource_providers import OneProvider, ProviderAggregates, Providers
 from stead.api.resources.root import Root
-from stead.api.resources.traits import OneTrait, ProviderTraits, Traits
-from stead.api.resources.usages import ProviderUsages, Usages
-from stead.api.resources.what_if import WhatIfs
-from stead.api.routing import Router
+from stead.api.resources.traits import OneResourceClass, OneTrait, ProviderTraits, ResourceClasses, Traits
+from stead.api.resources.what_if import AdviceForRequest, WhatIfs
 from stead.api.shapes import Owner
+from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
+from stead.auth.authentication import Credentials
+from stead.process.memory import cached_if_short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from stead.auth.policy import Policy
     from stead.service.service import Service
+
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
@@ -127,3 +129,107 @@ def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, obj
     }
     handlers["/openapi.json"] = OpenApi(handlers, document)
     return handlers
+
+
+# Checks before routing: which versions apply, and whether the body headers are valid.
+#
+# Source: "Microversion negotiation" and "Request body headers", docs/api.md.
+
+
+N = TypeVar("N", bound=Step)
+
+HEADER = "openstack-api-version"
+
+NEEDED_BY_STEAD = V.ANY_TRAITS
+"""The first microversion with which Stead's own versions may be combined."""
+
+
+_MOST_DIGITS = 100
+"""Digits of a length. Python cannot parse numbers of several thousand digits, and no real body has such a length."""
+
+
+class Negotiation:
+    """Falcon middleware: determines microversion and caller before routing, and names the versions in every answer."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def process_request(self, req: Request, _resp: Response) -> None:
+        """Determine the microversion and the caller; refuse body headers that no route could accept."""
+        req.agreed = agree(req.env.get("HTTP_OPENSTACK_API_VERSION"))
+        req.negotiated = True
+        credentials = Credentials.of(req.env)
+
+        def require(rule: str, target: Mapping[str, Any] | None) -> None:
+            self._policy.require(rule, credentials, target)
+
+        req.require = require
+        _require_body_headers(req)
+
+    def process_response(self, req: Request, resp: Response, _resource: object, _succeeded: bool) -> None:
+        """Add the headers with the versions in use."""
+        req.note(route=req.uri_template)
+        if req.negotiated:
+            resp.set_header(HEADER, header_of(req.agreed))
+            resp.append_header("vary", HEADER)
+
+
+def asks_for_several(environ: WSGIEnvironment) -> bool:
+    """Whether the header may name more than one service."""
+    return "," in environ.get("HTTP_OPENSTACK_API_VERSION", "")
+
+
+def lines_of(name: str, value: str) -> list[tuple[str, str]]:
+    """The lines in which a response header is sent: one for each version, one for any other header."""
+    return [(name, version) for version in value.split(", ")] if name == HEADER else [(name, value)]
+
+
+@cached_if_short(256)  # all clients together send a handful of different headers
+def agree(header: str | None) -> Agreed:
+    """The versions that the header requests. The defaults are the oldest of Placement and none of Stead.
+
+    Raises:
+        Refused: 400 if a version is malformed, or Stead's is requested with a Placement version that is too old; 406 if
+            this service does not have a version.
+    """
+    asked = _asked_for(header or "")
+    placement = _version(asked["placement"], Microversion) if "placement" in asked else OLDEST
+    stead = _version(asked["stead"], SteadVersion) if "stead" in asked else None
+    if stead is not None and placement < NEEDED_BY_STEAD:
+        raise Refused(400, f"stead {stead} needs placement {NEEDED_BY_STEAD} or newer, not {placement}")
+    return Agreed(placement, stead)
+
+
+def _asked_for(header: str) -> dict[str, str]:
+    """Version by service type. The last entry of a service applies; entries without a version are ignored."""
+    entries = (entry.split(None, 1) for entry in header.split(","))
+    return {entry[0].lower(): entry[1].strip() for entry in entries if len(entry) == 2}
+
+
+def _version(value: str, versions: type[N]) -> N:
+    if value == "latest":
+        return max(versions)
+    major, minor = _numbers(value)
+    if major != 1 or not min(versions) <= minor <= max(versions):
+        raise Refused(406, f"Invalid microversion: Unacceptable version header: {value}", more=extent(versions))
+    return versions(minor)  # type: ignore[call-arg]  # mypy takes the meaning for an argument of look-ups too
+
+
+def _numbers(value: str) -> tuple[int, int]:
+    major, _, minor = value.partition(".")
+    try:
+        return int(major), int(minor)
+    except ValueError:
+        raise Refused(400, f"Invalid microversion: invalid version string: {value}") from None
+
+
+def _require_body_headers(req: Request) -> None:
+    length = req.env.get("CONTENT_LENGTH")
+    if not length:
+        return
+    if not (length.isascii() and length.strip().isdigit()):
+        raise Refused(400, "content-length header must be an integer")
+    if len(length) > _MOST_DIGITS:
+        raise Refused(413, "No body may be as long as the content-length header says.")
+    if int(length) > 0 and not req.env.get("CONTENT_TYPE"):
+        raise Refused(400, "content-type header required when content-length > 0")

@@ -1,4 +1,4 @@
-"""JSON bodies: which form is accepted, and which value is built from it.
+"""JSON bodies: their limits, which form is accepted, and which value is built from it.
 
 The wording of a refusal follows jsonschema's, on which clients match. Its best match is the error nearest the root of
 the document.
@@ -17,20 +17,19 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend
 
-from stead.api import uuids
-from stead.api.acceptance import Predicates
-from stead.api.body_limits import counts_at_most, most_values
 from stead.api.errors import MalformedBody, Refused
-from stead.api.excerpts import excerpt, shorten
-from stead.api.faults import FAULTS_LOOKED_AT, keywords
-from stead.api.request import BodyIncomplete, BodyTooLong
+from stead.api.request import BodyIncomplete, BodyTooLong, is_like, is_strict
+from stead.api.validation import FAULTS_LOOKED_AT, Predicates, excerpt, keywords, shorten
 from stead.domain.moments import from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from stead.api.request import Request
+    from stead.api.request import Request, Response
     from stead.api.versions import Versioned
+    from stead.domain.claim import Claim
+    from stead.domain.request import RequestGroup
+
 
 T = TypeVar("T")
 
@@ -63,10 +62,10 @@ def _is_moment(text: str) -> bool:
     return True
 
 
-LENIENT_UUIDS = _formats(uuids.is_like)
+LENIENT_UUIDS = _formats(is_like)
 """Spellings that bodies accept."""
 
-STRICT_UUIDS = _formats(uuids.is_strict)
+STRICT_UUIDS = _formats(is_strict)
 """Spellings that queries accept."""
 
 
@@ -199,3 +198,148 @@ def _words(fault: ValidationError) -> str:
         f"{shorten(fault.message)} Failed validating {fault.validator!r} in schema{in_schema}: "
         f"{shorten(repr(fault.schema))} On instance{on_instance}: {excerpt(fault.instance)}"
     )
+
+
+# The limits of one request. A request over a limit is refused before it reads or writes anything.
+#
+# Source: "Limits", docs/api.md, which also explains the defaults.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Maximum values for one request; ``body`` and ``query`` are in bytes."""
+
+    body: int = 16 * 1024 * 1024
+    query: int = 64_000
+    groups: int = 3000
+    suffix: int = 64
+    allocations: int = 250_000
+    claims: int = 1000
+    tree_providers: int = 10_000
+
+    def require_groups(self, groups: Sequence[RequestGroup]) -> None:
+        """Refuse too many request groups, or one whose suffix is too long.
+
+        Raises:
+            Refused: 400
+        """
+        if len(groups) > self.groups:
+            raise Refused(400, f"The query has {len(groups)} request groups; at most {self.groups} are accepted.")
+        longest = max((len(group.suffix) for group in groups), default=0)
+        if longest > self.suffix:
+            raise Refused(400, f"A suffix has {longest} characters; at most {self.suffix} are accepted.")
+
+    def require_allocations(self, claims: Iterable[Claim]) -> None:
+        """Refuse too many allocations. An allocation is an amount of one class, of one provider, for one consumer.
+
+        Raises:
+            Refused: 413
+        """
+        count = sum(len(amounts) for claim in claims for amounts in claim.allocations.values())
+        if count > self.allocations:
+            raise Refused(413, f"The request has {count} allocations; at most {self.allocations} are accepted.")
+
+    def require_claims(self, claims: Sequence[object], queries: Iterable[str]) -> None:
+        """Refuse too many claims in one request, and queries longer than the limit for URLs.
+
+        Raises:
+            Refused: 413
+        """
+        if len(claims) > self.claims:
+            raise Refused(413, f"The request has {len(claims)} claims; at most {self.claims} are accepted.")
+        if any(len(query.encode("utf-8", "surrogatepass")) > self.query for query in queries):
+            raise Refused(413, f"A query has more than {self.query} bytes.")
+
+    def require_tree_providers(self, counts: Sequence[int]) -> None:
+        """Refuse too many providers in one document of provider trees.
+
+        Args:
+            counts: the number of providers in each tree of the document.
+
+        Raises:
+            Refused: 413, with the place of the first provider over the limit.
+        """
+        count = sum(counts)
+        if count <= self.tree_providers:
+            return
+        before = 0
+        for tree, size in enumerate(counts):
+            if before + size > self.tree_providers:
+                place = f"provider_trees[{tree}].providers[{self.tree_providers - before}]"
+                most = f"at most {self.tree_providers} are accepted ([stead] max_tree_providers)"
+                raise Refused(413, f"The document has {count} providers; {most}. The first one too many is {place}.")
+            before += size
+
+
+class Sizes:
+    """Falcon middleware: refuses long queries and bodies before routing."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def process_request(self, req: Request, _resp: Response) -> None:
+        """Refuse a long query, and a body whose declared length is too long; set the limit for other bodies."""
+        if len(req.query_string) > self._limits.query:
+            raise Refused(414, f"The query has more than {self._limits.query} bytes.")
+        req.longest_body = longest_body(req.method, req.path, self._limits.body)
+        if (req.content_length or 0) > req.longest_body:
+            raise Refused(413, f"The body has more than {req.longest_body} bytes.")
+
+
+# The maximum length of a body by route. HTTP servers that read bodies before the application also use this.
+#
+# Source: "Limits", docs/api.md.
+
+
+SMALL = 64 * 1024
+"""Maximum size in bytes of a body that describes one object: a provider, an inventory, a name."""
+
+_LISTS = frozenset(
+    {
+        ("POST", "/allocations"),
+        ("POST", "/reshaper"),
+        ("POST", "/claims"),
+        ("POST", "/whatif"),
+        ("PUT", "/provider_trees"),
+    }
+)
+_METHODS_OF_LISTS = frozenset({"POST", "PUT"})
+_LISTS_OF_A_PROVIDER = frozenset({"aggregates", "inventories", "traits"})
+
+_BYTES_PER_VALUE = 12
+"""The minimum average size of a value in a realistic body.
+
+The smallest values take 2 bytes of text and up to 90 of memory: 16 MiB of nested lists took 770 MB and 11 s to parse.
+"""
+
+
+def longest_body(method: str, path: str, most: int) -> int:
+    """Maximum size of a body in bytes; *path* is without any prefix, *most* is `[stead] max_body_size`."""
+    return most if _takes_lists(method, path) else min(SMALL, most)
+
+
+def _takes_lists(method: str, path: str) -> bool:
+    if method not in _METHODS_OF_LISTS:
+        return False
+    if (method, path) in _LISTS:
+        return True
+    match method, path.split("/", 4):
+        case "PUT", ["", "allocations", _]:
+            return True
+        case "PUT", ["", "resource_providers", _, noun]:
+            return noun in _LISTS_OF_A_PROVIDER
+    return False
+
+
+def most_values(longest: int) -> int:
+    """Maximum number of JSON values (members of objects, elements of arrays) in a body of at most *longest* bytes."""
+    return longest // _BYTES_PER_VALUE
+
+
+def counts_at_most(body: bytes, values: int) -> bool:
+    """Whether *body* has at most that number of JSON values, counted without parsing it.
+
+    Each value but the first follows a comma or the start of a container. These characters count in strings too, so
+    the count may be too high.
+    """
+    return len(body) <= values or sum(body.count(start) for start in (b",", b"[", b"{")) <= values

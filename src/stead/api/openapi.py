@@ -9,13 +9,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.api.answer_schemas import ERRORS, SCHEMAS, STRANGER
-from stead.api.errors import problem_of, rows_of
-from stead.api.gates import Allowed, JsonAnswer, JsonBody, Since, gates_of
-from stead.api.operations import EXAMPLES, OPERATIONS
-from stead.api.problems import TITLES_AND_SENTENCES, UNDEFINED
+from stead.api.errors import TITLES_AND_SENTENCES, UNDEFINED, problem_of, rows_of
+from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
+from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, SCHEMAS, STRANGER
 from stead.api.query.candidates import GROUP_KEYS
-from stead.api.routing import Router, stead_since
 from stead.api.versions import NEWEST, V, name_of
 from stead.domain.errors import Forbidden, SteadError, Unavailable
 
@@ -57,6 +54,15 @@ IF_NONE_MATCH: Json = {
     "description": "ETags of earlier responses, or `*`. While one of them is current, the response is 304.",
     "schema": {"type": "string"},
 }
+_TAGS = {
+    "/": "root",
+    "/openapi.json": "openapi",
+    "/allocation_candidates/explain": "explanations",
+    "/provider_trees/{uuid}": "provider_states",
+    "/whatif": "what_if",
+}
+"""The tags of paths that are not tagged by their last literal segment. Generated clients name classes after tags."""
+
 UNAVAILABLE = Unavailable("the database does not answer")
 
 
@@ -90,7 +96,8 @@ def _path(path: str, resource: object, handlers: Mapping[str, object]) -> Json:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "example": EXAMPLES[name]}
         for name in names
     ]
-    tag = type(resource).__module__.rpartition(".")[2]
+    literal = [segment for segment in path.split("/") if not segment.startswith("{")]
+    tag = _TAGS.get(path, literal[-1])
     described = {method.lower(): _operation(method, path, handler) for method, handler in sorted(handlers.items())}
     own = stead_since(resource)
     if own is not None:

@@ -8,61 +8,44 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.api import tree_document, tree_outcome
-from stead.api.answer_schemas import (
-    AGGREGATES,
-    CANDIDATES,
-    CHANGES,
-    CONSUMER_ALLOCATIONS,
-    GRANTED,
-    HOLDER,
-    LINKS,
-    MERGED_CHANGES,
-    ONE_INVENTORY,
-    PROJECT_TOTALS,
-    PROJECT_USAGES,
-    PROVIDER,
-    PROVIDER_ALLOCATIONS,
-    PROVIDER_STATE,
-    PROVIDER_TRAITS,
-    PROVIDER_TREES,
-    PROVIDER_USAGES,
-    RESOURCE_CLASS,
-    SHOWN_INVENTORIES,
-    TEXT,
-    TREE_COLUMNS,
-    VERSIONS,
-    array,
-    shown,
-)
-from stead.api.bodies import Schema, strict_object
-from stead.api.query import advice, candidates, headroom, provider_trees, providers
-from stead.api.query import flavors as flavor_query
-from stead.api.query.groups import MISSING_VALUE
-from stead.api.query.pairs import DUPLICATE_KEY
-from stead.api.query.values import BAD_VALUE
-from stead.api.resources import advice as advice_for_request
+from stead.api import representations, tree_text
+from stead.api.bodies import MOMENT, Schema, mapping, strict_object
+from stead.api.query import candidates, headroom, providers
+from stead.api.query import candidates as flavor_query
+from stead.api.query.candidates import MISSING_VALUE
+from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY
 from stead.api.resources import (
-    aggregates,
+    allocation_candidates,
     allocations,
     changes,
     claims,
-    consumers,
-    explanations,
     flavors,
     inventories,
-    provider_states,
-    reshaper,
-    resource_classes,
+    provider_trees,
     resource_providers,
     traits,
-    usages,
     what_if,
 )
 from stead.api.resources import headroom as headroom_of_request
+from stead.api.resources import provider_trees as provider_states
+from stead.api.resources import provider_trees as tree_document
+from stead.api.resources import what_if as advice_for_request
+from stead.api.resources.provider_trees import OUTCOME, OVERCOMMITTED, REMAINING
+from stead.api.shapes import (
+    ALL_INVENTORIES,
+    ALLOCATIONS_BY_PROVIDER,
+    GENERATION,
+    INVENTORY_FIELDS,
+    RESOURCES,
+    TOTAL,
+    UUID,
+    UUID_KEY,
+    consumer,
+)
 from stead.api.versions import ALL_FEATURES, NEWEST, name_of
 from stead.domain import errors as domain
-from stead.domain.tree_document import (
+from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.provider_trees import (
     CapacityBelowUse,
     DescribedProviderGone,
     DocumentFault,
@@ -74,7 +57,255 @@ from stead.domain.what_if import BadChange, ChangedThingNotFound
 from stead.service.what_if import TooManyConsumers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+
+# Schemas of the answers of the API at its newest microversion, for the OpenAPI document.
+#
+# They are written from the shapes that produce the answers, where these exist. Tests validate real answers against
+# them.
+
+
+def array(items: Schema) -> Schema:
+    """The schema of an array."""
+    return {"type": "array", "items": items}
+
+
+TEXT: Schema = {"type": "string"}
+MOMENT_TEXT: Schema = {"type": "string", "format": MOMENT}
+AMOUNTS = mapping(RESOURCE_CLASS_NAME, {"type": "integer"})
+LINKS = array(strict_object({"rel": TEXT, "href": TEXT}))
+PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
+
+FIELDS: dict[str, Schema] = {
+    "uuid": UUID,
+    "name": TEXT,
+    "generation": GENERATION,
+    "links": LINKS,
+    "parent_provider_uuid": PARENT,
+    "root_provider_uuid": UUID,
+    "aggregates": array(UUID),
+    "resource_provider_generation": GENERATION,
+    "resources": AMOUNTS,
+    "project_id": TEXT,
+    "user_id": TEXT,
+    "consumer_generation": GENERATION,
+    "consumer_type": TEXT,
+}
+"""The schema of each key of an answer, wherever the key appears."""
+
+
+def shown(names: Iterable[str], **more: Schema) -> Schema:
+    """An object with exactly these keys. *more* gives the schemas of some, :data:`FIELDS` those of the others."""
+    return strict_object({name: more.get(name) or FIELDS[name] for name in names})
+
+
+def by_uuid(value: Schema) -> Schema:
+    """An object whose keys are uuids."""
+    return mapping(UUID_KEY, value)
+
+
+INVENTORY = {
+    **TOTAL,
+    **{name: field for name, field in INVENTORY_FIELDS.items() if name != "resource_provider_generation"},
+}
+EXTENT = {"max_version": TEXT, "min_version": TEXT}
+VERSIONS = strict_object(
+    {
+        "versions": array(
+            strict_object({"id": TEXT, **EXTENT, "status": TEXT, "links": LINKS}, {"stead": strict_object(EXTENT)})
+        )
+    }
+)
+PROVIDER = shown(representations.FIELDS)
+SHOWN_INVENTORY = strict_object(INVENTORY)
+ONE_INVENTORY = shown([*INVENTORY, "resource_provider_generation"], **INVENTORY)
+SHOWN_INVENTORIES = shown(
+    ["resource_provider_generation", "inventories"], inventories=mapping(RESOURCE_CLASS_NAME, SHOWN_INVENTORY)
+)
+AGGREGATES = shown(resource_providers.AGGREGATES_OF_PROVIDER)
+PROVIDER_TRAITS = shown(["traits", "resource_provider_generation"], traits=array(TEXT))
+PROVIDER_USAGES = shown(["resource_provider_generation", "usages"], usages=AMOUNTS)
+PROVIDER_ALLOCATIONS = shown(
+    ["resource_provider_generation", "allocations"],
+    allocations=by_uuid(shown(allocations.CONSUMER_OF_PROVIDER)),
+)
+HELD = by_uuid(shown(["generation", "resources"]))
+_SAID_OF_HOLDERS = {name: FIELDS[name] for name in allocations.ALLOCATIONS_OF_CONSUMER if name != "allocations"}
+CONSUMER_ALLOCATIONS = strict_object({"allocations": HELD}, _SAID_OF_HOLDERS)
+HOLDER = shown(["uuid", "allocations", *_SAID_OF_HOLDERS, "created_at"], allocations=HELD, created_at=MOMENT_TEXT)
+PROJECT_TOTALS = strict_object({"consumer_count": {"type": "integer"}, "usages": AMOUNTS})
+RESOURCE_CLASS = shown(traits.RESOURCE_CLASS)
+PROJECT_USAGES = shown(
+    ["usages"],
+    usages=mapping(
+        "^[A-Z0-9_]+$|^all$|^unknown$",
+        {"type": "object", "required": ["consumer_count"], "additionalProperties": {"type": "integer"}},
+    ),
+)
+ALLOCATION_REQUEST = shown(
+    ["allocations", "mappings"],
+    allocations=by_uuid(shown(["resources"])),
+    mappings=mapping("^([a-zA-Z0-9_-]{1,64})?$", array(UUID)),
+)
+GRANTED = shown(
+    ["consumer_uuid", "consumer_generation", *ALLOCATION_REQUEST["properties"]],
+    consumer_uuid=UUID,
+    **ALLOCATION_REQUEST["properties"],
+)
+MOVED = strict_object({"uuid": UUID, "generation": {"type": ["integer", "null"]}})
+CHANGED_PROVIDER = strict_object(
+    {**MOVED["properties"], "name": {"type": ["string", "null"]}, "changes": array(TEXT)},
+)
+SUMMARY = shown(
+    ["resources", "traits", "parent_provider_uuid", "root_provider_uuid"],
+    resources=mapping(
+        RESOURCE_CLASS_NAME, strict_object({"capacity": {"type": "integer"}, "used": {"type": "integer"}})
+    ),
+    traits=array(TEXT),
+)
+CANDIDATES = shown(
+    ["allocation_requests", "provider_summaries"],
+    allocation_requests=array(ALLOCATION_REQUEST),
+    provider_summaries=by_uuid(SUMMARY),
+)
+SUMS = mapping(RESOURCE_CLASS_NAME, strict_object({name: {"type": "integer"} for name in tree_text.TOTALS}))
+DISABLED: Schema = {
+    **strict_object(
+        {
+            "reason": TEXT,
+            "since": MOMENT_TEXT,
+            "until": {"type": ["string", "null"], "format": MOMENT},
+            "provider_uuid": UUID,
+        }
+    ),
+    "type": ["object", "null"],
+}
+PROVIDER_IN_TREE = strict_object(
+    {"uuid": UUID},
+    {
+        "name": TEXT,
+        "parent_provider_uuid": PARENT,
+        "generation": GENERATION,
+        "inventories": mapping(RESOURCE_CLASS_NAME, SHOWN_INVENTORY),
+        "usages": AMOUNTS,
+        "traits": array(TEXT),
+        "aggregates": array(UUID),
+        "disabled": DISABLED,
+    },
+)
+PROVIDER_STATE = strict_object({"uuid": UUID, "name": TEXT, "generation": GENERATION, "disabled": DISABLED})
+PROVIDER_TREE = strict_object(
+    {"root_provider_uuid": UUID, "provider_count": {"type": "integer"}, "providers": array(PROVIDER_IN_TREE)},
+    {"totals": SUMS},
+)
+PROVIDER_TREES = strict_object(
+    {
+        "tree_count": {"type": "integer"},
+        "provider_count": {"type": "integer"},
+        "provider_trees": array(PROVIDER_TREE),
+        "links": LINKS,
+    },
+    {"totals": SUMS},
+)
+NUMBERS = array({"type": "integer"})
+_SETS = strict_object({"names": array(TEXT), "sets": array(NUMBERS), "set": NUMBERS})
+PROVIDER_COLUMNS = strict_object(
+    {"row_count": {"type": "integer"}},
+    {
+        "uuid": array(UUID),
+        "name": array(TEXT),
+        "parent_row": NUMBERS,
+        "generation": NUMBERS,
+        "inventories": mapping(
+            RESOURCE_CLASS_NAME,
+            strict_object(
+                {"kinds": array(strict_object({**INVENTORY, "capacity": {"type": "integer"}})), "kind": NUMBERS},
+                {"row": NUMBERS},
+            ),
+        ),
+        "usages": mapping(RESOURCE_CLASS_NAME, strict_object({"used": NUMBERS}, {"row": NUMBERS})),
+        "traits": _SETS,
+        "aggregates": _SETS,
+        "disabled": strict_object({"states": array(DISABLED), "state": NUMBERS}),
+    },
+)
+TREE_COLUMNS = strict_object(
+    {
+        "token": TEXT,
+        "tree_count": {"type": "integer"},
+        "provider_count": {"type": "integer"},
+        "trees": strict_object(
+            {"row": NUMBERS, "provider_count": NUMBERS},
+            {
+                "totals": mapping(
+                    RESOURCE_CLASS_NAME,
+                    strict_object(dict.fromkeys(("provider_count", *tree_text.TOTALS), NUMBERS), {"tree": NUMBERS}),
+                )
+            },
+        ),
+        "providers": PROVIDER_COLUMNS,
+    },
+    {"totals": SUMS},
+)
+CHANGES = shown(
+    ["token", "providers", "consumers"], token=TEXT, providers=array(CHANGED_PROVIDER), consumers=array(MOVED)
+)
+MERGED_CHANGES = strict_object(
+    {
+        "token": TEXT,
+        "reload": {"type": "boolean"},
+        "provider_count": {"type": "integer"},
+        "consumer_count": {"type": "integer"},
+        "trees": strict_object({"name": array(TEXT), "used": mapping(RESOURCE_CLASS_NAME, NUMBERS)}),
+    }
+)
+ERRORS = strict_object(
+    {
+        "errors": array(
+            strict_object(
+                {"status": {"type": "integer"}, "title": TEXT, "detail": TEXT, "request_id": TEXT},
+                {
+                    "code": TEXT,
+                    **EXTENT,
+                    "claim": {"type": "integer"},
+                    "explanation": {"anyOf": [allocation_candidates.EXPLANATION, {"type": "null"}]},
+                    "in_use": array(REMAINING),
+                    "overcommitted": array(OVERCOMMITTED),
+                },
+            )
+        )
+    }
+)
+STRANGER = strict_object({"message": TEXT, "code": TEXT, "title": TEXT})
+
+SCHEMAS: dict[str, Schema] = {
+    "Errors": ERRORS,
+    "Stranger": STRANGER,
+    "Links": LINKS,
+    "Provider": PROVIDER,
+    "RequestedInventories": ALL_INVENTORIES,
+    "Inventory": SHOWN_INVENTORY,
+    "Inventories": SHOWN_INVENTORIES,
+    "OneInventory": ONE_INVENTORY,
+    "Aggregates": AGGREGATES,
+    "ProviderTraits": PROVIDER_TRAITS,
+    "ResourceClass": RESOURCE_CLASS,
+    "Resources": RESOURCES,
+    "RequestedAllocations": ALLOCATIONS_BY_PROVIDER,
+    "RequestedConsumer": consumer(NEWEST, ALLOCATIONS_BY_PROVIDER),
+    "AllocationRequest": ALLOCATION_REQUEST,
+    "Summary": SUMMARY,
+    "Amounts": AMOUNTS,
+    "Totals": SUMS,
+    "ProviderInTree": PROVIDER_IN_TREE,
+    "ProviderTree": PROVIDER_TREE,
+    "DescribedProvider": provider_trees.PROVIDER,
+    "DescribedTree": provider_trees.TREE,
+    "RemainingInUse": REMAINING,
+    "Overcommitted": OVERCOMMITTED,
+}
+"""Schemas with a name in the document. Every use of one becomes a reference."""
 
 
 SOME_PROVIDER = "0c0ffee0-0000-4000-8000-000000000001"
@@ -153,7 +384,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/resource_providers"): Operation(
         {200: strict_object({"resource_providers": array(PROVIDER)}, {"links": LINKS}), 304: None},
         query=providers.validator(ALL_FEATURES).schema,
-        since=_since(providers.KEYS),
+        since=_since(providers.PROVIDER_KEYS),
         repeated=frozenset({"member_of", "required"}),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_LIMIT, NO_TRAITS, NO_CLASS),
     ),
@@ -200,7 +431,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", f"{_PROVIDER}/usages"): Operation({200: PROVIDER_USAGES}, errors=(NO_PROVIDER,)),
     ("GET", f"{_PROVIDER}/aggregates"): Operation({200: AGGREGATES}, errors=(NO_PROVIDER,)),
     ("PUT", f"{_PROVIDER}/aggregates"): Operation(
-        {200: AGGREGATES}, body=aggregates.REPLACE.at(NEWEST).schema, errors=(NO_PROVIDER, STALE)
+        {200: AGGREGATES}, body=resource_providers.REPLACE.at(NEWEST).schema, errors=(NO_PROVIDER, STALE)
     ),
     ("GET", f"{_PROVIDER}/allocations"): Operation({200: PROVIDER_ALLOCATIONS}, errors=(NO_PROVIDER,)),
     ("GET", f"{_PROVIDER}/traits"): Operation({200: PROVIDER_TRAITS}, errors=(NO_PROVIDER,)),
@@ -211,7 +442,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/resource_classes"): Operation({200: shown(["resource_classes"], resource_classes=array(RESOURCE_CLASS))}),
     ("POST", "/resource_classes"): Operation(
         {201: None},
-        body=resource_classes.NAMED.at(NEWEST).schema,
+        body=traits.NAMED.at(NEWEST).schema,
         errors=(domain.ResourceClassExists("CUSTOM_LAMP"),),
         located=True,
     ),
@@ -260,7 +491,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/allocation_candidates/explain"): Operation(
-        {200: explanations.EXPLANATION},
+        {200: allocation_candidates.EXPLANATION},
         query=candidates.validator(ALL_FEATURES).schema,
         since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
@@ -289,15 +520,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
                 {"headroom": {"anyOf": [headroom_of_request.HEADROOM, headroom_of_request.MIX]}, "links": LINKS}
             )
         },
-        query=headroom.validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.KEYS),
+        query=headroom.headroom_validator(ALL_FEATURES).schema,
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.HEADROOM_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
     ),
     ("GET", "/advice"): Operation(
         {200: strict_object({"advice": advice_for_request.ADVICE})},
-        query=advice.validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, advice.KEYS),
+        query=headroom.advice_validator(ALL_FEATURES).schema,
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.ADVICE_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(
             *CANDIDATE_ERRORS,
@@ -307,8 +538,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/usages"): Operation(
         {200: PROJECT_USAGES},
-        query=usages.validator(NEWEST).schema,
-        since=_since(usages.KEYS),
+        query=inventories.validator(NEWEST).schema,
+        since=_since(inventories.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
     ),
     ("GET", "/consumers"): Operation(
@@ -318,15 +549,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
                 {"project_totals": {"type": "object", "additionalProperties": PROJECT_TOTALS}},
             )
         },
-        query=consumers.validator(ALL_FEATURES).schema,
-        since=_since(consumers.KEYS),
+        query=allocations.validator(ALL_FEATURES).schema,
+        since=_since(allocations.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_PROJECT),
     ),
     ("GET", "/provider_trees"): Operation(
         {200: {"anyOf": [PROVIDER_TREES, TREE_COLUMNS]}, 304: None},
-        query=provider_trees.QUERY.schema,
-        since=_since(provider_trees.KEYS),
-        repeated=provider_trees.REPEATED,
+        query=providers.QUERY.schema,
+        since=_since(providers.TREE_KEYS),
+        repeated=providers.REPEATED,
         errors=(
             domain.InvalidQuery("Invalid query string parameters: …"),
             domain.InvalidQuery("Invalid query string parameters: Unknown field 'color' in 'fields'. …", BAD_VALUE),
@@ -337,7 +568,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
     ),
     ("PUT", "/provider_trees"): Operation(
-        {200: tree_outcome.OUTCOME},
+        {200: OUTCOME},
         body=tree_document.DOCUMENT.at(NEWEST).schema,
         errors=(
             DocumentFault("provider_trees[0].providers[3].traits", "unknown trait CUSTOM_MAGIC"),
@@ -397,7 +628,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/reshaper"): Operation(
         {204: None},
-        body=reshaper.RESHAPE.at(NEWEST).schema,
+        body=allocations.RESHAPE.at(NEWEST).schema,
         errors=(domain.UnknownProvider(SOME_PROVIDER, among="Inventory"), STALE, IN_USE, *CLAIM_ERRORS),
     ),
 }

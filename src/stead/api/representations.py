@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from dataclasses import dataclass
 from email.utils import formatdate
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import time
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import orjson
 
+from stead import __version__
 from stead.api.versions import V
+from stead.catalog.listing import Listing
+from stead.process.memory import cached_if_short
+from stead.process.slices import sliced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
+    from stead.catalog.fragments import Slots
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.provider import Provider
+
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -155,3 +165,117 @@ def locate(req: Request, resp: Response, path: str) -> None:
     """Send the absolute URL of *path*."""
     # Clients and proxies control the host and the prefix: characters that are invalid in a URL must not reach a header.
     resp.set_header("location", quote(f"{req.prefix}{path}", safe=_SAFE_IN_URL))
+
+
+# Conditional reads: the ``ETag`` of an answer, and status 304 for a client that already has the answer.
+#
+# Source: "Conditional reads", docs/api.md; RFC 9110, sections 8.8.3 and 13.1.2.
+
+
+_TAG = re.compile(r'\s*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
+_LENGTH = 32
+
+
+def is_current(req: Request, resp: Response, moment: str) -> bool:
+    """Send the ETag of an answer that depends on *moment* only; if the client already has the answer, send 304.
+
+    The tag is weak, since a proxy or this service may compress the answer. It differs between versions of the API and
+    of Stead, which may show the same state in different ways.
+
+    Args:
+        moment: a text that differs between any two states of the data in the answer.
+    """
+    made_of = repr((__version__, *req.agreed, moment))
+    tag = f'"{hashlib.sha256(made_of.encode()).hexdigest()[:_LENGTH]}"'
+    resp.set_header("etag", f"W/{tag}")
+    if not _names(req.env.get("HTTP_IF_NONE_MATCH", ""), tag):
+        return False
+    resp.set_header("cache-control", "no-cache")
+    answer_nothing(resp, 304)
+    return True
+
+
+def _names(header: str, tag: str) -> bool:
+    """Whether an If-None-Match header lists *tag*. The header is read up to its first syntax error."""
+    if header.strip() == "*":
+        return True
+    position = 0
+    while match := _TAG.match(header, position):
+        if match[1] == tag:
+            return True
+        position = match.end()
+    return False
+
+
+# A provider as JSON text. Since lists are long, the text is written directly, without intermediate objects.
+
+
+FIELDS = {
+    "uuid": V.INITIAL,
+    "name": V.INITIAL,
+    "generation": V.INITIAL,
+    "links": V.INITIAL,
+    "parent_provider_uuid": V.NESTED_PROVIDERS,
+    "root_provider_uuid": V.NESTED_PROVIDERS,
+}
+"""Each key with its first microversion."""
+
+LINKS = {
+    "self": V.INITIAL,
+    "inventories": V.INITIAL,
+    "usages": V.INITIAL,
+    "aggregates": V.AGGREGATES,
+    "traits": V.TRAITS,
+    "allocations": V.ALLOCATIONS_LINK,
+}
+"""Each relation with its first microversion; "self" is the provider, the paths of the others are below it."""
+
+
+class ProviderForm(NamedTuple):
+    """The fields of a provider that an answer shows; equal forms give equal texts."""
+
+    around_uuid: tuple[str, ...]
+    """The text of the links, split at each occurrence of the uuid."""
+    tells_tree: bool
+
+    @classmethod
+    def of(cls, req: Request) -> ProviderForm:
+        """The form of answers to *req*; its links include the prefix under which the application is mounted."""
+        return _form(req.version, req.root_path)
+
+    def text(self, provider: Provider) -> str:
+        """The text of one provider."""
+        return self._text(provider.uuid, provider.name, provider.generation, provider.parent, provider.root)
+
+    def texts(self, snapshot: Snapshot, slots: Slots) -> Iterator[bytes]:
+        """The encoded texts of the providers at *slots*, in their order, with a comma before each, joined in parts.
+
+        Lets other requests run in between.
+        """
+        return sliced(snapshot.texts(self, slots, partial(self._made, snapshot)), 1)
+
+    def _made(self, snapshot: Snapshot, slots: Sequence[int]) -> Iterable[bytes]:
+        listed = Listing(snapshot, slots)
+        columns = listed.uuids(), listed.names(), listed.generations(), listed.parents(), listed.roots()
+        return map(str.encode, map(self._text, *columns))
+
+    def _text(self, uuid: str, name: str, generation: int, parent: str | None, root: str) -> str:
+        tree = ""
+        if self.tells_tree:
+            above = "null" if parent is None else f'"{parent}"'
+            tree = f',"parent_provider_uuid":{above},"root_provider_uuid":"{root}"'
+        return (
+            f'{{"uuid":"{uuid}","name":{orjson.dumps(name).decode()},"generation":{generation},'
+            f'"links":{uuid.join(self.around_uuid)}{tree}}}'
+        )
+
+
+@cached_if_short(256)  # proxies may send different prefixes
+def _form(version: Microversion, prefix: str) -> ProviderForm:
+    # A proxy controls the prefix, so it is escaped like any other text.
+    path = orjson.dumps(f"{prefix}/resource_providers/").decode().removesuffix('"')
+    rels = [rel for rel, since in LINKS.items() if since <= version]
+    starts = [f'{{"rel":"{rel}","href":{path}' for rel in rels]
+    ends = ['"}' if rel == "self" else f'/{rel}"}}' for rel in rels]
+    between = [f"{end},{start}" for end, start in zip(ends[:-1], starts[1:], strict=True)]
+    return ProviderForm((f"[{starts[0]}", *between, f"{ends[-1]}]"), version >= V.NESTED_PROVIDERS)

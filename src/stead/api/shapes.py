@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import ONE_LINE, STORABLE, Schema, mapping, strict_object
 from stead.api.versions import V, Versioned
 from stead.domain.claim import UNCHECKED, Claim
-from stead.domain.inventory import MAX_FLOAT, MAX_INT, Inventory
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
-from stead.domain.provider import MOST_OF_PROVIDER
+from stead.domain.provider import MAX_FLOAT, MAX_INT, MOST_OF_PROVIDER, Inventory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ import orjson
 from stead.api.representations import encoded
 from stead.api.shapes import show_inventory
 from stead.api.tree_text import TOTALS, show_disabled
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.process import slices
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.provider_trees import TreeRows
-    from stead.candidates.tree_totals import ClassTotals
+    from stead.candidates.provider_trees import ClassTotals, TreeRows
     from stead.catalog.columns import InventoryColumns
     from stead.catalog.memberships import Memberships
     from stead.catalog.snapshot import Snapshot

@@ -20,8 +20,7 @@ from stead.process import slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from stead.candidates.provider_trees import ShownTree
-    from stead.candidates.tree_totals import ClassTotals
+    from stead.candidates.provider_trees import ClassTotals, ShownTree
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Disabled
 

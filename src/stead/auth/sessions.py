@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stead.auth.token_file import Token
+    from stead.auth.tokens import Token
 
 ENVIRON_KEY = "stead.session"
 """The environ key of the session of a request. Only the web interface sets it; a client cannot."""

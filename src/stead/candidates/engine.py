@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stead.candidates import order, trees
-from stead.candidates.best import best_first, resolve_order
+from stead.candidates import order
 from stead.candidates.candidate import candidates, gives_from_one_provider_per_tree, up_to
-from stead.candidates.draw import drawn
-from stead.candidates.kinds import TreeKinds
-from stead.candidates.match import eligible_anchors, match
-from stead.candidates.phases import UNTIMED
+from stead.candidates.kinds import TreeKinds, drawn
+from stead.candidates.match import anchors_of, eligible_anchors, match, resolve, resolve_aggregates, resolve_traits
+from stead.candidates.order import best_first, resolve_order
 from stead.candidates.render import Rendering
-from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
 from stead.candidates.work import CANDIDATE, Work, WorkSpent, masked
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.order import Drawn
+from stead.domain.request import Drawn
 from stead.process import slices
 
 if TYPE_CHECKING:
@@ -30,10 +28,42 @@ if TYPE_CHECKING:
 
     from stead.candidates.candidate import Batch, Candidate
     from stead.candidates.match import MatchedGroup
-    from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
+
+
+# The durations of the phases of a query. The clock is read only if a caller needs them.
+
+
+class Phases(Protocol):
+    """Receives the end of each phase."""
+
+    def mark(self, name: str) -> None:
+        """The phase *name* has ended. It began at the end of the previous phase."""
+        ...
+
+
+class Untimed:
+    """Ignores the phases."""
+
+    def mark(self, name: str) -> None:
+        """Do nothing."""
+
+
+class Timed:
+    """Records the time at which each phase ended, by ``time.perf_counter``."""
+
+    def __init__(self, marks: list[tuple[str, float]]) -> None:
+        """Append a pair of name and time to *marks* for each phase."""
+        self._marks = marks
+
+    def mark(self, name: str) -> None:
+        """Record the time."""
+        self._marks.append((name, time.perf_counter()))
+
+
+UNTIMED = Untimed()
 
 
 BATCHES = 4096
@@ -204,7 +234,7 @@ def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.b
         WorkSpent: the time of *work* ended first.
     """
     alone = TreeKinds(snapshot, [group], Work(until=work.until, give_way=work.give_way))
-    anchors = trees.anchors(snapshot, eligible, alone.pools, work.give_way)
+    anchors = anchors_of(snapshot, eligible, alone.pools, work.give_way)
     return any(True for kind, _ in alone.runs(anchors) for _ in kind.arrangements())
 
 
@@ -218,7 +248,7 @@ def _ordered_batches(
     phases: Phases,
 ) -> Iterator[Batch]:
     tree_kinds = TreeKinds(snapshot, groups, work, request)
-    anchors = trees.anchors(snapshot, eligible, tree_kinds.pools, work.give_way)
+    anchors = anchors_of(snapshot, eligible, tree_kinds.pools, work.give_way)
     phases.mark("trees")
     if request.order is None or isinstance(request.order, Drawn):
         is_cut = request.limit is not None or enumeration.maximum is not None
@@ -247,10 +277,10 @@ def _in_order(
     if enumeration.randomize and is_cut:
         runs = tree_kinds.runs(anchors, drawn(len(anchors)), limit=limit)
         alone = ((kind, run[place : place + 1]) for kind, run in runs for place in range(len(run)))
-        return order.breadth_first((kind.shuffled(), tree) for kind, tree in alone)
+        return order.in_rounds((kind.shuffled(), tree) for kind, tree in alone)
     runs = tree_kinds.runs(anchors, of_all=not is_cut, limit=limit)
     if enumeration.breadth_first:
-        return order.breadth_first((kind.arrangements(), run) for kind, run in runs)
+        return order.in_rounds((kind.arrangements(), run) for kind, run in runs)
     return order.depth_first(runs)
 
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from stead.candidates.engine import match_all
 from stead.candidates.gangs import place, rooms_of
+from stead.candidates.headroom.counting import MOST
 from stead.candidates.headroom.filling import Filling
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.reading import MOST
 from stead.candidates.kinds import TreeKinds
 from stead.candidates.placing import NoPlace, summed, taken_by
 from stead.candidates.work import Work, WorkSpent
-from stead.domain.order import PACK
 from stead.domain.provider import Slot
+from stead.domain.request import PACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

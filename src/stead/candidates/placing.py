@@ -13,7 +13,7 @@ import numpy as np
 
 from stead.candidates.engine import find
 from stead.candidates.work import Work, WorkSpent
-from stead.domain.order import Drawn
+from stead.domain.request import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

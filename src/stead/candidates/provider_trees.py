@@ -1,35 +1,49 @@
-"""Provider trees: the trees that match a query, one page of them, and their providers down to a depth.
+"""The providers and the provider trees that match a list query, one page of them, and their sums.
 
 Source: "GET /provider_trees", docs/api.md.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.candidates.match import eligible_anchors
-from stead.candidates.resolve import resolve_aggregates, resolve_classes, resolve_traits
+from stead.candidates.match import (
+    eligible_anchors,
+    meetable,
+    resolve_aggregates,
+    resolve_classes,
+    resolve_forbidden,
+    resolve_required,
+    resolve_traits,
+)
+from stead.catalog.forest import NO_SLOT
+from stead.domain.provider import Inventory
+from stead.domain.provider_trees import CurrentProvider, CurrentTrees
 from stead.process import slices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from stead.catalog.columns import InventoryColumns
     from stead.catalog.forest import Forest, Shape
+    from stead.catalog.memberships import Memberships
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.name_pattern import NamePattern
-    from stead.domain.pages import Page
-    from stead.domain.request import TreeQuery
+    from stead.domain.names import NamePattern
+    from stead.domain.provider import Slot
+    from stead.domain.provider_trees import TreeDocument
+    from stead.domain.request import Page, ProviderQuery, TreeQuery
 
     Mask = NDArray[np.bool_]
-
     Roots = NDArray[np.int64]
     """Slots of roots, ascending."""
+    Slots = NDArray[np.int64]
 
 
 TREES_AT_ONCE = 256
@@ -223,3 +237,240 @@ def _ordered(snapshot: Snapshot, roots: Sequence[int], levels: _Levels) -> list[
         trees.append(ShownTree(root, [slot for _, _, slot in by_level[:shown]], len(levels.of(root))))
         start = stop
     return trees
+
+
+# The filters of the provider list: the providers that each pass all of them.
+#
+# The order of the checks is part of the contract. It decides which unknown name is an error, and which is hidden
+# because the answer is already empty.
+#
+# Source: "GET /resource_providers", docs/api.md.
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def matching_providers(snapshot: Snapshot, query: ProviderQuery) -> NDArray[np.int64]:
+    """Slots of the providers that pass, ascending.
+
+    An unknown name is an error, unless an earlier filter already excludes every provider by itself.
+
+    Raises:
+        UnknownTraits, UnknownResourceClass
+    """
+    matching = snapshot.live
+    if query.in_tree is not None:
+        slot = snapshot.find_referenced(query.in_tree)
+        if slot is None:
+            return _NONE
+        root = snapshot.forest.root[slot]
+        matching = matching & _only(snapshot, snapshot.forest.members(root))
+    if query.in_subtree is not None:
+        top = snapshot.find_referenced(query.in_subtree)
+        if top is None:
+            return _NONE
+        matching = matching & _only(snapshot, snapshot.forest.subtree(top))
+    having = snapshot.with_traits(resolve_required(snapshot, query.traits), ())
+    if query.traits.clauses and not having.any():
+        return _NONE
+    matching = matching & having & snapshot.with_traits((), resolve_forbidden(snapshot, query.traits))
+    aggregates = resolve_aggregates(snapshot, query.aggregates)
+    if not meetable(snapshot, aggregates):
+        return _NONE
+    matching = matching & snapshot.in_aggregates(aggregates.clauses, aggregates.forbidden)
+    for class_id, amount in resolve_classes(snapshot, query.resources or {}).items():
+        matching = matching & snapshot.serving(class_id, amount)
+    if query.uuid is not None:
+        matching = matching & _only(snapshot, [snapshot.find(query.uuid)])
+    if query.name:
+        matching = matching & _only(snapshot, [snapshot.find_named(query.name)])
+    return np.flatnonzero(matching)
+
+
+def page_of_providers(snapshot: Snapshot, slots: NDArray[np.int64], page: Page) -> tuple[NDArray[np.int64], bool]:
+    """One page of the providers at *slots*, ordered by uuid, and whether others follow.
+
+    Slots do not serve as an order, because they differ between processes. Ids do not either, because a deleted
+    provider has none and may be the marker.
+    """
+    uuids: list[str] = snapshot.identities.uuids.at(slots).tolist()
+    pairs = zip(uuids, slots.tolist(), strict=True)
+    after = [pair for pair in pairs if page.marker is None or pair[0] > page.marker]
+    shown = sorted(after) if page.limit is None else nsmallest(page.limit, after)
+    return np.array([slot for _, slot in shown], np.int64), len(shown) < len(after)
+
+
+def _only(snapshot: Snapshot, slots: Iterable[Slot | None]) -> NDArray[np.bool_]:
+    mask = np.zeros(snapshot.size, np.bool_)
+    mask[[slot for slot in slots if slot is not None]] = True
+    return mask
+
+
+# The provider trees that a document names, as they are in a snapshot. The plan for the document compares the two.
+#
+# Source: "PUT /provider_trees", docs/api.md.
+
+
+_AT_ONCE = 256
+"""Providers read before other requests may run; reading them takes about a millisecond."""
+
+
+def current_trees(snapshot: Snapshot, document: TreeDocument) -> CurrentTrees:
+    """All providers of the trees of which *document* names a provider, each in full."""
+    slots = {slot for name in document.references() if (slot := snapshot.find_referenced(name)) is not None}
+    roots = sorted({snapshot.forest.root[slot] for slot in slots})
+    slices.give_way()
+    members = np.fromiter(chain.from_iterable(map(snapshot.forest.members, roots)), np.int64)
+    providers: dict[str, CurrentProvider] = {}
+    for start in range(0, len(members), _AT_ONCE):
+        slices.give_way()
+        for provider in _providers(snapshot, members[start : start + _AT_ONCE]):
+            providers[provider.uuid] = provider
+    return CurrentTrees(
+        providers,
+        {provider.name: uuid for uuid, provider in providers.items()},
+        snapshot.class_names.by_name,
+        snapshot.trait_names.by_name,
+    )
+
+
+def _providers(snapshot: Snapshot, slots: Slots) -> Iterable[CurrentProvider]:
+    uuids = snapshot.identities.uuids
+    parents = [None if parent == NO_SLOT else uuids[parent] for parent in snapshot.forest.parent.at(slots).tolist()]
+    inventories, used = _amounts(snapshot, slots)
+    return map(
+        CurrentProvider,
+        uuids.at(slots).tolist(),
+        snapshot.identities.names.at(slots).tolist(),
+        snapshot.generations.at(slots).tolist(),
+        parents,
+        uuids.at(snapshot.forest.root.at(slots)).tolist(),
+        inventories,
+        _sets(snapshot.trait_sets, slots, lambda slot: frozenset(row.name for row in snapshot.traits(slot))),
+        _sets(snapshot.aggregate_sets, slots, lambda slot: frozenset(snapshot.aggregates(slot))),
+        used,
+    )
+
+
+def _amounts(snapshot: Snapshot, slots: Slots) -> tuple[list[dict[str, Inventory]], list[dict[str, int]]]:
+    """The inventories and the usages at each of *slots*, by the name of the class."""
+    inventories: list[dict[str, Inventory]] = [{} for _ in slots]
+    usages: list[dict[str, int]] = [{} for _ in slots]
+    for class_id in snapshot.inventory.at(slots):
+        columns = snapshot.inventory[class_id]
+        kind = columns.kind.at(slots)
+        having = np.flatnonzero(kind)
+        name = snapshot.class_names.by_id[class_id].name
+        inventory_of = {number: Inventory(*columns.kinds.values[number]) for number in np.unique(kind[having]).tolist()}
+        amounts = columns.used(slots[having]).tolist()
+        for place, number, used in zip(having.tolist(), kind[having].tolist(), amounts, strict=True):
+            inventories[place][name] = inventory_of[number]
+            if used:
+                usages[place][name] = used
+    return inventories, usages
+
+
+def _sets(sets: Memberships, slots: Slots, members: Callable[[int], frozenset[str]]) -> list[frozenset[str]]:
+    """The members at each of *slots*; equal sets are one object."""
+    numbers = sets.set_of.at(slots).tolist()
+    slot_of_set = dict(zip(numbers, slots.tolist(), strict=True))
+    made = {number: members(slot) for number, slot in slot_of_set.items()}
+    return [made[number] for number in numbers]
+
+
+# Sums per resource class over provider trees, by vector operations on whole columns.
+#
+# Source: "GET /provider_trees", docs/api.md.
+
+
+_EXACT = 2**53
+"""A float holds every integer up to this. Fast sums (`numpy.bincount`) use floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTotals:
+    """Sums of one resource class over those of some trees that have inventory of it.
+
+    ``trees`` has their places among all these trees, ascending; the lists have a value for each of ``trees``.
+    ``having`` counts the providers with inventory.
+    """
+
+    name: str
+    trees: NDArray[np.int64]
+    having: Sequence[int]
+    total: Sequence[int]
+    reserved: Sequence[int]
+    capacity: Sequence[int]
+    used: Sequence[int]
+
+    def places(self, trees: Sequence[int]) -> list[int]:
+        """The place of each of *trees* in the lists; -1 for one without inventory."""
+        asked = np.asarray(trees, np.int64)
+        places = self.trees.searchsorted(asked)
+        own: list[int] = np.where(self.trees.take(places, mode="clip") == asked, places, -1).tolist()
+        return own
+
+
+def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotals]:
+    """The sums over the trees of *roots*, in their order, for each class of which any of these trees has inventory."""
+    tree_of_root = np.full(snapshot.size, -1, np.int64)
+    tree_of_root[roots] = np.arange(len(roots))
+    totals = []
+    for class_id in sorted(snapshot.inventory):
+        slices.give_way()
+        columns = snapshot.inventory[class_id]
+        slots = columns.slots
+        tree = tree_of_root[snapshot.forest.root.at(slots)]
+        matching = tree >= 0
+        if matching.any():
+            name = snapshot.class_names.by_id[class_id].name
+            totals.append(_class_totals(name, columns, slots[matching], tree[matching], len(roots)))
+    return totals
+
+
+def site_totals(snapshot: Snapshot) -> list[ClassTotals]:
+    """`tree_totals` of all trees."""
+    return tree_totals(snapshot, np.flatnonzero(snapshot.roots))
+
+
+def _class_totals(
+    name: str, columns: InventoryColumns, slots: NDArray[np.int64], tree: NDArray[np.int64], number: int
+) -> ClassTotals:
+    if columns.is_rare:
+        trees, place = np.unique(tree, return_inverse=True)
+    else:  # faster for many: without sorting, but over all trees
+        has = np.bincount(tree, minlength=number) > 0
+        trees, place = np.flatnonzero(has), (np.cumsum(has) - 1)[tree]
+    kinds, kind = np.unique(columns.kind.at(slots), return_inverse=True)
+    inventories = [columns.kinds.values[number] for number in kinds.tolist()]
+
+    def summed(values: list[int]) -> list[int]:
+        """Sums of *values*, which has one per kind of inventory."""
+        return _summed(np.array(values, _dtype(values, len(slots)))[kind], place, len(trees))
+
+    used = columns.used(slots)
+    largest = max(abs(int(used.min())), abs(int(used.max())))
+    return ClassTotals(
+        name,
+        trees,
+        np.bincount(place, minlength=len(trees)).tolist(),
+        summed([inventory[0] for inventory in inventories]),
+        summed([inventory[1] for inventory in inventories]),
+        summed([columns.kinds.shown(number) for number in kinds.tolist()]),
+        _summed(used.astype(_dtype([largest], len(slots))), place, len(trees)),
+    )
+
+
+def _dtype(values: Sequence[int], number: int) -> type[np.float64 | object]:
+    """The type for exact sums of *number* values: floats if the largest possible sum fits, else Python integers."""
+    return np.float64 if max(map(abs, values)) * number < _EXACT else object
+
+
+def _summed(values: NDArray[np.float64] | NDArray[np.object_], tree: NDArray[np.int64], trees: int) -> list[int]:
+    if values.dtype == np.float64:
+        sums: list[int] = np.bincount(tree, weights=values, minlength=trees).astype(np.int64).tolist()
+        return sums
+    # `bincount` converts its weights to floats, so sums of Python integers are added one by one.
+    exact = np.zeros(trees, object)
+    np.add.at(exact, tree, values)
+    return exact.tolist()

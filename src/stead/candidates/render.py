@@ -19,10 +19,9 @@ import numpy as np
 import orjson
 
 from stead.candidates.candidate import amounts_of
-from stead.candidates.templates import Template, TreeUuids
 from stead.candidates.work import keep_on
 from stead.catalog.forest import NO_SLOT
-from stead.process.pieces import PIECE, PORTION, Pieces
+from stead.process.slices import PIECE, PORTION, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.candidate import Arrangement, Batch, Needs
-    from stead.candidates.demand import Way
+    from stead.candidates.combine import Way
     from stead.candidates.match import Pool
+    from stead.catalog.blocks import Texts
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import NameRow
     from stead.domain.provider import Slot
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     _Picked = int | tuple[int, ...]
     """The position of one need, or those of several."""
+
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -292,3 +293,73 @@ def _resources(snapshot: Snapshot, slots: Sequence[int], classes: set[str] | Non
         for place, capacity, used in zip(having.tolist(), capacities, usages, strict=True):
             texts[place].append(f'"{name}":{{"capacity":{capacity},"used":{used}}}')
     return texts
+
+
+# Templates: the text of arrangements with gaps for uuids, filled for many trees at a time.
+#
+# Uuids nearly always have the same length, and then so have the texts of all trees. So they are the rows of a matrix
+# of bytes, and a gap is filled for all trees with one copy.
+
+
+# JSON text contains this character only escaped, so a gap cannot be confused with content.
+GAP = "\0"
+
+_LENGTH = 36
+"""Characters of a uuid in its usual form. Clients may also have sent other forms, which are stored as they are."""
+
+
+class TreeUuids:
+    """The uuids of the providers of some trees of one shape.
+
+    Attributes:
+        own: by position the uuid if there is one tree, otherwise a gap.
+        bytes: the uuids in bytes, shape ``(trees, providers of each, 36)``; None if one has another length.
+    """
+
+    def __init__(self, uuids: Texts, trees: NDArray[np.int64]) -> None:
+        """*trees* has the slots of their members, with the shape ``(trees, providers of each)``."""
+        self._uuids = uuids
+        self._trees = trees
+        number, size = trees.shape
+        self.own: list[str] = uuids.at(trees[0]).tolist() if number == 1 else [GAP] * size
+        self.bytes = uuids.matrix(trees, _LENGTH) if number > 1 else None
+
+    def texts(self, trees: slice) -> list[list[str]]:
+        """The uuids of the providers of each of *trees*."""
+        texts: list[list[str]] = self._uuids.at(self._trees[trees]).tolist()
+        return texts
+
+
+class Template:
+    """A text with gaps for the uuids of a tree."""
+
+    def __init__(self, text: str, gaps: Sequence[int]) -> None:
+        """*gaps* has the position of the provider whose uuid belongs into each gap."""
+        self._pieces = f",{text}".encode().split(GAP.encode())
+        self._gaps = gaps
+
+    @property
+    def size(self) -> int:
+        """Bytes of the text of one tree."""
+        return sum(map(len, self._pieces)) + len(self._gaps) * _LENGTH
+
+    def filled(self, uuids: TreeUuids, trees: slice) -> bytes:
+        """The text for each of *trees*, with a comma before each."""
+        if uuids.bytes is None:
+            return b"".join([self._row(own) for own in uuids.texts(trees)])
+        own_bytes = uuids.bytes[trees]
+        row = (b" " * _LENGTH).join(self._pieces)
+        rows = np.empty((len(own_bytes), len(row)), np.uint8)
+        rows[:] = np.frombuffer(row, np.uint8)
+        start = 0
+        for piece, gap in zip(self._pieces[:-1], self._gaps, strict=True):
+            start += len(piece)
+            rows[:, start : start + _LENGTH] = own_bytes[:, gap]
+            start += _LENGTH
+        return rows.tobytes()
+
+    def _row(self, own: Sequence[str]) -> bytes:
+        filled = [self._pieces[0]]
+        for gap, piece in zip(self._gaps, self._pieces[1:], strict=True):
+            filled += own[gap].encode(), piece
+        return b"".join(filled)

@@ -11,25 +11,23 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stead.catalog.comparison import differing
 from stead.catalog.loading import Loading
-from stead.catalog.refresh import refreshed
+from stead.catalog.refresh import differing, refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.catalog.stored import totals
-from stead.domain.changes import Changes, Unfit
+from stead.domain.changes import Changes, Portion, Unfit
 from stead.domain.errors import ConnectionLost, Unavailable
-from stead.domain.portion import Portion
-from stead.process import turns
+from stead.process import slices
 from stead.process.memory import collector_paused, keep_for_good, let_go
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from stead.catalog.source import Resumable, Source
-    from stead.domain.changes import Differences, Moment
+    from stead.domain.changes import Differences, Moment, Totals
+
 
 MANY = 10_000
 """From this number of providers on, a load excludes its objects from garbage collection."""
@@ -116,7 +114,7 @@ class Catalog:
             Unfit: *snapshot* cannot be the state of the database at that moment. The catalog is as before.
             Unavailable: the database does not answer.
         """
-        with self._refreshing, turns.short(), collector_paused():
+        with self._refreshing, slices.short(), collector_paused():
             asked_at = time.monotonic()
             changes, expected = source.resumed(stored)
             after = refreshed(snapshot, changes)
@@ -201,7 +199,7 @@ class Catalog:
         # The age of the snapshot counts from before the query, since the result may be as old as that.
         asked_at = time.monotonic()
         # The garbage collector would visit every row that is read. It runs again when the rows are freed.
-        with turns.short(), collector_paused():
+        with slices.short(), collector_paused():
             refresh = self._followed(since)
             replaced, self._snapshot, self._moment = [self._snapshot], refresh.snapshot, refresh.moment
             if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all data
@@ -272,3 +270,41 @@ class _Progress:
             self._logged_at = now
             share = self._loaded / max(self._number, 1)
             _log.info("loading providers: %3.0f %% (%s of %s)", share * 100, f"{self._loaded:,}", f"{self._number:,}")
+
+
+# What the catalog needs from the store. `service.service` connects the two.
+
+
+class Source(Protocol):
+    """The database, as the catalog reads it."""
+
+    def changes(self, since: Moment | None) -> Iterator[Changes | Portion]:
+        """The changes after *since*: none, one difference, or everything if *since* is None or too old.
+
+        Everything arrives as `Changes` with all names, then in portions of providers. Ticks and rows are from one
+        snapshot of the database, over all portions. So no change is missing, and none is partial.
+
+        Raises:
+            ConnectionLost: the connection broke. What has arrived is void; the same *since* is tried again at once.
+            Unavailable: the database does not answer. The same *since* can be tried again.
+
+        Source: "The write and refresh protocol", docs/protocol.md.
+        """
+        ...
+
+
+class Resumable(Protocol):
+    """The database, as a catalog reads it that begins with a stored snapshot."""
+
+    def stored(self, moment: Moment | None) -> Mapping[str, Any] | None:
+        """*moment* of the last refresh, and the server, as JSON values; None if it cannot be recognized later."""
+        ...
+
+    def resumed(self, stored: Mapping[str, Any]) -> tuple[Changes, Totals]:
+        """The changes since a stored moment, with its new moment, and sums over the providers after them.
+
+        Raises:
+            Unfit: the changes since then are not known, or it is a moment of another database.
+            Unavailable: the database does not answer.
+        """
+        ...

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.catalog.blocks import Blocks
-from stead.catalog.directory import Directory
-from stead.catalog.index import TreeIndex
-from stead.catalog.interned import Interned
+from stead.catalog.blocks import Blocks, Directory, Interned, TreeIndex
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.catalog.masks import Masks
+    from stead.catalog.columns import Masks
 
 NO_SLOT = -1
 """The parent of a root; the root of a slot that holds no provider."""

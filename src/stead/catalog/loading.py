@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from stead.catalog.blocks import Sparse
-from stead.catalog.columns import NO_INVENTORY, InventoryColumns, InventoryKinds, is_rare, rooms
+from stead.catalog.blocks import Interned, Sparse, Texts
+from stead.catalog.columns import NO_INVENTORY, Inventories, InventoryColumns, InventoryKinds, is_rare, rooms
 from stead.catalog.forest import NO_SLOT, Forest
-from stead.catalog.interned import Interned
-from stead.catalog.inventories import Inventories
+from stead.catalog.memberships import Sharing
 from stead.catalog.refresh import new_version
-from stead.catalog.service_states import ServiceStates
-from stead.catalog.sharing import Sharing
-from stead.catalog.snapshot import Identities
-from stead.catalog.texts import Texts
+from stead.catalog.snapshot import Identities, ServiceStates
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     from stead.catalog.columns import Numbers
     from stead.catalog.memberships import Members, Memberships
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, UsageByColumn
+    from stead.domain.changes import InventoriesByColumn, MembersByColumn, Portion, UsageByColumn
     from stead.domain.provider import Disabled
 
 T = TypeVar("T", bound="np.generic")

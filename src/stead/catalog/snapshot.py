@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.catalog.blocks import Blocks
-from stead.catalog.columns import InventoryColumns
-from stead.catalog.directory import Directory
-from stead.catalog.forest import NO_SLOT, Forest
+from stead.catalog.blocks import Blocks, Directory, IdIndex, TextIndex, Texts, TreeIndex
+from stead.catalog.columns import Inventories, InventoryColumns, Masks
+from stead.catalog.forest import ALONE, NO_SLOT, Forest, Shape
 from stead.catalog.fragments import Fragments
-from stead.catalog.index import IdIndex, TextIndex
-from stead.catalog.inventories import Inventories
-from stead.catalog.masks import Masks
-from stead.catalog.memberships import Memberships
-from stead.catalog.names import Names
-from stead.catalog.service_states import ServiceStates
-from stead.catalog.sharing import Sharing
-from stead.catalog.texts import Texts
-from stead.domain.inventory import MAX_INT
+from stead.catalog.memberships import Memberships, Sharing
 from stead.domain.names import SHARES_VIA_AGGREGATE
-from stead.domain.provider import BY_NAME, HeldInventory, Provider, Slot
+from stead.domain.provider import BY_NAME, MAX_INT, HeldInventory, Provider, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +24,7 @@ if TYPE_CHECKING:
 
     from stead.catalog.columns import Shares
     from stead.domain.changes import NameRow
+    from stead.domain.provider import Disabled
 
     Mask = NDArray[np.bool_]
 
@@ -319,3 +312,146 @@ class Snapshot:
         """The id of the trait of sharing providers; None if the trait does not exist."""
         row = self.trait_names.by_name.get(SHARES_VIA_AGGREGATE)
         return row.id if row else None
+
+
+# A part: some trees of a snapshot as a snapshot of their own, for many questions about only these trees.
+#
+# A question then costs what these trees cost, not what all slots do. Sharing providers of other trees are missing, so
+# the questions must not need them.
+
+
+class _Consecutive(Forest):
+    """A forest in which the members of a tree have consecutive slots, in the order of their positions."""
+
+    __slots__ = ()
+
+    def members_of(self, roots: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+        return roots[:, None] + np.arange(shape.size)
+
+
+def part(snapshot: Snapshot, roots: NDArray[np.int64]) -> tuple[Snapshot, NDArray[np.int64]]:
+    """The trees of *roots*, and the slot in *snapshot* of each of the part's slots.
+
+    Its texts and versions are those of *snapshot*; its masks are its own.
+    """
+    shapes = snapshot.forest.shape.at(roots)
+    members = [
+        snapshot.forest.members_of(roots[shapes == shape], snapshot.forest.shapes.values[shape])
+        for shape in np.unique(shapes).tolist()
+    ]
+    slots = np.concatenate([np.empty(0, np.int64), *(each.ravel() for each in members)])
+    place_of = np.full(snapshot.size + 1, NO_SLOT, np.int32)  # the last one is the place of NO_SLOT
+    place_of[slots] = np.arange(len(slots))
+    forest = _forest(snapshot.forest, slots, place_of, members)
+    trait_sets, aggregate_sets = snapshot.trait_sets.only(slots), snapshot.aggregate_sets.only(slots)
+    masks = Masks()
+    disabled = {
+        Slot(place): state
+        for slot, state in snapshot.service_states.disabled.items()
+        if (place := int(place_of[slot])) != NO_SLOT
+    }
+    alone = Snapshot(
+        identities=_identities(snapshot.identities, slots),
+        generations=snapshot.generations.only(slots),
+        modified=snapshot.modified.only(slots),
+        versions=snapshot.versions.only(slots),
+        forest=forest,
+        # The classes of these trees alone; a part is small, so each gets arrays over all its slots.
+        inventory=Inventories.of(
+            {class_id: snapshot.inventory[class_id].only(slots) for class_id in snapshot.inventory.at(slots)},
+            len(slots),
+        ),
+        trait_sets=trait_sets,
+        aggregate_sets=aggregate_sets,
+        aggregate_uuids=snapshot.aggregate_uuids,
+        aggregate_ids=snapshot.aggregate_ids,
+        trait_names=snapshot.trait_names,
+        class_names=snapshot.class_names,
+        sharing=Sharing(forest, trait_sets, aggregate_sets, snapshot.sharing_trait, masks),
+        service_states=ServiceStates(forest, disabled),
+        masks=masks,
+        fragments=Fragments(),
+    )
+    return alone, slots
+
+
+def _forest(
+    old: Forest, slots: NDArray[np.int64], place_of: NDArray[np.int32], members: list[NDArray[np.int64]]
+) -> Forest:
+    trees = TreeIndex.of(
+        {
+            places[0]: tuple(map(Slot, places))
+            for each in members
+            if each.shape[1] > ALONE.size
+            for places in place_of[each].tolist()
+        }
+    )
+    return _Consecutive(
+        old.parent.holding(place_of[old.parent.at(slots)]),
+        old.root.holding(place_of[old.root.at(slots)]),
+        old.position.only(slots),
+        old.shape.only(slots),
+        old.shapes,
+        trees,
+        Directory(trees),
+    )
+
+
+def _identities(old: Identities, slots: NDArray[np.int64]) -> Identities:
+    return Identities.of(old.uuids.only(slots), old.names.only(slots), old.ids.only(slots))
+
+
+# The providers that give no new allocations: disabled providers, and all providers below them.
+
+
+class ServiceStates:
+    """What follows from a forest and the providers in it that are disabled themselves; immutable."""
+
+    def __init__(self, forest: Forest, disabled: Mapping[Slot, Disabled]) -> None:
+        """Nothing is computed yet."""
+        self._forest = forest
+        self.disabled = disabled
+
+    def still_holds(self, forest: Forest, disabled: Mapping[Slot, Disabled]) -> bool:
+        """Whether it was computed from exactly these objects."""
+        return self._forest is forest and self.disabled is disabled
+
+    @cached_property
+    def out_of_service(self) -> NDArray[np.bool_] | None:
+        """Mask of the slots that give no new allocations; None if no provider is disabled. Read-only."""
+        if not self.disabled:
+            return None
+        mask = np.zeros(self._forest.size, np.bool_)
+        for slot in self.disabled:
+            mask[list(self._forest.subtree(slot))] = True
+        mask.flags.writeable = False
+        return mask
+
+    def cause(self, slot: int) -> tuple[Slot, Disabled] | None:
+        """The provider that disables a slot, and its state: itself, or the nearest above; None if it is enabled."""
+        above = slot
+        while above != NO_SLOT:
+            if (disabled := self.disabled.get(Slot(above))) is not None:
+                return Slot(above), disabled
+            above = self._forest.parent[above]
+        return None
+
+
+# Names of traits or of resource classes, by id and by name.
+
+
+class Names:
+    """One table of names; immutable."""
+
+    def __init__(self, rows: Sequence[NameRow] = ()) -> None:
+        self.rows: tuple[NameRow, ...] = tuple(sorted(rows))
+
+    @cached_property
+    def by_name(self) -> dict[str, NameRow]:
+        """Rows by name."""
+        return {row.name: row for row in self.rows}
+
+    @cached_property
+    def by_id(self) -> dict[int, NameRow]:
+        """Rows by id."""
+        return {row.id: row for row in self.rows}

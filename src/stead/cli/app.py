@@ -21,13 +21,12 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from stead import __version__
-from stead.cli.arguments.metavars import name_values
+from stead.cli.arguments import Options, name_values, options, use_options
 from stead.cli.documented import add_examples
 from stead.cli.errors import REFUSED, CommandError
-from stead.cli.options import Options, options, use_options
 from stead.cli.suggestions import suggestion
-from stead.cli.terminal.output import outlive_reader
-from stead.domain.printable import one_line
+from stead.cli.terminal import outlive_reader
+from stead.domain.names import one_line
 
 if TYPE_CHECKING:
     from typing import TextIO

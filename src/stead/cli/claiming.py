@@ -31,11 +31,10 @@ from stead.cli.fetching.candidates import (
 from stead.cli.fetching.flavors import expanded
 from stead.cli.fetching.providers import require_named
 from stead.cli.forest import capacity
-from stead.cli.server.connecting import summary
-from stead.client.calls import OWN
+from stead.cli.server import summary
+from stead.client.calls import OWN, random_pause
 from stead.client.errors import Conflict, NotFound, NothingFits, NothingFound, Refused, Unreachable, Unsupported
-from stead.client.retrying import random_pause
-from stead.domain.printable import one_line, printable
+from stead.domain.names import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

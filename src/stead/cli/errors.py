@@ -3,7 +3,7 @@
     CommandError            2, wrong usage or refused
     └── Negative            1, the answer is no: nothing fits, not found, in conflict
 
-:func:`stead.cli.server.connecting.connect` makes them of the errors of the library: 1 for 404 and 409, else 2.
+:func:`stead.cli.server.connect` makes them of the errors of the library: 1 for 404 and 409, else 2.
 
 ``stead.cli.main`` prints ``str(error)`` as one line on stderr and exits with ``error.exit_code``.
 """

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+from rich.text import Text
+
 from stead.cli.errors import Negative
+from stead.cli.terminal import (
+    ELLIPSIS,
+    GAP,
+    PIPE_WIDTH,
+    Columns,
+    bar,
+    beside,
+    colour,
+    lay_out,
+    name_width,
+    number,
+    padded,
+    shorten,
+    widest,
+    wrapped,
+)
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
 DISABLED = "COMPUTE_STATUS_DISABLED"
@@ -205,3 +228,415 @@ def as_json(provider: Provider) -> dict[str, Any]:
 def amount_as_json(amount: Amount) -> dict[str, int]:
     """Capacity, usage and reserved amount."""
     return {"capacity": amount.capacity, "used": amount.used, "reserved": amount.reserved}
+
+
+# Draws a provider forest: names to the left, their inventories to the right, with bars below each other.
+#
+# With traits::
+#
+#     compute-00  ⊂1                 VCPU          ██░░░░░░░░░░      12 / 128      9 %
+#     │                              COMPUTE_NODE CUSTOM_RACK_A
+#     ├── compute-00_numa0           MEMORY_MB     ██████░░░░░░  32,768 / 65,024  50 %  512 reserved
+#     │   │                          PCPU          ████████████      16 / 16     100 %
+#     │   │                          HW_CPU_X86_AVX2 HW_NUMA_ROOT
+#     │   └── compute-00_numa0_eth0  SRIOV_NET_VF  ░░░░░░░░░░░░       0 / 8        0 %
+#     └── …
+
+
+SHARING = "⇄"
+MEMBER = "⊂"
+
+_GUIDE = "bright_black"
+_LEVEL = 4  # cells of the guide for each level of the tree
+_WIDEST_TITLE = 100
+_LEAST_NAME = 16
+_WIDEST_TRAITS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Widths in cells, equal for all lines: the columns, and the parts of the details.
+
+    *traits*: whether they are shown.
+    """
+
+    columns: Columns
+    name: int
+    used: int
+    capacity: int
+    reserved: int
+    traits: bool = False
+
+    @property
+    def guide(self) -> int:
+        """Maximum width of the guides of deep levels."""
+        return min(self.columns.width // 3, self.columns.left - GAP)
+
+
+def draw_forest(tops: list[Provider], width: int, *, traits: bool = False) -> Iterator[Text]:
+    """The lines of the forest, none longer than *width* cells."""
+    numbers = _number_aggregates(tops)
+    totals = sums_of(tops)
+    title = f"all {len(tops):,} trees" if len(tops) > 1 else ""
+    titles = [_LEVEL * depth + _title(provider, numbers).cell_len for provider, depth in _with_depth(tops)]
+    layout = _lay_out([*titles, len(title)], totals, width, traits=traits)
+    for top in tops:
+        yield from _draw(top, numbers, layout)
+    if not tops:
+        yield Text("no resource providers", style="dim")
+    if title:
+        yield Text()
+        yield from beside(Text(title, style="bold"), _amounts(totals, layout), layout.columns)
+    for line in _legend(tops, numbers):
+        yield from wrapped(line, width) if line else [line]
+
+
+def draw_sums(title: str, sums: dict[str, Amount], width: int) -> Iterator[Text]:
+    """The lines of sums per class beside their *title*, none longer than *width* cells."""
+    layout = _lay_out([len(title)], sums, width)
+    yield from beside(Text(title, style="bold"), _amounts(sums, layout), layout.columns)
+
+
+def _draw(top: Provider, numbers: dict[str, int], layout: Layout) -> Iterator[Text]:
+    """The lines of *top* and all its descendants."""
+    waiting = [(top, Text(), Text())]
+    while waiting:
+        provider, lead, below = waiting.pop()  # *lead* begins the first line, *below* the others
+        children = provider.children
+        lead, trunk = _cut(lead, layout), _cut(below + Text("│   " if children else "", style=_GUIDE), layout)
+        details = [*_amounts(provider.shown_amounts, layout), *(_traits(provider, layout) if layout.traits else ())]
+        yield from beside(lead + _title(provider, numbers, layout, lead.cell_len), details, layout.columns, trunk)
+        for child in reversed(children):
+            branch, side = ("└── ", "    ") if child is children[-1] else ("├── ", "│   ")
+            waiting.append((child, below + Text(branch, style=_GUIDE), below + Text(side, style=_GUIDE)))
+
+
+def _cut(guide: Text, layout: Layout) -> Text:
+    """*guide* without its left end, if it is too wide for the line."""
+    levels = max(layout.guide // _LEVEL, 1)
+    if guide.cell_len <= levels * _LEVEL:
+        return guide
+    return Text(ELLIPSIS.ljust(_LEVEL), style=_GUIDE) + guide[-(levels - 1) * _LEVEL or len(guide) :]
+
+
+def _title(provider: Provider, numbers: dict[str, int], layout: Layout | None = None, lead: int = 0) -> Text:
+    """The name and the marks.
+
+    A name that is longer than its column loses its middle. If too little would remain, as in a deep tree, the name gets
+    its own line, and takes at most half of it.
+    """
+    title = Text()
+    if provider.is_sharing:
+        title.append(f" {SHARING}", style="bold magenta")
+    if provider.aggregates:
+        members = ",".join(str(place) for place in sorted(numbers[uuid] for uuid in provider.aggregates))
+        title.append(f" {MEMBER}{members}", style="cyan")
+    if provider.is_disabled:
+        title.append(" disabled", style="red")
+    if provider.is_gone:
+        title.append(" just deleted", style="red")
+    if provider.hidden:
+        title.append(f" +{provider.hidden} below", style="dim")
+    name = printable(provider.name)
+    if layout is not None:
+        width = layout.columns.width
+        room = layout.columns.left - GAP - lead - title.cell_len
+        if width >= PIPE_WIDTH:  # programs need complete names
+            room = width - lead
+        elif room < _LEAST_NAME:
+            room = max(width // 2, _LEAST_NAME)
+        name = shorten(name, max(min(room, width - lead), 1))
+    return Text.assemble((name, "bold" if provider.parent is None else "")) + title
+
+
+def _amounts(amounts: dict[str, Amount], layout: Layout) -> Iterator[Text]:
+    for name, amount in sorted(amounts.items()):
+        if len(name) > layout.name:
+            yield Text(shorten(name, layout.columns.right))
+        line = padded(Text(name if len(name) <= layout.name else ""), layout.name + GAP)
+        if layout.columns.bar:
+            line += bar(amount.used, amount.capacity, width=layout.columns.bar) + Text(" " * GAP)
+        line.append(number(amount.used).rjust(layout.used))
+        line.append(f" / {number(amount.capacity).ljust(layout.capacity)}", style="dim")
+        line.append(f" {_percent(amount):>4} %", style=colour(amount.used, amount.capacity))
+        if amount.reserved:
+            line.append(" " * GAP)
+            line.append(f"{number(amount.reserved).rjust(layout.reserved)}{_RESERVED}", style="dim")
+        yield line
+
+
+_PERCENT = len(" 1000 %")
+_RESERVED = " reserved"
+
+
+def _percent(amount: Amount) -> str:
+    return number(100 * amount.used // amount.capacity) if amount.capacity > 0 else "–"
+
+
+def _traits(provider: Provider, layout: Layout) -> Iterator[Text]:
+    """The traits, wrapped to the width."""
+    room = min(layout.columns.right, _WIDEST_TRAITS)
+    words = (shorten(printable(trait), room) for trait in sorted(provider.traits))
+    yield from wrapped(Text(" ".join(words), style="dim"), room)
+
+
+def _lay_out(titles: list[int], totals: dict[str, Amount], width: int, *, traits: bool = False) -> Layout:
+    amounts = totals.values()
+    used = widest(number(amount.used) for amount in amounts)
+    capacity = widest(number(amount.capacity) for amount in amounts)
+    reserved = widest(number(amount.reserved) for amount in amounts if amount.reserved)
+    numeric = used + len(" / ") + capacity + _PERCENT + (GAP + reserved + len(_RESERVED) if reserved else 0)
+    name = name_width(totals, width - GAP - numeric, width)
+    details = name + GAP + numeric
+    most = min(width // 2, _WIDEST_TITLE) if width < PIPE_WIDTH else _WIDEST_TITLE
+    longest = max(min(most, width - details) - GAP, 1)
+    fitting = [min(title, longest) for title in titles]  # longer names are shortened in the middle
+    columns = lay_out(fitting, details, width, most_left=most)
+    return Layout(columns, name, used, capacity, reserved, traits)
+
+
+def _with_depth(tops: Iterable[Provider]) -> Iterator[tuple[Provider, int]]:
+    level, depth = list(tops), 0
+    while level:
+        for provider in level:
+            yield provider, depth
+        level, depth = [child for provider in level for child in provider.children], depth + 1
+
+
+def _number_aggregates(tops: list[Provider]) -> dict[str, int]:
+    """A short number for each aggregate, in the order of the output."""
+    numbers: dict[str, int] = {}
+    for provider in walk(tops):
+        for uuid in sorted(provider.aggregates):
+            numbers.setdefault(uuid, len(numbers) + 1)
+    return numbers
+
+
+def _legend(tops: list[Provider], numbers: dict[str, int]) -> Iterator[Text]:
+    if not numbers:
+        return
+    yield Text()
+    if any(provider.is_sharing for provider in walk(tops)):
+        yield Text.assemble((SHARING, "bold magenta"), ("  shares with the trees of its aggregates", "dim"))
+    for uuid, place in numbers.items():
+        yield Text.assemble((f"{MEMBER}{place}", "cyan"), (f" aggregate {uuid}", "dim"))
+
+
+# Abbreviates many names: ``compute-[0001-0500]``, in the notation of cluster schedulers.
+
+
+_LEAST_ENDS = 6  # cells
+_NUMBERS = re.compile(r"([0-9]{1,9})")
+
+Pieces = tuple[str, ...]
+"""A name, split at its numbers: text, number, text, …"""
+
+
+def folded(names: Iterable[str], width: int) -> str:
+    """*names* in at most *width* cells: as ranges, or else the first and the last one, each without its middle."""
+    ordered = sorted((printable(name) for name in names), key=natural)
+    if not ordered:
+        return ""
+    ranges = ",".join(all_ranges := _ranges(ordered))
+    if cell_len(ranges) <= width or len(ordered) == 1:
+        return shorten(ranges, width)
+    if len(all_ranges) == 1 and "," not in ranges:
+        before, bracket, after = ranges.partition("[")
+        numbers, close, after = after.partition("]")
+        numbers = bracket + numbers + close
+        room = width - len(numbers)
+        if room >= _LEAST_ENDS:
+            tail = shorten(after, room // 2)
+            return shorten(before, room - cell_len(tail)) + numbers + tail
+    ends = f" {ELLIPSIS} "
+    half = (width - len(ends)) // 2
+    if half < len(ELLIPSIS):
+        return shorten(ranges, width)
+    return shorten(ordered[0], half) + ends + shorten(ordered[-1], half)
+
+
+def _ranges(names: Sequence[str]) -> list[str]:
+    """The names, with those that differ in one number combined; each name is in one of the results."""
+    shapes: dict[Pieces, list[Pieces]] = {}
+    for name in names:
+        pieces = tuple(_NUMBERS.split(name))
+        shapes.setdefault(pieces[::2], []).append(pieces)
+    return [text for alike in shapes.values() for text in _folded_shape(alike)]
+
+
+def _folded_shape(alike: list[Pieces]) -> list[str]:
+    """Names of one shape, combined at the last number in which they differ."""
+    places = [place for place in range(1, len(alike[0]), 2) if len({pieces[place] for pieces in alike}) > 1]
+    if not places:
+        return ["".join(alike[0])]
+    place = places[-1]
+    groups: dict[tuple[Pieces, Pieces], list[str]] = {}
+    for pieces in alike:
+        groups.setdefault((pieces[:place], pieces[place + 1 :]), []).append(pieces[place])
+    return [f"{''.join(before)}{_listed(numbers)}{''.join(after)}" for (before, after), numbers in groups.items()]
+
+
+def _listed(numbers: list[str]) -> str:
+    """Ascending numbers as ``[1-3,7]``; numbers with different padding form no range."""
+    if len(numbers) == 1:
+        return numbers[0]
+    runs: list[list[str]] = []
+    for each in numbers:
+        if runs and int(each) == int(runs[-1][-1]) + 1 and _is_padded_alike(runs[-1][-1], each):
+            runs[-1][1:] = [each]
+        else:
+            runs.append([each])
+    return f"[{','.join('-'.join(run) for run in runs)}]"
+
+
+def _is_padded_alike(number: str, following: str) -> bool:
+    return len(number) == len(following) or not (number.startswith("0") or following.startswith("0"))
+
+
+# Many provider trees in few lines: equal trees share one line with their count, as in Slurm's ``sinfo``.
+#
+# ::
+#
+#     trees  names                  providers  MEMORY_MB  PCPU  VCPU
+#       500  compute-[0001-0500]            8       45 %  12 %     –
+#        12  gpu-[01-12]                   20       90 %  75 %     –
+
+
+_LEAST_NAMES = 24
+_HEADING = 16  # cells of the name of a class
+_NONE = "–"
+_TREES, _NAMES, _PROVIDERS, _STATE = "trees", "names", "providers", "state"
+
+
+@dataclass(slots=True)
+class TreeGroup:
+    """Trees with equal capacities, number of providers and state; *sums* are over all of them."""
+
+    provider_count: int
+    is_disabled: bool
+    names: list[str] = field(default_factory=list)
+    sums: dict[str, Amount] = field(default_factory=dict)
+
+
+def group_trees(roots: Sequence[Provider], order: str | None = None) -> list[TreeGroup]:
+    """The *roots*, each with the sums of its tree, in groups of equal trees.
+
+    Args:
+        order: ``name``, ``used`` or ``free``, see :func:`stead.cli.forest.sort_trees`; None: the largest first.
+    """
+    groups: dict[Any, TreeGroup] = {}
+    for root in roots:
+        amounts = root.shown_amounts
+        capacities = frozenset((name, amount.capacity, amount.reserved) for name, amount in amounts.items())
+        key = capacities, root.hidden, root.is_disabled
+        group = groups.setdefault(key, TreeGroup(root.hidden + 1, root.is_disabled))
+        group.names.append(root.name)
+        add(group.sums, amounts)
+    for group in groups.values():
+        group.names.sort(key=natural)
+    # By name first: the second sort is stable, so equal groups stay in the order of names.
+    ordered = sorted(groups.values(), key=lambda group: natural(group.names[0]))
+    if order is None:
+        ordered.sort(key=lambda group: len(group.names), reverse=True)
+    elif order != "name":
+        ordered.sort(key=lambda group: fill(group.sums.values()), reverse=order == "used")
+    return ordered
+
+
+def draw_groups(groups: Sequence[TreeGroup], width: int, *, of_hosts: bool = False) -> Iterator[Text]:
+    """The lines of a table with one line for each group, none longer than *width* cells.
+
+    With *of_hosts*, each group is one host, and its numbers of trees and providers are left out.
+
+    If there is room, a cell has the amounts; otherwise the used share. If the table is still too wide, it leaves out
+    classes: it keeps those that most trees have, and of these the ones with the shortest names.
+    """
+    left_columns = _left_columns(groups, of_hosts=of_hosts)
+    taken = sum(widest([heading, *cells]) + GAP for heading, cells in left_columns)
+    names = widest(folded(group.names, 10**6) for group in groups)
+    least = min(max(names, len(_NAMES)), _LEAST_NAMES)
+    classes, columns = _class_columns(groups, width - taken - least - GAP)
+    room = width - taken - sum(widest([heading, *cells]) + GAP for heading, cells in columns) - GAP
+    names = max(min(names, room), 1)
+    shown = [folded(group.names, names) for group in groups]
+    for row in range(-1, len(groups)):
+        line = Text("", style="bold" if row < 0 else "")
+        for heading, cells in left_columns[: 0 if of_hosts else 1]:
+            line.append((heading if row < 0 else cells[row]).rjust(widest([heading, *cells])) + " " * GAP)
+        line += padded(Text(shorten(_NAMES, names) if row < 0 else shown[row]), min(widest([_NAMES, *shown]), names))
+        for heading, cells in left_columns[0 if of_hosts else 1 :]:
+            line.append(" " * GAP + (heading if row < 0 else cells[row]).rjust(widest([heading, *cells])))
+        for name, (heading, cells) in zip(classes, columns, strict=True):
+            style = _colour(groups[row].sums.get(name)) if row >= 0 else ""
+            text = (heading if row < 0 else cells[row]).rjust(widest([heading, *cells]))
+            line.append(" " * GAP).append(text, style)
+        line.rstrip()
+        yield line
+    missing = {name for group in groups for name in group.sums}.difference(classes)
+    if missing:
+        yield Text(shorten(f"not shown for want of width: {', '.join(sorted(missing))}", width), style="dim")
+
+
+def groups_as_json(groups: Sequence[TreeGroup]) -> list[dict[str, Any]]:
+    """The contents of the table, with all names."""
+    return [
+        {
+            "trees": len(group.names),
+            "providers_per_tree": group.provider_count,
+            "disabled": group.is_disabled,
+            "names": group.names,
+            "sums": {name: amount_as_json(amount) for name, amount in sorted(group.sums.items())},
+        }
+        for group in groups
+    ]
+
+
+def _left_columns(groups: Sequence[TreeGroup], *, of_hosts: bool) -> list[tuple[str, list[str]]]:
+    columns = [
+        (_TREES, [number(len(group.names)) for group in groups]),
+        (_PROVIDERS, [number(group.provider_count) for group in groups]),
+    ]
+    if of_hosts:
+        columns = []
+    if any(group.is_disabled for group in groups):
+        columns.append((_STATE, ["disabled" if group.is_disabled else "enabled" for group in groups]))
+    return columns
+
+
+def _class_columns(groups: Sequence[TreeGroup], room: int) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """The classes that fit into *room* cells, and their columns; amounts are left out before any class is."""
+    trees = Counter[str]()
+    for group in groups:
+        trees.update(dict.fromkeys(group.sums, len(group.names)))
+    shares, amounts = (
+        {name: (shorten(printable(name), _HEADING), [cell(group.sums.get(name)) for group in groups]) for name in trees}
+        for cell in (_share, _amounts_in_words)
+    )
+    for columns in (amounts, shares):
+        if sum(_cells(column) for column in columns.values()) <= room:
+            return sorted(trees), [columns[name] for name in sorted(trees)]
+    classes = []
+    for name in sorted(trees, key=lambda name: (-trees[name], len(name))):
+        if _cells(shares[name]) <= room:
+            classes.append(name)
+            room -= _cells(shares[name])
+    return sorted(classes), [shares[name] for name in sorted(classes)]
+
+
+def _cells(column: tuple[str, list[str]]) -> int:
+    heading, cells = column
+    return widest([heading, *cells]) + GAP
+
+
+def _amounts_in_words(amount: Amount | None) -> str:
+    return _NONE if amount is None else f"{number(amount.used)} / {number(amount.capacity)} {_share(amount):>5}"
+
+
+def _share(amount: Amount | None) -> str:
+    if amount is None or amount.capacity <= 0:
+        return _NONE
+    return f"{number(100 * amount.used // amount.capacity)} %"
+
+
+def _colour(amount: Amount | None) -> str:
+    return "dim" if amount is None else colour(amount.used, amount.capacity)

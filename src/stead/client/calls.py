@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import io
+import random
+import stat
+import sys
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 
-from stead.client.errors import Failed, InvalidRequest, NotFound, Refused, Unsupported, refusal
+from stead.client.errors import (
+    Failed,
+    InvalidRequest,
+    NotFound,
+    Refused,
+    Unavailable,
+    Unreachable,
+    Unsupported,
+    refusal,
+)
 from stead.client.request import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from wsgiref.types import WSGIApplication
 
     from stead.client.request import Request
+
 
 Json = dict[str, Any]
 
@@ -322,3 +339,195 @@ def next_page(call: Call, body: Json) -> Call | None:
 def path_of(*segments: str) -> str:
     """A path of percent-encoded segments."""
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+# When a call is sent again, and after which pause.
+
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+"""Seconds. The bound of the random pause doubles from the first to the longest."""
+
+
+def random_pause(attempts: int, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> float:
+    """Seconds to wait after *attempts* attempts and one more: random, so that clients that collided spread out.
+
+    Args:
+        first, longest: the bound of the first pause, and of all.
+    """
+    # A client that waits for days has too many attempts for a power of two that is a float.
+    return random.uniform(0, min(first * 2 ** min(attempts, 32), longest))
+
+
+class NotSent(Unreachable):
+    """There was no connection, so the call was not done."""
+
+    advice = "Check the URL and that the server runs."
+
+
+def pause_before(
+    call: Call, error: Refused, attempts: int, remaining: float, retry_after: float | None = None
+) -> float | None:
+    """Seconds until *call* is sent again after *error*; None if the error is final.
+
+    Args:
+        attempts: how often it was sent.
+        remaining: seconds until the deadline.
+        retry_after: what the server asked for.
+    """
+    if not isinstance(error, Unavailable) or not (call.is_repeatable or isinstance(error, NotSent)):
+        return None
+    # The random part is added, so that clients with the same Retry-After do not return at the same moment.
+    pause = random_pause(attempts) + (retry_after or 0.0)
+    return pause if pause < remaining else None
+
+
+def retry_after(headers: dict[str, str]) -> float | None:
+    """The seconds that the header field of this name asks for; None if it is missing or is a date."""
+    text = headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+# The URL of a server: http, https, or a Unix socket with a path below it.
+
+
+_UNIX = "unix://"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where calls go.
+
+    Attributes:
+        shown: the URL for messages, without user and password.
+        base: what targets are appended to; for a socket its host is meaningless.
+        socket: the Unix socket, or None.
+        may_use_proxy: TLS to another machine. Every other proxy could read the token.
+    """
+
+    shown: str
+    base: str
+    socket: Path | None = None
+    may_use_proxy: bool = False
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS protects the calls."""
+        return self.base.startswith("https:")
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why there is no socket to connect to; None if there is one, or none is needed."""
+        if self.socket is None or self.socket.is_socket():
+            return None
+        return "not a socket" if self.socket.exists() else "no such file or directory"
+
+
+def read(url: str, *, encrypted: bool = False) -> Address:
+    """What *url* names. In ``unix:///run/stead.sock/placement`` the first part that is a socket ends its path.
+
+    Args:
+        encrypted: whether a Unix socket has TLS.
+
+    Raises:
+        InvalidRequest: it cannot be the URL of a server. The message does not show it: it may hold a password.
+    """
+    url = url.rstrip("/")
+    if url.startswith(_UNIX + "/"):
+        socket, prefix = _socket_in(Path(unquote(url.removeprefix(_UNIX))))
+        return Address(url, ("https" if encrypted else "http") + "://localhost" + quote(prefix), socket)
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.port != 0 else None  # reading the port checks it
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise InvalidRequest(
+            "the URL must begin with http:// or https:// and a host, or be unix:// and a socket's path"
+        )
+    shown = url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1)
+    return Address(shown, url, may_use_proxy=parts.scheme == "https" and not _is_of_this_machine(host))
+
+
+def _is_of_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _socket_in(path: Path) -> tuple[Path, str]:
+    """The socket that *path* leads to or through, and what follows it. A missing one may be created later."""
+    for place in (*reversed(path.parents), path):
+        try:
+            mode = place.stat().st_mode
+        except OSError:
+            break
+        if stat.S_ISSOCK(mode):
+            below = str(path.relative_to(place))
+            return place, "" if below == "." else f"/{below}"
+    return path, ""
+
+
+# A WSGI application called as a function: no socket, no HTTP.
+
+
+def answer(application: WSGIApplication, call: Call, headers: dict[str, str]) -> Reply:
+    """What *application* answers.
+
+    Raises:
+        Unreachable: the application broke the connection, as fault injection does.
+    """
+    started: list[Any] = []
+
+    def start_response(status: str, fields: list[tuple[str, str]], _exc_info: Any = None) -> Callable[[bytes], object]:
+        started[:] = [status, fields]
+        return lambda _part: None
+
+    try:
+        parts = application(_environ(call, headers), start_response)
+        try:
+            content = b"".join(parts)
+        finally:
+            getattr(parts, "close", lambda: None)()
+    except ConnectionError as error:
+        raise Unreachable(0, f"the connection broke: {error}") from error
+    status, fields = started
+    return Reply(int(status[:3]), {name.lower(): value for name, value in fields}, content)
+
+
+def _environ(call: Call, headers: dict[str, str]) -> dict[str, Any]:
+    path, _, query = call.target.partition("?")
+    content = call.content
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": call.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": _decoded(path),
+        "QUERY_STRING": query,
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "0",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(content or b""),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for name, value in headers.items():
+        key = name.upper().replace("-", "_")
+        environ["CONTENT_TYPE" if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
+    if content is not None:
+        environ["CONTENT_LENGTH"] = str(len(content))
+    return environ
+
+
+def _decoded(path: str) -> str:
+    if "%" not in path:
+        return path
+    from urllib.parse import unquote_to_bytes
+
+    return unquote_to_bytes(path).decode("latin-1")  # PEP 3333: bytes in the guise of Latin-1

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.client import terms
-from stead.client.display import Displayed, table_of
+from stead.client import request
 from stead.client.errors import InvalidRequest
-from stead.client.provider import Inventory, Tree
+from stead.client.provider import Displayed, Inventory, Tree, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,8 +43,8 @@ class Node:
         /,
         inventories: Mapping[str, int | Inventory] | None = None,
         *,
-        traits: terms.Names | None = None,
-        aggregates: terms.Names | None = None,
+        traits: request.Names | None = None,
+        aggregates: request.Names | None = None,
         children: Iterable[Node] = (),
         uuid: str | UUID | None = None,
         **amounts: int | Inventory,
@@ -61,8 +60,8 @@ class Node:
         values = {
             "name": name,
             "inventories": _inventories(given) if given or inventories is not None else None,
-            "traits": None if traits is None else frozenset(map(terms.trait, terms.names(traits))),
-            "aggregates": None if aggregates is None else frozenset(map(terms.aggregate, terms.names(aggregates))),
+            "traits": None if traits is None else frozenset(map(request.trait, request.names(traits))),
+            "aggregates": None if aggregates is None else frozenset(map(request.aggregate, request.names(aggregates))),
             "children": tuple(children),
             "uuid": None if uuid is None else str(uuid),
         }
@@ -79,13 +78,13 @@ class Node:
         for key, names in (("traits", self.traits), ("aggregates", self.aggregates)):
             if names is not None:
                 record[key] = sorted(names)
-        below = [entry for child in self.children for entry in child.records(terms.BY_NAME + self.name)]
+        below = [entry for child in self.children for entry in child.records(request.BY_NAME + self.name)]
         return [record, *below]
 
 
 def _inventories(given: Mapping[str, int | Inventory]) -> dict[str, Inventory]:
     return {
-        terms.resource_class(name): value if isinstance(value, Inventory) else Inventory(terms.amount(name, value))
+        request.resource_class(name): value if isinstance(value, Inventory) else Inventory(request.amount(name, value))
         for name, value in given.items()
     }
 

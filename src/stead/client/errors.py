@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.client.explanation import Explanation
+    from stead.client.candidate import Explanation
 
 
 class Error(Exception):
@@ -272,7 +272,7 @@ def refusal(status: int, body: object, headers: dict[str, str]) -> Refused:
 
 
 def _explain(error: NothingFits | NothingFound, problem: dict[str, Any]) -> None:
-    from stead.client.explanation import Explanation
+    from stead.client.candidate import Explanation
 
     error.claim = int(problem.get("claim") or 0)
     if isinstance(problem.get("explanation"), dict):

@@ -1,18 +1,56 @@
-"""Resource providers and their trees. Each has a short ``repr``, and a drawing for Rich."""
+"""Resource providers and their trees, what consumers have of them, and how they change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
-
-from stead.client.amounts import Room
-from stead.client.display import Displayed, table_of
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import RenderableType
 
-    from stead.client.amounts import Amounts, Json
+
+# How values look in terminals and notebooks: both are drawn by Rich, which is loaded when the first one is shown.
+
+
+HTML_COLUMNS = 100
+"""Width of a drawing in a notebook, in characters."""
+
+_HTML = '<pre style="line-height: 1.3; white-space: pre">{code}</pre>'
+
+
+class Displayed:
+    """A value that Rich can draw. Notebooks show the same drawing."""
+
+    __slots__ = ()
+
+    def __rich__(self) -> RenderableType:
+        raise NotImplementedError  # each subclass has its own
+
+    def _repr_html_(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        console = Console(record=True, file=StringIO(), width=HTML_COLUMNS, force_jupyter=False)
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format=_HTML)
+
+
+def table_of(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    """A table under its title."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None)  # its own title would be wrapped to its width
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return Group(Text(title), table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +199,126 @@ def disabled_of(record: Json) -> Disabled | None:
     if state is None:
         return None
     return Disabled(state["reason"], state["since"], state["until"], state["provider_uuid"])
+
+
+# Amounts of resource classes, and how much of them there is: parts of most responses.
+
+
+Json = dict[str, Any]
+Amounts = Mapping[str, int]
+
+
+def shown_allocations(allocations: Mapping[str, Amounts]) -> str:
+    """Allocations as one line: amounts, then the provider."""
+    return ", ".join(f"{shown_amounts(amounts)} of {provider}" for provider, amounts in allocations.items())
+
+
+def shown_amounts(amounts: Amounts) -> str:
+    """Amounts as one line."""
+    return " ".join(f"{name}:{amount}" for name, amount in amounts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Capacity and usage of one class of a provider, in units of the class."""
+
+    capacity: int
+    used: int
+
+    @property
+    def free(self) -> int:
+        """What can still be claimed; negative if the class is over-committed."""
+        return self.capacity - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the consumers of one type use together."""
+
+    type: str
+    consumers: int
+    amounts: Amounts = field(hash=False)
+
+
+# What one consumer has. It has a short ``repr``, and a drawing for Rich.
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class Holding(Displayed):
+    """What one consumer has.
+
+    Attributes:
+        consumer: its uuid.
+        name: the name from which the uuid was made; None if only the uuid is known.
+        allocations: amounts by class, by uuid of the provider; empty after a release.
+        mappings: uuids of the providers of each group, by its name; empty if they are unknown.
+        generation: the consumer's; None after a release.
+    """
+
+    consumer: str
+    project: str
+    user: str
+    type: str
+    generation: int | None
+    allocations: Mapping[str, Amounts]
+    mappings: Mapping[str, Sequence[str]]
+    name: str | None = None
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The uuids of all providers."""
+        return tuple(self.allocations)
+
+    def __repr__(self) -> str:
+        allocations = shown_allocations(self.allocations) or "nothing"
+        return f"<Claim of {self.name or self.consumer} ({self.project}): {allocations}>"
+
+    def __rich__(self) -> RenderableType:
+        groups = {provider: name for name, providers in self.mappings.items() for provider in providers}
+        rows = [
+            (provider, groups.get(provider, ""), shown_amounts(amounts))
+            for provider, amounts in self.allocations.items()
+        ]
+        title = f"{self.name or self.consumer}  {self.project}"
+        return table_of(title, ("provider", "group", "allocations"), rows)
+
+
+# Changes of a site, as :meth:`Site.watch` returns them.
+
+
+CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that happened, as :meth:`Site.watch` tells it.
+
+    Attributes:
+        kind: ``provider`` or ``consumer`` changed; ``heartbeat``: nothing did for a while; ``start over``: some changes
+            are lost, so everything must be read again.
+        uuid: of the provider or consumer; empty for other kinds.
+        generation: its present one; None if it does not exist any more.
+        token: with ``watch(since=token)``, watching continues after this change and repeats at most its neighbours.
+    """
+
+    kind: Literal["provider", "consumer", "heartbeat", "start over"]
+    token: str
+    uuid: str = ""
+    generation: int | None = None
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the provider or consumer does not exist any more."""
+        return bool(self.uuid) and self.generation is None
+
+
+def changes_of(body: Json, before: str) -> Iterator[Change]:
+    """The changes of a response of GET ``/changes`` to the token *before*, which all but the last carry."""
+    kinds: tuple[tuple[Literal["provider", "consumer"], str], ...] = (
+        ("provider", "providers"),
+        ("consumer", "consumers"),
+    )
+    records = [(kind, record) for kind, key in kinds for record in body[key]]
+    for number, (kind, record) in enumerate(records, 1):
+        token = body["token"] if number == len(records) else before
+        yield Change(kind, token, record["uuid"], record["generation"])

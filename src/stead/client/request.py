@@ -14,17 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote_plus
+from uuid import UUID
 
-from stead.client import terms
 from stead.client.errors import InvalidRequest
-from stead.client.query import parse
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from stead.client.terms import Clauses, Names, Terms
 
 MAX_WEIGHT = 1_000_000
 """Greatest absolute weight of a resource class in an order."""
@@ -89,21 +83,19 @@ class Group:
         """
         all_amounts = {**(resources or {}), **amounts}
         values = {
-            "name": terms.group_name(name) if name else "",
-            "amounts": tuple(
-                (terms.resource_class(key), terms.amount(key, value)) for key, value in all_amounts.items()
-            ),
-            "required": terms.trait_clauses(required, "required"),
-            "forbidden": frozenset(map(terms.trait, terms.names(forbidden))),
-            "member_of": terms.aggregate_clauses(member_of, "member_of"),
-            "not_member_of": frozenset(map(terms.aggregate, terms.names(not_member_of))),
-            "in_tree": terms.provider(in_tree),
-            "in_subtree": terms.provider(in_subtree),
+            "name": group_name(name) if name else "",
+            "amounts": tuple((resource_class(key), amount(key, value)) for key, value in all_amounts.items()),
+            "required": trait_clauses(required, "required"),
+            "forbidden": frozenset(map(trait, names(forbidden))),
+            "member_of": aggregate_clauses(member_of, "member_of"),
+            "not_member_of": frozenset(map(aggregate, names(not_member_of))),
+            "in_tree": provider(in_tree),
+            "in_subtree": provider(in_subtree),
             "split": _split(name, frozenset(all_amounts), split),
         }
         for field, value in values.items():
             object.__setattr__(self, field, value)
-        terms.require_possible(self.required, self.forbidden, "required")
+        require_possible(self.required, self.forbidden, "required")
         if not self.pairs():
             raise InvalidRequest(f"group {name!r} requests nothing")
 
@@ -135,7 +127,7 @@ class Group:
         parts += _shown_terms(self, "required", "forbidden", "member_of", "not_member_of")
         parts += [f"{key}={getattr(self, key)!r}" for key in ("in_tree", "in_subtree") if getattr(self, key)]
         if self.split:
-            parts.append(f"split={terms.shown_names(self.split)}")
+            parts.append(f"split={shown_names(self.split)}")
         return f"Group({', '.join(parts)})"
 
 
@@ -195,13 +187,13 @@ class Request:
         """
         values = {
             "groups": groups,
-            "flavor": None if flavor is None else terms.flavor(flavor),
+            "flavor": None if flavor is None else flavor_name(flavor),
             "near": _near(near),
-            "isolate": isolate if isinstance(isolate, bool) else frozenset(map(terms.group_name, _several(isolate))),
-            "root_required": frozenset(map(terms.trait, terms.names(root_required))),
-            "root_forbidden": frozenset(map(terms.trait, terms.names(root_forbidden))),
-            "root_member_of": terms.aggregate_clauses(root_member_of, "root_member_of"),
-            "root_not_member_of": frozenset(map(terms.aggregate, terms.names(root_not_member_of))),
+            "isolate": isolate if isinstance(isolate, bool) else frozenset(map(group_name, _several(isolate))),
+            "root_required": frozenset(map(trait, names(root_required))),
+            "root_forbidden": frozenset(map(trait, names(root_forbidden))),
+            "root_member_of": aggregate_clauses(root_member_of, "root_member_of"),
+            "root_not_member_of": frozenset(map(aggregate, names(root_not_member_of))),
             "order": _order(order),
             "limit": _limit(limit),
         }
@@ -256,9 +248,9 @@ class Request:
         if self.flavor is not None:
             parts.append(f"flavor={self.flavor!r}")
         if self.near:
-            parts.append(f"near=[{', '.join(map(terms.shown_names, self.near))}]")
+            parts.append(f"near=[{', '.join(map(shown_names, self.near))}]")
         if isinstance(self.isolate, frozenset):
-            parts.append(f"isolate={terms.shown_names(self.isolate)}")
+            parts.append(f"isolate={shown_names(self.isolate)}")
         elif self.isolate:
             parts.append("isolate=True")
         parts += _shown_terms(self, "root_required", "root_forbidden", "root_member_of", "root_not_member_of")
@@ -298,9 +290,9 @@ def _shown_terms(value: Group | Request, *fields: str) -> list[str]:
     for field in fields:
         content = getattr(value, field)
         if content and isinstance(next(iter(content)), frozenset):
-            shown.append(f"{field}=[{', '.join(terms.shown_clauses(content))}]")
+            shown.append(f"{field}=[{', '.join(shown_clauses(content))}]")
         elif content:
-            shown.append(f"{field}={terms.shown_names(content)}")
+            shown.append(f"{field}={shown_names(content)}")
     return shown
 
 
@@ -336,7 +328,7 @@ def _near(value: Iterable[str] | Iterable[Iterable[str]]) -> tuple[frozenset[str
 def _subtree(members: Iterable[str]) -> frozenset[str]:
     members = frozenset(members)
     for member in members:
-        terms.group_name(member.removeprefix("!"))
+        group_name(member.removeprefix("!"))
     together = {member for member in members if not member.startswith("!")}
     if not together:
         raise InvalidRequest("near needs at least one group without '!'")
@@ -356,7 +348,7 @@ def _order(value: str | Mapping[str, str | float] | None) -> str | None:
         raise InvalidRequest(
             f"{value!r} is no order: use pack, spread, random, or classes with asc, desc or weights to {MAX_WEIGHT}"
         )
-    if len({terms.resource_class(name) for name in names}) < len(names):
+    if len({resource_class(name) for name in names}) < len(names):
         raise InvalidRequest(f"order {value!r} names a class twice")
     return value
 
@@ -395,7 +387,7 @@ def _require_sound(request: Request) -> None:
         if not group.amounts and group.name not in near and request.flavor is None:
             raise InvalidRequest(f"group {group.name!r} requests no resources, so near must name it")
     roots = frozenset(frozenset([name]) for name in request.root_required)
-    terms.require_possible(roots, request.root_forbidden, "root_required")
+    require_possible(roots, request.root_forbidden, "root_required")
 
 
 def _require_restricting(request: Request) -> None:
@@ -404,3 +396,293 @@ def _require_restricting(request: Request) -> None:
         raise InvalidRequest("flavor cannot be used together with near or isolate")
     if any(group.name or group.amounts for group in request.groups):
         raise InvalidRequest("beside a flavor, only a group without a name and without amounts can be given")
+
+
+# From a query of GET ``/allocation_candidates`` to the arguments of the values in ``stead.client.request``.
+
+
+_GROUP_KEY = re.compile(r"(resources|required|member_of|in_tree|in_subtree)([a-zA-Z0-9_-]{1,64})?", re.ASCII)
+_LIMIT = re.compile(r"[1-9][0-9]*")
+
+_ONCE = ("root_required", "can_split", "order_by", "flavor")
+_OF_REQUEST = frozenset({"limit", "group_policy", "same_subtree", "root_member_of", "isolate", *_ONCE})
+
+
+class Arguments(NamedTuple):
+    """Positional and keyword arguments."""
+
+    positional: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+def parse(query: str) -> tuple[list[Arguments], dict[str, Any]]:
+    """The arguments of each group, and the keyword arguments of the request.
+
+    Raises:
+        InvalidRequest: it is malformed.
+    """
+    values: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, list[str]]] = {}
+    for key, value in _pairs(query):
+        if key in _OF_REQUEST:
+            values.setdefault(key, []).append(value)
+        elif match := _GROUP_KEY.fullmatch(key):
+            groups.setdefault(match[2] or "", {}).setdefault(match[1], []).append(value)
+        else:
+            raise InvalidRequest(f"unknown parameter {key!r}")
+    for key in _ONCE:
+        if len(values.get(key, [])) > 1:
+            raise InvalidRequest(f"{key} may be given only once")
+    if "flavor" in values and "group_policy" in values:
+        raise InvalidRequest("flavor and group_policy cannot be used together")
+    split = [name.strip() for value in values.get("can_split", []) for name in value.split(",")]
+    if split and "" not in groups:
+        raise InvalidRequest("can_split needs the group without a name")
+    return [_group(name, parameters, split) for name, parameters in groups.items()], {
+        "flavor": next(iter(values.get("flavor", [])), None),
+        "near": [_suffixes(value) for value in values.get("same_subtree", [])],
+        "isolate": _isolate(values),
+        "order": next(iter(values.get("order_by", [])), None),
+        "limit": _parsed_limit(values.get("limit", [])),
+        **_terms("root_required", values.get("root_required", [])),
+        **_terms("root_member_of", values.get("root_member_of", [])),
+    }
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    try:
+        parts = [part.partition("=") for part in query.removeprefix("?").split("&") if part]
+        return [(_decoded(key), _decoded(value)) for key, _, value in parts]
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the query is not UTF-8: {error}") from None
+
+
+def _decoded(text: str) -> str:
+    return unquote_plus(text, errors="strict")
+
+
+def _group(name: str, parameters: dict[str, list[str]], split: list[str]) -> Arguments:
+    amounts = _amounts(parameters["resources"]) if "resources" in parameters else {}
+    keywords = {
+        "in_tree": _reference(parameters.get("in_tree", [])),
+        "in_subtree": _reference(parameters.get("in_subtree", [])),
+        "split": split if split and not name else False,
+        **_terms("required", parameters.get("required", [])),
+        **_terms("member_of", parameters.get("member_of", [])),
+    }
+    return Arguments((name, amounts), keywords)
+
+
+def _amounts(values: list[str]) -> dict[str, int]:
+    """The amounts of the last value; the others are checked only, as the server does."""
+    amounts: dict[str, int] = {}
+    for value in values:
+        amounts = {}
+        for element in value.split(","):
+            name, colon, number = element.partition(":")
+            try:
+                amounts[resource_class(name)] = amount(name, int(number))
+            except ValueError as error:
+                raise InvalidRequest(f"expected CLASS:AMOUNT, not {element!r}") from error
+            if not colon:
+                raise InvalidRequest(f"expected CLASS:AMOUNT, not {element!r}")
+    return amounts
+
+
+def _terms(key: str, values: list[str]) -> dict[str, Any]:
+    """The arguments for required and forbidden names that *values* of the parameter *key* stand for."""
+    of_aggregates = key.endswith("member_of")
+    required: list[list[str]] = []
+    forbidden: list[str] = []
+    for value in values:
+        if of_aggregates:
+            names = _aggregates(value)
+            if value.startswith("!"):
+                forbidden += names
+            else:
+                required.append(names)
+        elif value.startswith("in:") and not key.startswith("root_"):
+            required.append([name.strip() for name in value.removeprefix("in:").split(",")])
+        else:
+            names = [name.strip() for name in value.split(",")]
+            required += [[name] for name in names if not name.startswith("!")]
+            forbidden += [trait(name.removeprefix("!")) for name in names if name.startswith("!")]
+    if key == "root_required":
+        return {"root_required": [name for names in required for name in names], "root_forbidden": forbidden}
+    negative = {"required": "forbidden", "member_of": "not_member_of", "root_member_of": "root_not_member_of"}[key]
+    return {key: required, negative: forbidden}
+
+
+def _aggregates(value: str) -> list[str]:
+    bare = value.removeprefix("!")
+    if bare.startswith("in:"):
+        return bare.removeprefix("in:").split(",")
+    return [bare]  # one with a comma in it is no uuid
+
+
+def _reference(values: list[str]) -> str | None:
+    """The last value; all of them must be a uuid, or ``name:`` and a name."""
+    for value in values:
+        if not value.startswith(BY_NAME) and not is_uuid(value.strip()):
+            raise InvalidRequest(f"expected a uuid or name:NAME, not {value!r}")
+    return values[-1] if values else None
+
+
+def _suffixes(value: str) -> list[str]:
+    return [suffix.strip() for suffix in value.split(",")]
+
+
+def _isolate(values: dict[str, list[str]]) -> bool | list[str]:
+    policies = values.get("group_policy", [])
+    for policy in policies:
+        if policy not in ("none", "isolate"):
+            raise InvalidRequest(f"group_policy is none or isolate, not {policy!r}")
+    if "isolate" not in values:
+        return policies[:1] == ["isolate"]
+    if policies:
+        raise InvalidRequest("isolate and group_policy cannot be used together")
+    return [suffix for value in values["isolate"] for suffix in _suffixes(value)]
+
+
+def _parsed_limit(values: list[str]) -> int | None:
+    """The first value, as the server counts it."""
+    for value in values:
+        if not _LIMIT.fullmatch(value):
+            raise InvalidRequest(f"limit must be an integer of at least 1, not {value!r}")
+    return int(values[0]) if values else None
+
+
+# Names as requests say them: classes, traits, aggregates, flavors, group names, references to providers.
+#
+# Each function returns the canonical form of an argument, or raises :class:`InvalidRequest`.
+
+
+Names = str | UUID | Iterable[str | UUID]
+"""One name, or several."""
+
+Clauses = str | UUID | Iterable[str | UUID | Iterable[str | UUID]]
+"""Names that must all be there. A collection among them stands for any one of its names."""
+
+Terms = frozenset[frozenset[str]]
+"""Canonical clauses: of each, at least one name."""
+
+BY_NAME = "name:"
+
+_NAME = re.compile(r"[A-Z0-9_]{1,255}")
+_FLAVOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,254}")
+_GROUP = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_UUID_DIGITS = re.compile(r"[0-9a-f]{32}")
+
+
+def resource_class(text: str) -> str:
+    """The name of a resource class."""
+    return _named(text, "resource class")
+
+
+def trait(text: str | UUID) -> str:
+    """The name of a trait."""
+    return _named(str(text), "trait")
+
+
+def _named(text: str, kind: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise InvalidRequest(f"{text!r} is no name of a {kind}: use capital letters, digits and underscores")
+    return text
+
+
+def amount(name: str, value: object) -> int:
+    """An amount of the resource class *name*."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidRequest(f"the amount of {name} must be an integer of at least 1, not {value!r}")
+    return value
+
+
+def group_name(text: str) -> str:
+    """The name of a group, which is the suffix of its parameters; not empty."""
+    if not _GROUP.fullmatch(text):
+        raise InvalidRequest(f"{text!r} is no name of a group: use 1 to 64 letters, digits, _ or -")
+    return text
+
+
+def flavor_name(text: str) -> str:
+    """The name of a flavor."""
+    if not _FLAVOR.fullmatch(text):
+        raise InvalidRequest(f"{text!r} is no name of a flavor: use 1 to 255 of A-Z a-z 0-9 _ . : + -")
+    return text
+
+
+def aggregate(value: str | UUID) -> str:
+    """The uuid of an aggregate, as spelled: other spellings are other aggregates."""
+    if not is_uuid(str(value)):
+        raise InvalidRequest(f"{value!r} is no uuid of an aggregate")
+    return str(value)
+
+
+def provider(value: str | UUID | None) -> str | None:
+    """A reference to a provider: a uuid, or ``name:`` and a name. Text that is neither is taken as a name."""
+    if value is None:
+        return None
+    text = str(value)
+    if is_uuid(text.strip()):
+        return text.strip()
+    name = text.removeprefix(BY_NAME)
+    if not name:
+        raise InvalidRequest("a reference to a provider needs a uuid or a name")
+    return BY_NAME + name
+
+
+def is_uuid(text: str) -> bool:
+    """Whether the server reads *text* as a uuid: any case, with or without hyphens and braces."""
+    digits = text.lower().removeprefix("urn:").removeprefix("uuid:").strip("{}").replace("-", "")
+    return _UUID_DIGITS.fullmatch(digits) is not None
+
+
+def names(value: Names) -> list[str]:
+    """One name or several as a list."""
+    if isinstance(value, str | UUID):
+        return [str(value)]
+    if isinstance(value, Mapping):
+        raise InvalidRequest(f"expected names, not the mapping {value!r}")
+    return [str(name) for name in value]
+
+
+def clauses(value: Clauses) -> list[list[str]]:
+    """Each clause with its names."""
+    if isinstance(value, str | UUID):
+        return [[str(value)]]
+    return [names(clause) for clause in value]
+
+
+def trait_clauses(value: Clauses, parameter: str) -> Terms:
+    """Required traits. A name with ``!`` belongs to the parameter of forbidden traits."""
+    return frozenset(_clause([trait(name) for name in clause], parameter) for clause in clauses(value))
+
+
+def aggregate_clauses(value: Clauses, parameter: str) -> Terms:
+    """Aggregates of which a provider is a member."""
+    return frozenset(_clause([aggregate(name) for name in clause], parameter) for clause in clauses(value))
+
+
+def _clause(members: list[str], parameter: str) -> frozenset[str]:
+    if not members:
+        raise InvalidRequest(f"{parameter}: a choice of no names can never be met")
+    return frozenset(members)
+
+
+def require_possible(required: Terms, forbidden: frozenset[str], parameter: str) -> None:
+    """Refuse clauses all names of which are forbidden."""
+    for clause in required:
+        if clause <= forbidden:
+            raise InvalidRequest(f"{parameter}: {', '.join(sorted(clause))} is both required and forbidden")
+
+
+def shown_clauses(terms: Terms) -> list[str]:
+    """The clauses as Python literals, sorted."""
+    single = sorted(repr(name) for clause in terms if len(clause) == 1 for name in clause)
+    several = sorted(shown_names(clause) for clause in terms if len(clause) > 1)
+    return single + several
+
+
+def shown_names(members: frozenset[str]) -> str:
+    """The names as a Python set literal, sorted."""
+    return "{" + ", ".join(sorted(map(repr, members))) + "}"

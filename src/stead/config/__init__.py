@@ -1,9 +1,6 @@
 """The configuration: oslo.config in, frozen :class:`Settings` out. All other packages receive plain values."""
 
-from stead.config.command_line import read_command_line, said_of_log
-from stead.config.errors import ConfigError
 from stead.config.options import list_opts
-from stead.config.paths import resolve_data_dir
 from stead.config.settings import (
     AllocationSettings,
     AuthStrategy,
@@ -13,9 +10,13 @@ from stead.config.settings import (
     Settings,
     WatchSettings,
     load,
+    read_command_line,
     read_conf,
+    resolve_data_dir,
+    said_of_log,
     settings_of,
 )
+from stead.config.values import ConfigError
 
 __all__ = [
     "AllocationSettings",

@@ -11,18 +11,15 @@ from typing import IO, TYPE_CHECKING, Any
 from oslo_config import cfg, generator
 
 from stead.config import options
-from stead.config.database_url import MASK, masked_url
-from stead.config.errors import ConfigError
-from stead.config.masking import masked
+from stead.config.masking import MASK, masked, masked_url
 from stead.config.settings import settings_of
-from stead.config.values import called, place_of, value_of
-from stead.config.written import Written, places_in, written_in
+from stead.config.values import ConfigError, Written, called, place_of, places_in, value_of, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stead.config.settings import Settings
-    from stead.config.written import Places
+    from stead.config.values import Places
 
 OURS = "placement.conf"
 KEYSTONE = "keystonemiddleware.auth_token"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import logging
 import os
 import re
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -13,19 +16,18 @@ from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
 
 from oslo_config import cfg
+from oslo_log import log
+from platformdirs import user_data_path
 from sqlalchemy.engine import URL
 
 from stead.config import options
-from stead.config.database_url import complete_url, masked_url
-from stead.config.errors import ConfigError
-from stead.config.masking import MaskedOptions
-from stead.config.paths import find_config_dirs, find_config_files, resolve_data_dir
-from stead.config.ui_options import UiSettings, ui_settings
-from stead.config.values import explained, names_of
-from stead.config.written import doubts, places_in, require_known, written_in
+from stead.config.masking import MaskedOptions, complete_url, masked_url
+from stead.config.options import UiSettings, ui_settings
+from stead.config.values import ConfigError, doubts, explained, names_of, places_in, require_known, written_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 CapacityMetrics = Literal["off", "totals", "aggregates", "hosts"]
 AuthStrategy = Literal["keystone", "noauth2", "token"]
@@ -174,8 +176,8 @@ def load(
 ) -> Settings:
     """The settings from *files*, from the ``*.conf`` files in *dirs* and from the environment.
 
-    If neither files nor directories are given, :mod:`stead.config.paths` searches for both. If only one kind is given,
-    the other is not searched for. The environment (``OS_<GROUP>__<OPTION>``) overrides the files, and later files
+    If neither files nor directories are given, both are searched for. If only one kind is
+    given, the other is not. The environment (``OS_<GROUP>__<OPTION>``) overrides the files, and later files
     override earlier ones.
 
     Raises:
@@ -459,3 +461,150 @@ def _token_file(conf: cfg.ConfigOpts, strategy: AuthStrategy, embedded_dir: Path
     if strategy == "token":
         raise ConfigError("[stead] token_file is required with auth_strategy `token`")
     return None
+
+
+# The search paths of configuration files and data.
+
+
+CONFIG_FILE_VARIABLE = "STEAD_CONFIG_FILE"
+CONFIG_DIR_VARIABLE = "STEAD_CONFIG_DIR"
+DATA_DIR_VARIABLE = "STEAD_DATA_DIR"
+UPSTREAM_DIR_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
+CONFIG_NAME = "placement.conf"
+
+
+def resolve_data_dir(chosen: Path | None = None) -> Path:
+    """Absolute path of the data directory of the embedded mode; it need not exist.
+
+    The first that is set of: *chosen* (``--data-dir``), ``STEAD_DATA_DIR``, the user's data directory.
+    """
+    if chosen is None and (named := os.environ.get(DATA_DIR_VARIABLE)):
+        chosen = Path(named)
+    return (chosen or user_data_path("stead")).expanduser().absolute()
+
+
+def serving_program() -> str | None:
+    """The program that runs the service (``uwsgi``, ``mod_wsgi``), in oslo.config's spelling; None for ``stead serve``.
+
+    The main process of ``stead serve`` passes its configuration files to the workers, and searches for none named after
+    a program.
+    """
+    name = Path(sys.argv[0]).name.removesuffix(".py") if sys.argv else ""
+    return name if name not in ("", "stead") else None
+
+
+def find_config_files(program: str | None = None, *, by_variable: bool = True) -> list[Path]:
+    """The configuration files to read when the command line names none; empty if there is none.
+
+    ``STEAD_CONFIG_FILE`` and ``STEAD_CONFIG_DIR`` (several paths, separated by ``:``) come first; if one is set, only
+    these two apply. Next comes ``placement.conf`` in ``OS_PLACEMENT_CONFIG_DIR``. A file that a variable names is
+    returned even if it does not exist, so that a typing error is reported later. Otherwise the result is the first
+    ``placement.conf`` in oslo.config's usual places, then the first file there with the name of *program*.
+
+    Args:
+        by_variable: whether ``OS_PLACEMENT_CONFIG_DIR`` applies.
+
+    Raises:
+        ConfigError: one of the usual places cannot be searched, so that a file there might be missed.
+    """
+    if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
+        return _named(CONFIG_FILE_VARIABLE)
+    if by_variable and (directory := os.environ.get(UPSTREAM_DIR_VARIABLE)):
+        return [Path(directory) / CONFIG_NAME]
+    return [path for name in _names(program) for path in _first_existing(name)]
+
+
+def find_config_dirs(program: str | None = None) -> list[Path]:
+    """The directories of ``*.conf`` files to read when the command line names none.
+
+    ``STEAD_CONFIG_DIR``, if it or ``STEAD_CONFIG_FILE`` is set. Otherwise the first ``placement.conf.d`` in the usual
+    places, and the first such directory of *program*, even if ``OS_PLACEMENT_CONFIG_DIR`` names the file.
+
+    Raises:
+        ConfigError: as of :func:`find_config_files`.
+    """
+    if _named(CONFIG_FILE_VARIABLE) or _named(CONFIG_DIR_VARIABLE):
+        return _named(CONFIG_DIR_VARIABLE)
+    return [path for name in _names(program) for path in _first_existing(name + ".d")]
+
+
+def _names(program: str | None) -> list[str]:
+    return [CONFIG_NAME, *([f"{program}.conf"] if program else [])]
+
+
+def _named(variable: str) -> list[Path]:
+    return [Path(name) for name in os.environ.get(variable, "").split(os.pathsep) if name]
+
+
+def _first_existing(name: str) -> list[Path]:
+    for directory in _usual_places():
+        candidate = directory / name
+        try:
+            candidate.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ConfigError(f"cannot tell whether {candidate} exists: {error.strerror}") from error
+        return [candidate]
+    return []
+
+
+def _usual_places() -> list[Path]:
+    """oslo.config's places for the project ``placement``, in order."""
+    home = Path("~").expanduser()
+    return [home / ".placement", home, Path("/etc/placement"), Path("/etc")]
+
+
+# Reads the configuration of the commands of an existing deployment, whose command line is part of it.
+
+
+def read_command_line(
+    arguments: Sequence[str], *, program: str, description: str, version: str, commands: cfg.SubCommandOpt
+) -> cfg.ConfigOpts:
+    """The options with their values from the command line of *program*, from files and the environment.
+
+    The command line may have options of oslo.config and oslo.log, then one of *commands*. The files that it names are
+    read in its order. If it names no file, the usual files are read; likewise for directories.
+
+    Raises:
+        ConfigError: a file or directory is missing, unreadable or malformed.
+        SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
+    """
+    conf = MaskedOptions()
+    conf.register_cli_opt(commands)
+    named, _ = _parted(arguments)
+    return read_into(
+        conf,
+        named.config_file or find_config_files(program, by_variable=False),
+        named.config_dir or find_config_dirs(program),
+        arguments,
+        dirs_named=bool(named.config_dir),
+        program=program,
+        description=description,
+        version=version,
+    )
+
+
+def said_of_log(arguments: Sequence[str], commands: cfg.SubCommandOpt) -> set[str]:
+    """The oslo.log options on a valid command line, under the names that they have in files."""
+    conf = cfg.ConfigOpts()  # without files: if both set an option, oslo.config reports only one of the places
+    log.register_options(conf)
+    ours = set(conf)
+    conf.register_cli_opt(commands)
+    conf(_parted(arguments)[1], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
+    return {name for name in ours if _is_said(conf, name)}
+
+
+def _is_said(conf: cfg.ConfigOpts, name: str) -> bool:
+    where = conf.get_location(name)
+    return where is not None and where.location is cfg.Locations.command_line
+
+
+def _parted(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Split a command line into configuration files and directories, and all other arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--config-file", type=Path, action="append", default=[])
+    parser.add_argument("--config-dir", type=Path, action="append", default=[])
+    with suppress(argparse.ArgumentError):  # for an option without its value, oslo.config prints the usage
+        return parser.parse_known_args(arguments)
+    return argparse.Namespace(config_file=[], config_dir=[]), [*arguments]

@@ -1,4 +1,4 @@
-"""Changes since a moment: the data that the store passes to the catalog, which do not import each other."""
+"""What the store passes to the catalog: changes since a moment, or a complete state in portions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from stead.domain.provider import Disabled
+
 
 Moment = object
 """A moment of the source's clock; opaque to all other code."""
@@ -105,3 +106,67 @@ class Differences:
     providers: frozenset[int] = frozenset()
     traits: frozenset[int] = frozenset()
     resource_classes: frozenset[int] = frozenset()
+
+
+# A portion of a complete state: some providers and everything about them, by columns.
+#
+# A complete state has millions of values. As columns, they are neither rows nor objects on their way from the
+# database to the arrays of a snapshot.
+
+
+class ProvidersByColumn(NamedTuple):
+    """The columns of `ProviderRow`: each has a value for each provider, in the same order."""
+
+    ids: Sequence[int]
+    uuids: Sequence[str]
+    names: Sequence[str]
+    generations: Sequence[int]
+    parent_ids: Sequence[int | None]
+    root_ids: Sequence[int]
+    modified: Sequence[int]
+
+
+class InventoriesByColumn(NamedTuple):
+    """The columns of `InventoryRow`."""
+
+    provider_ids: Sequence[int]
+    class_ids: Sequence[int]
+    total: Sequence[int]
+    reserved: Sequence[int]
+    min_unit: Sequence[int]
+    max_unit: Sequence[int]
+    step_size: Sequence[int]
+    allocation_ratio: Sequence[float]
+    modified: Sequence[int]
+
+
+class UsageByColumn(NamedTuple):
+    """Sums of allocations by provider and class. A missing one is zero."""
+
+    provider_ids: Sequence[int]
+    class_ids: Sequence[int]
+    used: Sequence[int]
+
+
+class MembersByColumn(NamedTuple):
+    """The traits or the aggregates of providers, ascending. A provider that has none may be missing."""
+
+    provider_ids: Sequence[int]
+    members: Sequence[tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some providers of a complete state as of ``moment``, in any order.
+
+    The columns may have rows of providers that do not exist. A provider, its parent and its root may be in different
+    portions. ``disabled`` has the providers that are disabled themselves, by id.
+    """
+
+    moment: Moment
+    providers: ProvidersByColumn
+    inventories: InventoriesByColumn
+    used: UsageByColumn
+    traits_of: MembersByColumn
+    aggregates_of: MembersByColumn
+    disabled: Mapping[int, Disabled]

@@ -11,12 +11,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.domain.errors import CapacityExceeded, NoSuchInventory, ProviderDisabled, UnitsViolated
-from stead.domain.inventory import capacity, has_room, keeps_units
+from stead.domain.provider import capacity, has_room, keeps_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stead.domain.inventory import Inventory
+    from stead.domain.provider import Inventory
+    from stead.domain.request import CandidateRequest
 
 
 class Unchecked(Enum):
@@ -142,3 +143,36 @@ def require_enabled(
                 released[place] -= amount
                 if released[place] < 0:
                     raise ProviderDisabled(provider, resource_class, *barriers[provider])
+
+
+# Claims by query: the request of each consumer, and the places that were found.
+#
+# Source: "POST /claims", docs/api.md.
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new."""
+
+    consumer: str
+    request: CandidateRequest
+    project: str
+    user: str
+    consumer_type: str
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The result for one consumer: amounts by provider uuid and class name, and the providers of each group."""
+
+    allocations: Mapping[str, Mapping[str, int]]
+    mappings: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The results of all wishes, in order, and the number of attempts; 0 if an earlier request had granted them."""
+
+    granted: Sequence[Granted]
+    tries: int

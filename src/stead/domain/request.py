@@ -1,4 +1,4 @@
-"""Requests about providers: candidate requests, which consist of request groups, and filters of lists and trees.
+"""Requests about providers: candidate requests with their groups and order, flavors, and filters of lists and trees.
 
 Source: the semantics of allocation candidates, GET /resource_providers and GET /provider_trees, docs/api.md.
 """
@@ -6,13 +6,13 @@ Source: the semantics of allocation candidates, GET /resource_providers and GET 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.domain.name_pattern import NamePattern
-    from stead.domain.order import Order
+    from stead.domain.names import NamePattern
+
 
 UNSUFFIXED = ""
 """The suffix of the group whose resources several providers of one tree may provide."""
@@ -119,3 +119,81 @@ class TreeQuery:
     def filters_providers(self) -> bool:
         """Whether the query restricts the providers of a tree."""
         return bool(self.name or self.traits or self.aggregates or self.resources)
+
+
+# Orders: which candidates a request prefers.
+#
+# Source: "Order", docs/api.md.
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """No preference: candidates are drawn at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByShare:
+    """The best candidate has the greatest weighted sum of free shares.
+
+    ``weights`` are by class name, or one for every class that the request takes.
+    """
+
+    weights: Mapping[str, float] | float
+
+
+@dataclass(frozen=True, slots=True)
+class ByAmount:
+    """The best candidate has the least (-1) or the most (1) free of the first class; ties compare the next class."""
+
+    directions: Mapping[str, int]
+
+
+Order = Drawn | ByShare | ByAmount
+
+PACK, SPREAD = ByShare(-1.0), ByShare(1.0)
+
+
+# Flavors: candidate queries that are stored by name.
+
+
+FLAVOR_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$"
+FLAVOR_NAME_LENGTH = 255
+FLAVOR_QUERY_LENGTH = 16_000
+"""Maximum length of the query of a flavor in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A candidate query with a name.
+
+    Attributes:
+        query: a query of GET ``/allocation_candidates``, percent-encoded.
+        description: one line of text for people; may be empty.
+    """
+
+    name: str
+    query: str
+    description: str
+
+
+class FlavorRoom(NamedTuple):
+    """How many times a flavor fits, as two bounds: into all trees, or into those of an aggregate, which has a label."""
+
+    flavor: str
+    aggregate: str
+    at_least: int
+    at_most: int
+
+
+# Pages: a part of a long list, in the order of uuids.
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """At most ``limit`` items whose uuids come after ``marker``, which need not exist; None: no bound."""
+
+    limit: int | None = None
+    marker: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.limit is not None or self.marker is not None

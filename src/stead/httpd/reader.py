@@ -1,6 +1,6 @@
 """Parses the bytes of one connection, which arrive in arbitrary pieces, into requests. No I/O.
 
-The parser is llhttp, by httptools; the rules beyond its grammar are in :mod:`stead.httpd.heads`.
+The parser is llhttp, by httptools; the rules beyond its grammar are in :mod:`stead.httpd.reader`.
 
 A client must not choose pieces that cost more memory than the bounds promise. So bytes behind a complete request are
 kept as they are until that request is answered, and everything else that the reader allocates is counted.
@@ -9,22 +9,23 @@ Decision: docs/decisions/ "Count what requests allocate".
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import httptools
 
-from stead.httpd import fields, heads
-from stead.httpd.refusals import Refusal, Refused, bad_request, overloaded
+from stead.httpd.answers import Refusal, Refused, bad_request, overloaded
 from stead.httpd.requests import FREE_SIZE, Request
 
 if TYPE_CHECKING:
-    from stead.httpd.bounds import Bounds
-    from stead.httpd.budget import Budget
+    from stead.httpd.bounds import Bounds, Budget
     from stead.httpd.requests import Answering, Peers, Routes
+
 
 _UNKNOWN_METHOD = "unknown request method; a PROXY protocol header is read from [stead] proxy_protocol_from only"
 
@@ -281,7 +282,7 @@ class Reader:
         self._field_count += 1
         if self._field_count > self._bounds.headers:
             self._refuse_size()
-        fields.add(self._fields, name, value)
+        add(self._fields, name, value)
 
     def on_headers_complete(self) -> None:
         """Check the head, and decide whether to read the body."""
@@ -300,20 +301,20 @@ class Reader:
     def _check(self) -> None:
         fields, version = self._fields, self._parser.get_http_version()
         self._method = self._parser.get_method().decode("latin-1")
-        heads.require_version(version)
+        require_version(version)
         self._is_1_0 = is_1_0 = version == "1.0"
         if self._method == "CONNECT":
             raise Refused(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", "CONNECT is not supported"))
-        heads.require_host(fields, is_1_0=is_1_0)
-        self._path, self._query, authority = heads.split_target(self._method, self._target)
+        require_host(fields, is_1_0=is_1_0)
+        self._path, self._query, authority = split_target(self._method, self._target)
         if authority is not None:
             fields["HTTP_HOST"] = authority  # the target takes precedence over the field (RFC 9112, section 3.2.2)
-        length = heads.body_length(fields, is_1_0=is_1_0)
-        waits = heads.expects_continue(fields, is_1_0=is_1_0)
+        length = body_length(fields, is_1_0=is_1_0)
+        waits = expects_continue(fields, is_1_0=is_1_0)
         if length == 0:
             return
         if self._parser.should_upgrade():
-            self._resumes_with = heads.head_of_body(length, keeps=self._parser.should_keep_alive())
+            self._resumes_with = head_of_body(length, keeps=self._parser.should_keep_alive())
         self._longest = self._routes.longest_body(self._method, self._path)
         if length is not None and length > self._longest:
             self._complete(length, keeps=False)
@@ -399,3 +400,137 @@ class Reader:
     def _size_of_head(self) -> int:
         """Approximate size of the head in bytes, without what follows it in the same piece."""
         return len(self._target) + sum(len(key) + len(value) for key, value in self._fields.items())
+
+
+# Heads of requests: what HTTP/1.1 requires beyond the grammar. Pure functions.
+#
+# The parser rejects what breaks the grammar: folded lines, bare line feeds, conflicting lengths, invalid bytes in
+# fields. Source: RFC 9112, sections 2 to 6, and RFC 9110, sections 7.2 and 10.1.1.
+
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%A-Za-z]+\]|[0-9A-Za-z._~!$&'()*+;=%-]*)(:[0-9]*)?")
+_SCHEMES = ("http", "https")
+_DIGITS_OF_A_LENGTH = 18
+
+
+def split_target(method: str, target: bytes) -> tuple[str, str, str | None]:
+    """Path, decoded to Latin-1 as WSGI has it; query; and the authority of an absolute target.
+
+    Raises:
+        Refused: it is not the target of an HTTP resource.
+    """
+    text, authority = target.decode("latin-1"), None
+    if not text.startswith("/") and (text != "*" or method != "OPTIONS"):  # `*` is for OPTIONS alone
+        text, authority = _absolute(text)
+    path, _, query = text.partition("?")
+    if "#" in text:
+        raise Refused(bad_request("the request target has a fragment"))
+    return unquote_to_bytes(path).decode("latin-1") if "%" in path else path, query, authority
+
+
+def _absolute(text: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme not in _SCHEMES or not parts.netloc or not _HOST.fullmatch(parts.netloc):
+        raise Refused(bad_request("malformed request target"))
+    rest = text[text.index("://") + 3 + len(parts.netloc) :]
+    return rest if rest.startswith("/") else "/" + rest, parts.netloc
+
+
+def require_version(version: str) -> None:
+    """Refuse all versions except HTTP/1.0 and 1.1."""
+    if version not in ("1.1", "1.0"):
+        detail = f"HTTP/{version} is not supported; use HTTP/1.1"
+        raise Refused(Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "bad_request", detail))
+
+
+def require_host(fields: dict[str, str], *, is_1_0: bool) -> None:
+    """Refuse a head without exactly one Host field. Only an HTTP/1.0 client may omit it."""
+    host = fields.get("HTTP_HOST")
+    if host is None:
+        if not is_1_0:
+            raise Refused(bad_request("no Host header"))
+    elif not _HOST.fullmatch(host):  # two fields were joined with a comma
+        raise Refused(bad_request("malformed Host header, or more than one"))
+
+
+def body_length(fields: dict[str, str], *, is_1_0: bool) -> int | None:
+    """Bytes of the body as declared; None if it comes in chunks.
+
+    Raises:
+        Refused: different readers would compute different lengths.
+    """
+    coding, length = fields.get("HTTP_TRANSFER_ENCODING"), fields.get("CONTENT_LENGTH")
+    if coding is None:
+        if length is None:
+            return 0
+        if not (length.isascii() and length.isdigit()) or len(length) > _DIGITS_OF_A_LENGTH:
+            raise Refused(bad_request("malformed Content-Length"))
+        return int(length)
+    if length is not None or is_1_0:
+        raise Refused(bad_request("Transfer-Encoding together with Content-Length, or in HTTP/1.0"))
+    if coding.lower() != "chunked":
+        detail = "only Transfer-Encoding: chunked is supported"
+        raise Refused(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", detail))
+    return None
+
+
+def head_of_body(length: int | None, *, keeps: bool) -> bytes:
+    """A head after which a parser reads a body of *length* bytes, or in chunks if it is None, and nothing else."""
+    framing = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
+    connection = "keep-alive" if keeps else "close"
+    return f"POST / HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\n{framing}\r\n\r\n".encode()
+
+
+def expects_continue(fields: dict[str, str], *, is_1_0: bool) -> bool:
+    """Whether the client waits for ``100 Continue`` before it sends the body.
+
+    Raises:
+        Refused: the Expect header has another value.
+    """
+    expectation = fields.get("HTTP_EXPECT")
+    if expectation is None:
+        return False
+    if expectation.lower() != "100-continue":
+        raise Refused(Refusal(HTTPStatus.EXPECTATION_FAILED, "bad_request", "unknown expectation"))
+    return not is_1_0
+
+
+# Header fields as WSGI names them: ``X-Auth-Token`` → ``HTTP_X_AUTH_TOKEN``. Source: PEP 3333; RFC 9110, section 5.
+
+
+MOST_CACHED = 1024
+"""Names whose keys are cached. Clients may send any name; a few dozen matter."""
+
+_keys: dict[bytes, str] = {}
+
+
+def add(fields: dict[str, str], name: bytes, value: bytes) -> None:
+    """Add a field; one that comes again is joined with a comma, as it may be (RFC 9110, section 5.3)."""
+    key = _keys.get(name)
+    if key is None:
+        key = _learned(name)
+    if key:
+        text = value.decode("latin-1").strip(" \t")
+        fields[key] = f"{fields[key]},{text}" if key in fields else text
+
+
+def _learned(name: bytes) -> str:
+    key = key_of(name)
+    if len(_keys) < MOST_CACHED:
+        _keys[name] = key
+    return key
+
+
+def key_of(name: bytes) -> str:
+    """The key of a field in the environ; empty for a field that the server omits.
+
+    The server omits names with an underscore: WSGI would not distinguish them from the names with hyphens, which a
+    proxy in front may set and guard.
+    """
+    if b"_" in name:
+        return ""
+    key = name.decode("latin-1").upper().replace("-", "_")
+    return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from stead.httpd.answers import Answer
-    from stead.httpd.refusals import Refusal
+    from stead.httpd.answers import Answer, Refusal
 
 FREE_SIZE = 16 * 1024
 """Bytes that each request allocates without being counted: small requests are accepted at any load."""

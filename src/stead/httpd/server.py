@@ -15,17 +15,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from stead.httpd import proxy_protocol
-from stead.httpd.admission import Admission
-from stead.httpd.answers import Answer
-from stead.httpd.bounds import MIB
-from stead.httpd.budget import Budget
-from stead.httpd.concurrency import LONG_SECONDS
-from stead.httpd.connection import Connection
-from stead.httpd.counts import Refusals
-from stead.httpd.pool import Pool, answer
-from stead.httpd.refusals import overloaded
+from stead.httpd.admission import LONG_SECONDS, Admission
+from stead.httpd.answers import Answer, Refusals, overloaded
+from stead.httpd.bounds import MIB, Budget
+from stead.httpd.connection import Connection, State
 from stead.httpd.requests import FREE_SIZE, Lane, Peers
-from stead.httpd.states import State
+from stead.httpd.wsgi import Pool, answer
 
 if TYPE_CHECKING:
     import socket
@@ -33,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from wsgiref.types import WSGIApplication
 
+    from stead.httpd.answers import Refusal
     from stead.httpd.bounds import Bounds
-    from stead.httpd.refusals import Refusal
     from stead.httpd.requests import Request, Routes
 
 CHECK_SECONDS = 1.0

@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import threading
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.httpd.answers import Answer, Attachable
-from stead.httpd.refusals import error_answer
+from stead.httpd.answers import Answer, Attachable, error_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
     from stead.httpd.requests import Request
+
 
 CARRIES_STREAMS = "stead.carries_streams"
 """In the environ: the server sends an `Attachable` body without holding a thread."""
@@ -83,3 +84,50 @@ def run(application: WSGIApplication, request: Request, accept: Callable[[Reques
         status = HTTPStatus.INTERNAL_SERVER_ERROR
         headers, body = error_answer(status, "The server failed to answer.")
         return Answer(f"{status.value} {status.phrase}", headers, [body])
+
+
+# The threads that run the application: each takes a request, answers it, and takes the next one.
+
+
+class Pool:
+    """Threads over one queue."""
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        threads: int,
+        take: Callable[[], Request | None],
+        done: Callable[[Request, bool], Request | None],
+        accept: Callable[[Request], None],
+        name: str = "request",
+    ) -> None:
+        """Start the threads.
+
+        Args:
+            take: waits for a request; None ends the thread.
+            done: ends a request, with whether its credential was refused, and returns the next request if any may run.
+            accept: called when the application has accepted the credential of a request.
+        """
+        self._application = application
+        self._take = take
+        self._done = done
+        self._accept = accept
+        for number in range(threads):
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True).start()
+
+    def _work(self) -> None:
+        while (request := self._take()) is not None:
+            while request is not None:
+                request = self._done(request, answer(self._application, request, self._accept))
+
+
+def answer(
+    application: WSGIApplication, request: Request, accept: Callable[[Request], None] = lambda _request: None
+) -> bool:
+    """Answer *request* in this thread. Returns whether its credential was refused."""
+    made = run(application, request, accept)
+    try:
+        request.answering.deliver(made)
+    except Exception:  # the thread must survive
+        _log.exception("an answer was not sent")
+    return made.status.startswith("401")

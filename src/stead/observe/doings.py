@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from wsgiref.types import WSGIEnvironment
 
-    from stead.observe.notes import Notes
+    from stead.observe.metrics import Notes
 
 SECONDS = 60
 """Length of the time for which rates are shown."""

@@ -1,4 +1,4 @@
-"""The log: as the options of oslo.log say, or one JSON object per line.
+"""The log, as the options of oslo.log say or one JSON object per line; and the traces of requests.
 
 Only the two JSON formats, Stead's and oslo.log's, show the fields of a record's ``extra`` (a mapping). The text lines
 keep the format that existing tools parse.
@@ -10,18 +10,66 @@ import logging
 import sys
 import traceback
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from oslo_context import context
 from oslo_log import log
-
-from stead.observe.request_context import NameRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from wsgiref.types import WSGIEnvironment
 
     from oslo_config import cfg
+
+    from stead.observe.metrics import Notes
+
+
+# The request that a thread is processing, so that each line that is logged meanwhile names it.
+#
+# The thread-local store of oslo.context is unsuitable: a pool thread would keep the context after the request has
+# ended, and another request's thread may run a waiting write. A context variable ends with its block, and
+# :func:`contextvars.copy_context` passes it to another thread.
+
+
+_describe: ContextVar[Callable[[], RequestContext] | None] = ContextVar("stead_request", default=None)
+
+
+class RequestContext(context.RequestContext):
+    """A request and its caller, as the formats of oslo.log expect them. It is not stored in the thread."""
+
+    def update_store(self) -> None:
+        """Do nothing; oslo.context would store the context in the thread here."""
+
+
+class WorkingOn:
+    """A block in which log lines name a request."""
+
+    __slots__ = ("_describe", "_token")
+
+    def __init__(self, describe: Callable[[], RequestContext]) -> None:
+        """*describe* is called once for each line."""
+        self._describe = describe
+
+    def __enter__(self) -> None:
+        self._token = _describe.set(self._describe)
+
+    def __exit__(self, *_exception: object) -> None:
+        _describe.reset(self._token)
+
+
+class NameRequest(logging.Filter):
+    """Gives each record the context of the request that the thread works on. For handlers: it drops no record."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Set ``context``; outside of requests to None, so that oslo.log does not look for another one."""
+        if getattr(record, "context", None) is None:
+            describe = _describe.get()
+            record.context = None if describe is None else describe()
+        return True
+
 
 _log = logging.getLogger(__name__)
 
@@ -174,3 +222,91 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+# Traces: one OpenTelemetry span for each request, with its phases below it (extra ``otel``).
+#
+# OpenTelemetry's own environment variables, ``OTEL_…``, set the destination and the service name.
+
+
+class Tracing:
+    """Turns requests into spans; a watcher. The caller's span (``traceparent``) becomes the parent."""
+
+    def __init__(self, provider: Any = None) -> None:
+        """*provider*: an OpenTelemetry TracerProvider; one that exports by OTLP over HTTP if None.
+
+        Raises:
+            ImportError: the extra is not installed.
+        """
+        from opentelemetry import trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._provider = provider or _exporting()
+        self._tracer = self._provider.get_tracer("stead")
+        self._parents = TraceContextTextMapPropagator()
+        self._as_parent = trace.set_span_in_context
+        self._server = trace.SpanKind.SERVER
+        self._error = trace.StatusCode.ERROR
+
+    def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
+        """Create the spans of one request."""
+        sent = {
+            name: environ[key]
+            for name, key in (("traceparent", "HTTP_TRACEPARENT"), ("tracestate", "HTTP_TRACESTATE"))
+            if key in environ
+        }
+        method = environ["REQUEST_METHOD"]
+        span = self._tracer.start_span(
+            f"{method} {notes.route}" if notes.route else method,
+            context=self._parents.extract(sent),
+            kind=self._server,
+            start_time=notes.began_wall,
+            attributes=_attributes(environ, notes),
+        )
+
+        def wall(moment: float) -> int:
+            return notes.began_wall + int((moment - notes.began) * 1e9)
+
+        if span.is_recording():
+            below = self._as_parent(span)
+            for name, begin, end in notes.spans():
+                self._tracer.start_span(name, context=below, start_time=wall(begin)).end(wall(end))
+        if notes.status >= 500:
+            span.set_status(self._error)
+        span.end(wall(notes.ended))
+
+    def close(self) -> None:
+        """Send the spans that are still queued."""
+        self._provider.shutdown()
+
+
+def _attributes(environ: WSGIEnvironment, notes: Notes) -> dict[str, str | int]:
+    """Source: OpenTelemetry's semantic conventions for HTTP servers; attributes ``stead.…`` are Stead's own."""
+    attributes: dict[str, str | int | None] = {
+        "http.request.method": environ["REQUEST_METHOD"],
+        "http.route": notes.route,
+        "http.response.status_code": notes.status,
+        "url.path": environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""),
+        "url.scheme": environ.get("wsgi.url_scheme"),
+        "client.address": environ.get("REMOTE_ADDR"),
+        "error.type": notes.error if notes.status >= 500 else None,
+        "stead.error": notes.error,
+        "stead.project": notes.project,
+        "stead.microversion": notes.microversion,
+        "stead.candidates": notes.candidates,
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _exporting() -> Any:
+    import os
+
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    named = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "stead")}
+    provider = TracerProvider(resource=Resource.create(named))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider

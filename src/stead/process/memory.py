@@ -1,4 +1,4 @@
-"""The memory of the process: settings of the C library and of the garbage collector that reduce latency."""
+"""The memory of the process: the C library, the garbage collector, and caches that clients cannot fill."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import gc
 import logging
 from collections import deque
 from contextlib import suppress
+from functools import wraps
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
+
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's ``mallopt``. Source: malloc.h."""
@@ -98,3 +101,36 @@ def let_go(last: list[Any]) -> None:
 
 _LIGHT = (str, int, float, bool, bytes, type(None), type, ModuleType, FunctionType)
 """Types that refer to nothing, or only to objects that other modules keep alive."""
+
+
+# Caches of values computed from a header. They store short keys only, so that clients cannot fill the memory.
+
+
+Keys = TypeVarTuple("Keys")
+R = TypeVar("R")
+
+LONGEST_KEY = 500
+"""Characters of all arguments together. Real clients send a few dozen."""
+
+
+def cached_if_short(entries: int) -> Callable[[Callable[[*Keys], R]], Callable[[*Keys], R]]:
+    """Cache up to *entries* results of a function. For long arguments, the function is called each time."""
+
+    def around(function: Callable[[*Keys], R]) -> Callable[[*Keys], R]:
+        cache: dict[tuple[*Keys], R] = {}
+
+        @wraps(function)
+        def call(*args: *Keys) -> R:
+            try:
+                return cache[args]
+            except KeyError:
+                result = function(*args)
+            if sum(len(arg) for arg in args if isinstance(arg, str)) <= LONGEST_KEY:
+                if len(cache) >= entries:
+                    cache.clear()  # real clients send few different headers; a client that sends more is no loss
+                cache[args] = result
+            return result
+
+        return call
+
+    return around

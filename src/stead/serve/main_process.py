@@ -19,18 +19,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stead.domain.printable import one_line
+from stead.domain.names import one_line
 from stead.process import siblings
 from stead.serve import supervisor, worker
-from stead.serve.orders import Orders
 from stead.serve.supervisor import Order, Step, Supervisor
-from stead.serve.tls import UnusableFiles
+from stead.serve.worker import Orders, UnusableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stead.process.siblings import Siblings
-    from stead.serve.tls import TlsFiles
+    from stead.serve.worker import TlsFiles
 
 TARGET = "stead.wsgi:application"
 

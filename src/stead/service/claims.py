@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from math import exp2, inf
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from stead.candidates.engine import find
-from stead.candidates.explain.explain import explain
+from stead.candidates.explain import explain
 from stead.candidates.gangs import place
 from stead.candidates.placing import NoPlace, summed, taken_by
 from stead.candidates.work import WorkSpent
-from stead.domain.claim import Claim
+from stead.domain.claim import Claim, Granted, Outcome
 from stead.domain.errors import (
     AllocationRefused,
     ConcurrentUpdate,
@@ -33,11 +34,7 @@ from stead.domain.errors import (
     NothingFound,
     UnknownProvider,
 )
-from stead.domain.placing import Granted, Outcome
 from stead.process import slices
-from stead.service.drawing import Drawing
-from stead.service.placed_amounts import slots
-from stead.service.underway import Announced, Underway
 from stead.store.allocations import ProvidersChanged
 from stead.store.consumer_listing import of_consumers
 from stead.store.feed.changes import logged_between
@@ -45,22 +42,23 @@ from stead.store.feed.refresh_source import clock_of
 from stead.store.protocol.clock import LogKind, read_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
     from stead.candidates.candidate import Candidate
     from stead.candidates.engine import Enumeration
     from stead.candidates.placing import Amounts
-    from stead.catalog.snapshot import Snapshot
+    from stead.catalog.snapshot import Identities, Snapshot
     from stead.domain.changes import Moment
-    from stead.domain.placing import Wish
-    from stead.service.underway import Announcements
+    from stead.domain.claim import Wish
     from stead.store.consumer_listing import HeldAllocations
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.store import Store
 
     Held = Mapping[str, HeldAllocations]
+    Announcements = dict[int, "Announced"]
+    """By the identity of the grants: two claims can have equal grants."""
 
 
 class View(Protocol):
@@ -299,3 +297,165 @@ def _given_back(snapshot: Snapshot, allocations_of: Held) -> Amounts:
     """The change of usage if consumers release their allocations: negative amounts."""
     total = summed(slots(snapshot, allocations.amounts()) for allocations in allocations_of.values())
     return {slot: {class_id: -amount for class_id, amount in amounts.items()} for slot, amounts in total.items()}
+
+
+# How many of the best candidates a claim by query draws from.
+#
+# Clients that all prefer the same best place collide. A claim that lost a race therefore draws from more places at
+# its next try. Claims that start soon afterwards draw from as many at their first try: where races were lost a moment
+# ago, the next ones would be lost as well.
+
+
+MOST = 128
+"""Maximum number of candidates to draw from. A place is then worse than at most 127 others in the requested order."""
+
+HALF_LIFE = 0.25
+"""Seconds after a lost race in which the number for new claims halves."""
+
+
+class Drawing:
+    """The number of candidates to draw from, for the claims of one worker.
+
+    Threads share it without a lock: a lost update makes one claim draw from fewer or more candidates than intended,
+    and the locked rows decide about every claim.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """No race was lost yet: claims take the best candidate. *now* returns seconds."""
+        self._now = now
+        self._lost: tuple[int, float] = (1, 0.0)
+
+    def first(self) -> int:
+        """The number for the first try of a claim that starts now; 1 takes the best candidate."""
+        among_best, lost_at = self._lost
+        if among_best == 1:
+            return 1
+        return max(1, round(among_best * exp2((lost_at - self._now()) / HALF_LIFE)))
+
+    def after_loss(self, among_best: int) -> int:
+        """The number for the next try of a claim that drew from *among_best* candidates and lost a race."""
+        wider = min(2 * among_best, MOST)
+        # Not below the number for new claims: another claim may have lost more races meanwhile.
+        self._lost = (max(wider, self.first()), self._now())
+        return wider
+
+
+# Claims underway: what the claims of this process are about to write, as a hint for concurrent searches.
+#
+# Without the hint, concurrent claims find the same best place, and all but one of them lose the race under the locks.
+# The hint affects only performance: the locked rows decide every claim. So the hint may sometimes be wrong, and
+# waiting for it must never take long.
+
+
+LONGEST_TURN_SECONDS = 0.1
+"""Maximum time that a search delays others. Most need a few milliseconds, a large gang may need seconds."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Announced:
+    """What a claim is about to write: ``amounts`` in a snapshot with these ``identities``."""
+
+    granted: Sequence[Granted]
+    identities: Identities
+    amounts: Amounts
+
+    def amounts_in(self, snapshot: Snapshot) -> Amounts:
+        """The amounts by the slots of *snapshot*."""
+        # Slots stay the same until a provider is created, renamed or deleted.
+        if snapshot.identities is self.identities:
+            return self.amounts
+        return summed(slots(snapshot, grant.allocations) for grant in self.granted)
+
+
+class Underway:
+    """The claims of one process that have a place but are not written yet."""
+
+    def __init__(self) -> None:
+        self._announced: Announcements = {}
+        self._views: dict[int, Announcements] = {}
+        self._changing = Lock()
+        self._turn = Lock()
+        self._began = 0.0
+
+    @contextmanager
+    def looking(self) -> Iterator[Announcements]:
+        """For the block, what all other claims underway announced, including those that are added meanwhile.
+
+        Enter the block before the snapshot is read. Nothing is ever removed from this view. A claim that is written
+        meanwhile may be missing from the snapshot; without this rule, it could be missing from both.
+        """
+        with self._changing:
+            view = dict(self._announced)
+            self._views[id(view)] = view
+        try:
+            yield view
+        finally:
+            with self._changing:
+                del self._views[id(view)]
+
+    @contextmanager
+    def turn(self) -> Iterator[Callable[[], None]]:
+        """Run searches one after another, so that each sees the places of those before it.
+
+        The bound counts from the start of the running search, not from the start of the wait. Otherwise a queue of
+        claims behind a large gang would wait once for each of them. After the bound, a search runs beside the other.
+
+        Returns:
+            What a long search calls at times, so that short requests run in between.
+        """
+        remaining = self._began + LONGEST_TURN_SECONDS - time.monotonic()
+        is_alone = self._turn.acquire(timeout=max(remaining, 0.0))
+        try:
+            if is_alone:
+                self._began = time.monotonic()
+            since = time.monotonic()
+
+            def give_way() -> None:
+                # Within the bound, other claims wait for this search, so it must not wait for others.
+                if time.monotonic() > since + LONGEST_TURN_SECONDS:
+                    slices.give_way()
+
+            yield give_way
+        finally:
+            if is_alone:
+                self._turn.release()
+
+    def add(self, announced: Announced) -> None:
+        """Announce what a claim is about to write, before its turn ends, so that the next search sees it."""
+        with self._changing:
+            for announcements in (self._announced, *self._views.values()):
+                announcements[id(announced.granted)] = announced
+
+    def remove(self, granted: Sequence[Granted]) -> None:
+        """Remove *granted* after its claim was written, refused, or never added. Present views keep it."""
+        with self._changing:
+            self._announced.pop(id(granted), None)
+
+
+# Amounts of allocations by slot and class id, as searches use them.
+
+
+def are_usage_of(snapshot: Snapshot, root: int, amounts: Amounts) -> bool:
+    """Whether *amounts*, as far as they are of the tree of *root*, are all that is in use there."""
+    return all(
+        stored.used == amounts.get(slot, {}).get(class_id, 0)
+        for slot in snapshot.forest.members(root)
+        for class_id in snapshot.inventory.at((slot,))
+        if (stored := snapshot.inventory[class_id].at(slot)) is not None
+    )
+
+
+def are_whole(snapshot: Snapshot, allocations: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether the snapshot has all providers and classes of some allocations, so that :func:`slots` drops nothing."""
+    placed = slots(snapshot, allocations)
+    return sum(map(len, allocations.values())) == sum(map(len, placed.values()))
+
+
+def slots(snapshot: Snapshot, amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
+    """The same amounts by slot and class id instead of uuid and name, without unknown ones."""
+    classes = snapshot.class_names.by_name
+    return {
+        slot: {classes[name].id: amount for name, amount in by_name.items() if name in classes}
+        for uuid, by_name in amounts.items()
+        if (slot := snapshot.find(uuid)) is not None
+    }

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from stead.candidates.headroom.forms import form_of
+from stead.candidates.headroom.each_tree import form_of
 from stead.candidates.headroom.headroom import headroom
 from stead.candidates.headroom.keeping import Kept, Places, after, keep, most_together
 from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import BadRequest
-from stead.domain.flavor import FlavorRoom
+from stead.domain.request import FlavorRoom
 from stead.process import slices
 
 if TYPE_CHECKING:

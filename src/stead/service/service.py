@@ -2,68 +2,66 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from weakref import ref
 
 from stead.candidates import engine
-from stead.candidates.current_trees import current_trees
-from stead.candidates.explain.explain import explain
+from stead.candidates.engine import UNTIMED
+from stead.candidates.explain import explain
 from stead.candidates.headroom.headroom import headroom
 from stead.candidates.mixing import mixed
-from stead.candidates.phases import UNTIMED
+from stead.candidates.provider_trees import current_trees
 from stead.candidates.work import Work
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
-from stead.domain.tree_planning import plan_trees
+from stead.domain.errors import ProviderNotFound
+from stead.domain.provider_trees import plan_trees
 from stead.process import memory, slices
 from stead.process.background import Background
-from stead.service.advice import Advised, Likeness, advice
-from stead.service.answers import Answers
 from stead.service.claims import Claiming
 from stead.service.flavors import FlavorHeadrooms
-from stead.service.overdue import Overdue
 from stead.service.snapshot_keeper import SnapshotKeeper
-from stead.service.what_if import Bounds, WhatIf, what_if
-from stead.store import aggregates, allocations, names, reshape
-from stead.store.allocations import IdsOutdated
-from stead.store.consumers import OwnersUnknown, make_owners
+from stead.service.what_if import Advised, Bounds, Likeness, WhatIf, advice, what_if
+from stead.store import allocations, names, provider_trees, providers
+from stead.store.allocations import IdsOutdated, OwnersUnknown, make_owners
+from stead.store.extensions import service_states
 from stead.store.feed import pruning
+from stead.store.feed.changes import Token
 from stead.store.feed.pruning import Pruning
-from stead.store.feed.reconcile import Reconciling
-from stead.store.feed.refresh_source import ChangeSource, clock_of, digest_of
-from stead.store.feed.tokens import Token
+from stead.store.feed.refresh_source import ChangeSource, Reconciling, clock_of, digest_of
 from stead.store.feed.watching import Watchers
-from stead.store.provider_trees import writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy.engine import Connection
 
     from stead.candidates.candidate import Candidate
-    from stead.candidates.engine import Answer, Enumeration
-    from stead.candidates.explain.explain import Explanation
+    from stead.candidates.engine import Answer, Enumeration, Phases
+    from stead.candidates.explain import Explanation
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.mixing import Mixed, Part
-    from stead.candidates.phases import Phases
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
-    from stead.domain.claim import Claim
-    from stead.domain.flavor import FlavorRoom
-    from stead.domain.placing import Outcome, Wish
-    from stead.domain.request import CandidateRequest
-    from stead.domain.tree_document import TreeDocument
-    from stead.domain.tree_plan import TreePlan
+    from stead.domain.claim import Claim, Outcome, Wish
+    from stead.domain.provider_trees import TreeDocument, TreePlan
+    from stead.domain.request import CandidateRequest, FlavorRoom
     from stead.domain.what_if import Planned
-    from stead.service.answers import Asked
     from stead.service.flavors import Found
+    from stead.store.allocations import NewInventories
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
-    from stead.store.protocol.store import Store
-    from stead.store.protocol.transaction import Transaction
-    from stead.store.reshape import NewInventories
+    from stead.store.protocol.store import Store, Transaction
+
+    Asked = tuple[str, Hashable]
+    """The text of a request, and the versions at which it was asked. Both determine the request and its form."""
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -289,7 +287,7 @@ class Service:
         """Which consumers to move so that *request* fits *number* times, and the token of the moment of the answer.
 
         Args:
-            same_traits, same_aggregates: what new places must be like, see `stead.candidates.moving.Tenant`.
+            same_traits, same_aggregates: what new places must be like, see `stead.candidates.draining.Tenant`.
             most: about this number of consumers are considered.
 
         Raises:
@@ -408,7 +406,7 @@ class Service:
             AllocationRefused, Unavailable
             ConcurrentUpdate: the write lost every race until the claim timeout.
         """
-        self._write_claims(claims, reshape.reshape, inventories, claims)
+        self._write_claims(claims, allocations.reshape, inventories, claims)
 
     def _write_claims(
         self, claims: Sequence[Claim], body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
@@ -428,9 +426,9 @@ class Service:
             ProviderNotFound, GenerationConflict, Unavailable
         """
         # Refused here if possible: new aggregates get their ids in a transaction of their own, which stays committed.
-        self._store.read(aggregates.require, provider, expected)
+        self._store.read(providers.require, provider, expected)
         ids = names.aggregate_ids(self._store, uuids)
-        return self._store.write(aggregates.replace, provider, list(ids.values()), expected)
+        return self._store.write(providers.replace, provider, list(ids.values()), expected)
 
     def plan_trees(self, document: TreeDocument) -> TreePlan:
         """What `replace_trees` would do.
@@ -455,7 +453,7 @@ class Service:
         if plan.is_empty:
             return plan
         ids = names.aggregate_ids(self._store, document.aggregates())
-        return self._store.write(writing.write, document, ids)
+        return self._store.write(provider_trees.write, document, ids)
 
     def store_snapshot(self) -> None:
         """Write the snapshot file, if the service has one, so that the next start has little to load."""
@@ -477,3 +475,107 @@ def _token(moment: Moment | None) -> str | None:
     """The token of GET ``/changes`` for a moment; None if it has no clock."""
     clock = clock_of(moment)
     return None if clock is None else Token.of(clock).text()
+
+
+# Answers to candidate requests that were asked before, in the same snapshot.
+#
+# Many clients can ask the same between two changes: a scheduler for each of a thousand equal servers, or several
+# schedulers. While nothing changes, a request has one answer, so it is computed once.
+#
+# Source: decision 50.
+
+
+MOST_BYTES = 16 << 20
+"""Limit of the bytes of all answers together: 16 answers with 1,000 candidates, or one with 10,000."""
+
+BESIDE = 1024
+"""Bytes that an answer needs beside its text, so that short answers are bounded too."""
+
+
+class Answers:
+    """The answers in the snapshot of the last call, up to a limit of bytes; thread-safe.
+
+    An older snapshot can follow a newer one, if its request waited for its slice. Then both compute their answers.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # The cache must not keep the memory of a replaced snapshot.
+        self._snapshot: Callable[[], Any] = lambda: None
+        self._answer_to: dict[Asked, Answer] = {}  # the oldest first
+        self._bytes = 0
+
+    def get(self, snapshot: Snapshot, asked: Asked, make: Callable[[], Answer]) -> Answer:
+        """The answer to *asked* in *snapshot*. The caller may change its list of pieces.
+
+        Args:
+            make: computes it. Nothing is locked meanwhile, so two threads may compute the same.
+        """
+        with self._lock:
+            if self._snapshot() is not snapshot:
+                self._snapshot, self._answer_to, self._bytes = ref(snapshot), {}, 0
+            answer = self._answer_to.get(asked)
+        if answer is None:
+            answer = make()
+            self._keep(snapshot, asked, answer)
+        return answer._replace(body=answer.body.copy())
+
+    def _keep(self, snapshot: Snapshot, asked: Asked, answer: Answer) -> None:
+        size = _bytes(asked, answer)
+        with self._lock:
+            # Another thread may have asked in a newer snapshot meanwhile, or the same in this one.
+            if size > MOST_BYTES or self._snapshot() is not snapshot or asked in self._answer_to:
+                return
+            self._answer_to[asked] = answer
+            self._bytes += size
+            while self._bytes > MOST_BYTES:
+                oldest = next(iter(self._answer_to))
+                self._bytes -= _bytes(oldest, self._answer_to.pop(oldest))
+
+
+def _bytes(asked: Asked, answer: Answer) -> int:
+    return len(asked[0]) + sum(map(len, answer.body)) + BESIDE
+
+
+# Enables providers whose ``until`` has passed.
+#
+# Every process does this, and skips what another process has already done. The write is the same as a client's, so
+# that snapshots and claims always agree. ``until`` is therefore the earliest time at which a provider is enabled.
+#
+# Source: "PATCH /provider_trees/{uuid}", docs/api.md.
+
+
+PAUSE_SECONDS = 1.0
+"""Interval between steps. A step reads the catalog, and the database only if an end may have passed."""
+
+SKEW_SECONDS = 60.0
+"""Maximum lag of this process's clock behind that of the database, which decides."""
+
+
+class States(Protocol):
+    """The catalog of this process."""
+
+    def ends_of_disabling(self) -> Iterable[int]:
+        """The ends of disabled providers, in seconds since 1970."""
+        ...
+
+
+class Overdue:
+    """Enables the providers of one database."""
+
+    def __init__(self, store: Store, states: States) -> None:
+        """Read nothing yet."""
+        self._store = store
+        self._states = states
+
+    def step(self) -> float:
+        """Enable providers whose end has passed; returns the seconds until the next step.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        if any(until <= time.time() + SKEW_SECONDS for until in self._states.ends_of_disabling()):
+            for provider in self._store.read(service_states.overdue, self._store.dialect):
+                with suppress(ProviderNotFound):
+                    self._store.write(provider_trees.enable_if_overdue, provider)
+        return PAUSE_SECONDS

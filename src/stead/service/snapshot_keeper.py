@@ -18,15 +18,14 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from stead.catalog import snapshot_file, stored
+from stead.catalog import stored
 from stead.domain.changes import Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from stead.catalog.catalog import Catalog
-    from stead.catalog.source import Resumable
+    from stead.catalog.catalog import Catalog, Resumable
 
 JUST_WRITTEN_SECONDS = 10.0
 """At the end of a service, the first of its workers writes the file. The others find it as new as this, and do not."""
@@ -97,7 +96,7 @@ class SnapshotKeeper:
             OSError: the file cannot be read.
             Unavailable
         """
-        file = snapshot_file.read(self._path)
+        file = stored.read_file(self._path)
         if file.header.get("made by") != _maker():
             raise Unfit(f"another version wrote it: {file.header.get('made by')}")
         moment = file.header.get("moment")
@@ -140,7 +139,7 @@ class SnapshotKeeper:
             if moment is None or moment == self._last:
                 return
             try:
-                with snapshot_file.replacing(self._path) as sections:
+                with stored.replacing(self._path) as sections:
                     sections.end({"made by": _maker(), "moment": moment, **stored.write(snapshot, sections)})
             except OSError as error:
                 _log.warning("snapshot file %s not written: %s", self._path, error)

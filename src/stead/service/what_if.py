@@ -6,17 +6,18 @@ Nothing here writes to the database. Source: "POST /whatif", docs/api.md; decisi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stead.candidates.draining import Relocation, Stuck, relocate
-from stead.candidates.explain.explain import explain
-from stead.candidates.moving import Move, Tenant
-from stead.candidates.placing import summed
+from stead.candidates.advice import Advice, advise, leavers_of, sources
+from stead.candidates.draining import Move, Relocation, Stuck, Tenant, relocate
+from stead.candidates.explain import explain
+from stead.candidates.headroom.headroom import Headroom, headroom
+from stead.candidates.placing import negated, summed
 from stead.candidates.work import Work, WorkSpent
-from stead.catalog.planned import Draft, with_usage_moved
+from stead.catalog.refresh import Draft, with_usage_moved
 from stead.domain.errors import ConcurrentUpdate, ReservedTooLarge
-from stead.domain.inventory import Inventory, require_sane_reserve
-from stead.domain.pages import Page
+from stead.domain.provider import Inventory, require_sane_reserve
+from stead.domain.request import Page
 from stead.domain.what_if import (
     BadChange,
     ChangedThingNotFound,
@@ -28,19 +29,23 @@ from stead.domain.what_if import (
     SetTrait,
 )
 from stead.process import slices
-from stead.service.placed_amounts import are_usage_of, are_whole, slots
-from stead.store.consumer_listing import HeldAllocations, Whose, page_of
+from stead.service.claims import are_usage_of, are_whole, slots
+from stead.store.consumer_listing import HeldAllocations, Whose, of_trees, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sqlalchemy.engine import Connection
+
     from stead.candidates.engine import Enumeration
-    from stead.candidates.explain.explain import Explanation
+    from stead.candidates.explain import Explanation
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
     from stead.domain.provider import Slot
+    from stead.domain.request import CandidateRequest
     from stead.domain.what_if import Planned
     from stead.store.protocol.store import Store
+
 
 _ATTEMPTS = 5
 """Consumers and the snapshot are read one after the other, this number of times if a write comes between."""
@@ -260,3 +265,101 @@ class _Applying:
         except ReservedTooLarge as error:
             raise BadChange(number, "reserved", error.reason) from error
         self._draft.set_inventory(slot, row.id, changed)
+
+
+# Advice: reads the consumers from which a plan may choose, and finds the plan in a snapshot.
+#
+# Nothing here writes to the database. Source: "GET /advice", docs/api.md; decision 47.
+
+
+_MOST_TREES = 512
+"""Trees whose consumers are read."""
+
+_TOGETHER = 16
+"""Trees whose consumers are read by one statement."""
+
+
+class Likeness(NamedTuple):
+    """What new places must be like, see `Tenant`."""
+
+    same_traits: bool
+    same_aggregates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A plan, and how often the request fits before it and, if there is one, after it.
+
+    ``allocations`` has the present allocations of the consumers, by uuid.
+    """
+
+    snapshot: Snapshot
+    moment: Moment | None
+    before: Headroom
+    advice: Advice
+    after: Headroom | None
+    allocations: Mapping[str, HeldAllocations]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no search was cut by its work."""
+        is_after_complete = self.after is None or self.after.is_complete
+        return self.before.is_complete and self.advice.is_complete and is_after_complete
+
+
+def advice(
+    store: Store,
+    catalog: View,
+    enumeration: Enumeration,
+    request: CandidateRequest,
+    number: int,
+    likeness: Likeness,
+    most: int,
+) -> Advised:
+    """Which consumers to move so that *request* fits *number* times.
+
+    Args:
+        most: about this number of consumers are read, those of the most promising trees.
+
+    Raises:
+        UnknownResourceClass, UnknownTraits, Unavailable
+    """
+    snapshot, moment = catalog.view()
+
+    def budget() -> Work:
+        return Work(enumeration.work, give_way=slices.give_way)
+
+    before = headroom(snapshot, request, budget())
+    if before.at_least >= number:
+        return Advised(snapshot, moment, before, Advice((), 0, is_complete=True), before, {})
+    trees = sources(snapshot, request, before, budget())
+    roots = [*trees.gaining, *trees.others][:_MOST_TREES]
+    allocations_of = store.read(_consumers_of, [snapshot.identities.ids[root] for root in roots], most)
+    amounts = {consumer: slots(snapshot, allocations.amounts()) for consumer, allocations in allocations_of.items()}
+    # A tree whose consumers changed since the snapshot, or were not all read, has no part in the search.
+    total = summed(amounts.values())
+    countable = {root for root in roots if are_usage_of(snapshot, root, total)}
+    tenants = [Tenant(consumer, of_consumer, *likeness) for consumer, of_consumer in amounts.items()]
+    leavers = [
+        leaver
+        for leaver in leavers_of(snapshot, tenants)
+        if leaver.root in countable and are_whole(snapshot, allocations_of[leaver.tenant.consumer].amounts())
+    ]
+    advised = advise(
+        snapshot, request, number, before, leavers, countable, set(trees.gaining), enumeration, (budget(), budget())
+    )
+    if advised.moves is None:
+        return Advised(snapshot, moment, before, advised, None, allocations_of)
+    changes = [change for move in advised.moves for change in (negated(move.tenant.amounts), move.amounts)]
+    after = headroom(snapshot.with_taken(summed(changes)), request, budget())
+    return Advised(snapshot, moment, before, advised, after, allocations_of)
+
+
+def _consumers_of(connection: Connection, roots: Sequence[int], most: int) -> dict[str, HeldAllocations]:
+    """The consumers of the first of some trees, until there are *most* of them."""
+    allocations_of: dict[str, HeldAllocations] = {}
+    for start in range(0, len(roots), _TOGETHER):
+        allocations_of |= of_trees(connection, roots[start : start + _TOGETHER], most)
+        if len(allocations_of) >= most:
+            break
+    return allocations_of

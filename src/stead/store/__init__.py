@@ -1,0 +1,1 @@
+"""The truth, in SQL: one module per noun."""

@@ -1,4 +1,4 @@
-"""Allocations: amounts that consumers have of providers. A claim replaces all allocations of its consumers, or none.
+"""Allocations and the consumers that own them. A claim replaces all allocations of its consumers, or none.
 
 Source: "Writing allocations", docs/api.md; the order of locks is rule 3 of "The write and refresh protocol",
 docs/protocol.md.
@@ -7,20 +7,22 @@ docs/protocol.md.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import Place, Room, require_enabled, require_room
-from stead.domain.errors import AllocationRefused, AllocationsNotFound, UnknownProvider
-from stead.store import consumers, inventories, providers, resource_classes, usages
-from stead.store.consumers import Owners
+from stead.domain.claim import UNCHECKED, Place, Room, require_enabled, require_room
+from stead.domain.errors import AllocationRefused, AllocationsNotFound, ConsumerConflict, UnknownProvider
+from stead.store import inventories, names, providers, resource_classes, usages
 from stead.store.extensions import service_states
-from stead.store.protocol.clock import EVERYTHING
-from stead.store.sql.statements import LISTED, Insert, Query, in_portions
+from stead.store.protocol.clock import EVERYTHING, Part
+from stead.store.protocol.store import RaceLost
+from stead.store.sql.statements import LISTED, Insert, Query, Swap, in_portions, value
 from stead.store.tables import (
     allocations,
+    consumers,
     resource_providers,
     stead_disabled_provider,
     stead_provider_change,
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.domain.claim import Claim
+    from stead.domain.provider import Inventory
     from stead.store.protocol.clock import Clock
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Store, Transaction
+
 
 _columns = allocations.c
 
@@ -69,8 +73,8 @@ def replace(
     """
     owners = Owners.of(tx.connection, claims)
     # Consumers before providers: the order of locks that every write keeps, so that two writes cannot deadlock.
-    present = consumers.lock_claiming(tx, claims, owners)
-    consumers.require_expected(claims, present)
+    present = lock_claiming(tx, claims, owners)
+    require_expected(claims, present)
     remembered = ids
     ids = resolve_providers(tx.connection, claims, remembered)
     allocated = held_by(tx.connection, present)
@@ -89,7 +93,7 @@ def replace(
     settle(tx, claims, present, ids, state.rows, allocated, taken, is_any_disabled=state.is_any_disabled)
     rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated)}
     usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
-    consumers.write(tx, claims, present, owners)
+    write(tx, claims, present, owners)
 
 
 class IdsOutdated(Exception):
@@ -198,7 +202,7 @@ def require_still_there(
 def settle(
     tx: Transaction,
     claims: Sequence[Claim],
-    present: Mapping[str, consumers.Row],
+    present: Mapping[str, Row],
     ids: Mapping[str, int],
     rows: Mapping[int, providers.Row],
     allocated: Sequence[Held],
@@ -233,7 +237,7 @@ def settle(
         if is_any_disabled:
             _require_enabled(tx.connection, claims, ids, rows, allocated, classes, may_shift=may_shift)
     except AllocationRefused:
-        consumers.require_still_absent(tx, claims, present)
+        require_still_absent(tx, claims, present)
         raise
     _remove(tx, allocated, taken)
     new = [
@@ -333,7 +337,7 @@ def release(tx: Transaction, consumer: str) -> None:
     Raises:
         AllocationsNotFound: it has none.
     """
-    present = consumers.lock(tx, [consumer])
+    present = lock(tx, [consumer])
     allocated = held_by(tx.connection, present)
     if not allocated:
         raise AllocationsNotFound(consumer)
@@ -343,7 +347,7 @@ def release(tx: Transaction, consumer: str) -> None:
     taken = usages.of_locked(tx.connection, generations)
     _remove(tx, allocated, taken)
     usages.keep(tx, taken, generations)
-    consumers.remove(tx, present.values())
+    remove(tx, present.values())
     tx.log_consumers([consumer])
 
 
@@ -367,3 +371,298 @@ _HELD = Query(
     ).where(_columns.consumer_id.in_([LISTED]))
 )
 _TAKE = Insert(allocations, "resource_provider_id", "consumer_id", "resource_class_id", "used", "created_at")
+
+
+# Consumers: owners of allocations. They are created with their first allocation and deleted with their last.
+
+
+_consumer_columns = consumers.c
+
+
+class OwnersUnknown(Exception):
+    """A claim names a project, user or consumer type that has no row yet; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Ids of the projects, users and consumer types that claims name. They are never deleted, so they need no lock.
+
+    ``absent`` are the consumers of the claims that do not exist in any spelling.
+    """
+
+    projects: Mapping[str, int]
+    users: Mapping[str, int]
+    types: Mapping[str, int]
+    absent: frozenset[str]
+
+    @classmethod
+    def of(cls, connection: Connection, claims: Sequence[Claim]) -> Owners:
+        """The owners of *claims*.
+
+        Raises:
+            OwnersUnknown: one of them must be created first, by :func:`make_owners`.
+        """
+        named = [
+            list(dict.fromkeys(claim.project for claim in claims)),
+            list(dict.fromkeys(claim.user for claim in claims)),
+            list(dict.fromkeys(claim.consumer_type for claim in claims if claim.consumer_type is not None)),
+        ]
+        columns = (names.PROJECT, names.USER, names.CONSUMER_TYPE)
+        column_names = [
+            (column, name) for column, names_of_kind in zip(columns, named, strict=True) for name in names_of_kind
+        ]
+        ids, present = names.find_with_consumers(connection, column_names, [claim.consumer for claim in claims])
+        remaining = iter(ids)
+        projects, users, types = (
+            {name: id_ for name, id_ in zip(names_of_kind, remaining, strict=False) if id_ is not None}
+            for names_of_kind in named
+        )
+        if len(projects) + len(users) + len(types) != len(column_names):
+            raise OwnersUnknown
+        absent = frozenset(claim.consumer for claim in claims if claim.consumer not in present)
+        return cls(projects, users, types, absent)
+
+
+def make_owners(store: Store, claims: Sequence[Claim]) -> None:
+    """Create the projects, users and consumer types of *claims*, each kind in its own transaction.
+
+    They stay even if the claims fail.
+    """
+    names.project_ids(store, {claim.project for claim in claims})
+    names.user_ids(store, {claim.user for claim in claims})
+    names.consumer_type_ids(store, {claim.consumer_type for claim in claims if claim.consumer_type is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A consumer's row, as read by a transaction."""
+
+    id: int
+    uuid: str
+    generation: int
+    project: int
+    user: int
+    type: int | None
+
+
+_BY_UUID = Query(
+    sa.select(
+        _consumer_columns.id,
+        _consumer_columns.uuid,
+        _consumer_columns.generation,
+        _consumer_columns.project_id,
+        _consumer_columns.user_id,
+        _consumer_columns.consumer_type_id,
+    ).where(_consumer_columns.uuid.in_([LISTED]))
+)
+
+
+def find(connection: Connection, uuids: Collection[str]) -> dict[str, Row]:
+    """The rows of those of *uuids* that exist with exactly this spelling."""
+    return _spelled(uuids, _spelled_anyhow(connection, uuids))
+
+
+def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[Row]:
+    """The rows that the database finds for *uuids*; a case-insensitive database also returns other spellings."""
+    return [Row(*row) for row in _BY_UUID.rows(connection, sorted(uuids))]
+
+
+def _spelled(uuids: Collection[str], rows: Iterable[Row]) -> dict[str, Row]:
+    by_uuid = {row.uuid: row for row in rows}
+    return {uuid: by_uuid[uuid] for uuid in uuids if uuid in by_uuid}
+
+
+def lock(
+    tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = False, absent: Collection[str] = ()
+) -> dict[str, Row]:
+    """Lock consumers in id order and read their current rows; missing consumers are left out.
+
+    Args:
+        absent: those of *uuids* that this transaction has not found; they are not searched again.
+
+    Raises:
+        ConsumerConflict: *in_one_spelling* is set, and the database treats another spelling as the same consumer.
+        RaceLost: a consumer was created or deleted meanwhile.
+    """
+    rows = _spelled_anyhow(tx.connection, [uuid for uuid in uuids if uuid not in absent])
+    if in_one_spelling and tx.dialect.ignores_case:
+        _require_one_spelling(uuids, rows)
+    before = _spelled(uuids, rows)
+    # A consumer that another writer creates from now on collides with the INSERT of `write`, as a duplicate key.
+    if not before:
+        return {}
+    tx.lock(consumers, (row.id for row in before.values()))
+    now = find(tx.connection, uuids)
+    if {uuid: row.id for uuid, row in now.items()} != {uuid: row.id for uuid, row in before.items()}:
+        raise RaceLost("consumers")
+    return now
+
+
+def lock_claiming(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> dict[str, Row]:
+    """Lock the consumers of *claims* and read their current rows; missing consumers are left out.
+
+    Raises:
+        ConsumerConflict: the database treats another spelling of one of them as the same consumer.
+        RaceLost: a consumer was created or deleted meanwhile.
+    """
+    return lock(tx, [claim.consumer for claim in claims], in_one_spelling=True, absent=owners.absent)
+
+
+def _require_one_spelling(uuids: Collection[str], rows: Iterable[Row]) -> None:
+    spelling = {uuid.lower(): uuid for uuid in uuids}
+    for uuid in uuids:
+        if spelling[uuid.lower()] != uuid:
+            raise ConsumerConflict(uuid, None, 0)
+    for row in rows:
+        if spelling.get(row.uuid.lower(), row.uuid) != row.uuid:
+            raise ConsumerConflict(spelling[row.uuid.lower()], None, row.generation)
+
+
+def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
+    """Refuse clients with an outdated generation of a consumer, in the order of *claims*.
+
+    Raises:
+        ConsumerConflict: a consumer is at another generation, exists unexpectedly, or does not exist.
+    """
+    for claim in claims:
+        row = present.get(claim.consumer)
+        generation = row.generation if row else None
+        if claim.expected is not UNCHECKED and claim.expected != generation:
+            raise ConsumerConflict(claim.consumer, claim.expected, generation)
+
+
+def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
+    """Check that consumers that did not exist at the lock have not been created since.
+
+    Raises:
+        RaceLost: one was created.
+    """
+    if find(tx.connection, {claim.consumer for claim in claims}.difference(present)):
+        raise RaceLost("consumers")
+
+
+def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], owners: Owners) -> None:
+    """Create, update and delete consumers according to their claims.
+
+    A consumer with allocations exists afterwards, with a generation one higher, and with the project, user and type of
+    the claim. A consumer without allocations is deleted. *present* are the locked rows of the consumers.
+
+    Raises:
+        RaceLost: a generation differs from the one that was read.
+    """
+    tx.log_consumers(claim.consumer for claim in claims if claim.allocations or claim.consumer in present)
+    new, moved, generations, gone = [], [], {}, []
+    for claim in claims:
+        row = present.get(claim.consumer)
+        type_id = _type_id(claim, row, owners)
+        owned = {
+            "uuid": claim.consumer,
+            "project_id": owners.projects[claim.project],
+            "user_id": owners.users[claim.user],
+            "consumer_type_id": type_id,
+        }
+        if row is None and claim.allocations:
+            new.append({**owned, "generation": 1, "created_at": tx.now})
+        elif row is not None and claim.allocations:
+            generations[row.id] = row.generation
+            if (row.project, row.user, row.type) != (owned["project_id"], owned["user_id"], type_id):
+                moved.append({**owned, "id": row.id, "generation": row.generation + 1})
+        elif row is not None:
+            gone.append(row)
+    # One order for all writers prevents deadlocks: writers that create the same consumers wait for the first one.
+    _MAKE.run(tx.connection, sorted(new, key=lambda values: str(values["uuid"])))
+    tx.swap(_RAISE, generations, updated_at=tx.now)
+    _MOVE.run(tx.connection, moved)  # safe: raising their generations has just verified and locked them
+    remove(tx, gone)
+
+
+_OWNED = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
+_MAKE = Insert(consumers, *_OWNED, "created_at")
+_RAISE = Swap(
+    sa.update(consumers).values(
+        generation=_consumer_columns.generation + sa.literal_column("1"), updated_at=value("updated_at")
+    )
+)
+_MOVE = Insert(consumers, "id", *_OWNED, changing=("project_id", "user_id", "consumer_type_id"))
+_REMOVE = Swap(sa.delete(consumers))
+
+
+def _type_id(claim: Claim, row: Row | None, owners: Owners) -> int | None:
+    if claim.consumer_type is not None:
+        return owners.types[claim.consumer_type]
+    # Requests before 1.38 have no type, so the consumer keeps its own.
+    return row.type if row else None
+
+
+def remove(tx: Transaction, rows: Collection[Row]) -> None:
+    """Delete locked consumers.
+
+    Raises:
+        RaceLost: a generation differs from the one that was read.
+    """
+    tx.swap(_REMOVE, {row.id: row.generation for row in rows})
+
+
+# Reshaping: moves inventories and their allocations between providers, in one transaction.
+#
+# Source: "POST /reshaper", docs/api.md, with its arithmetic of generations.
+
+
+@dataclass(frozen=True, slots=True)
+class NewInventories:
+    """The new inventories of a provider, and its generation as the client knows it."""
+
+    expected: int
+    inventories: Mapping[str, Inventory]
+
+
+def reshape(tx: Transaction, new_inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
+    """Give providers (by uuid) new inventories and consumers new allocations, all at once.
+
+    First every provider gets the union of its old and new inventories, then the allocations move, then the inventories
+    that are not in *new_inventories* are deleted. A reserved amount above the total is not refused here.
+
+    Raises:
+        OwnersUnknown
+        UnknownProvider, GenerationConflict, ConsumerConflict, UnknownResourceClass, InventoryInUse, AllocationRefused
+    """
+    owners = Owners.of(tx.connection, claims)
+    provider_ids = providers.ids_by_uuid(tx.connection, new_inventories)
+    present = lock_claiming(tx, claims, owners)
+    allocated = held_by(tx.connection, present)
+    taken = providers.ids_by_uuid(tx.connection, {uuid for claim in claims for uuid in claim.allocations})
+    rows = providers.lock(tx, {*provider_ids.values(), *taken.values(), *(row.provider_id for row in allocated)})
+    _require_as_known(new_inventories, provider_ids, rows)
+    require_expected(claims, present)
+    ids = resolve_providers(tx.connection, claims)
+    require_still_there(ids, rows)
+    tx.touch(rows)
+    tx.touch_usage(rows)  # also needed: releases touch nothing else, and must not pass the sums read here unnoticed
+
+    stock = {provider_ids[uuid]: new.inventories for uuid, new in new_inventories.items()}
+    inventories.add_or_overwrite(tx, stock)
+    generations = {id_: row.generation for id_, row in rows.items()}
+    sums = usages.of_locked(tx.connection, generations, needed=ids.values())
+    settle(tx, claims, present, ids, rows, allocated, sums, may_shift=True)
+    inventories.remove_others(tx, rows, stock)
+
+    tx.tell(Part.INVENTORIES, provider_ids.values())
+    rises = dict.fromkeys(rows, 0)
+    for uuid, new in new_inventories.items():
+        # One for each replacement of its inventories, of which the first is left out if there are no new ones.
+        rises[provider_ids[uuid]] += 2 if new.inventories else 1
+    for id_ in rising(claims, ids, allocated):
+        rises[id_] += 1
+    raised = tx.bump_generations({id_: generations[id_] for id_, by in rises.items() if by}, by=rises, writes_sums=True)
+    usages.keep(tx, sums, generations | raised)
+    write(tx, claims, present, owners)
+
+
+def _require_as_known(
+    new_inventories: Mapping[str, NewInventories], provider_ids: Mapping[str, int], rows: Mapping[int, providers.Row]
+) -> None:
+    for uuid, new in new_inventories.items():
+        row = rows.get(provider_ids[uuid]) if uuid in provider_ids else None
+        if row is None or row.uuid != uuid:
+            raise UnknownProvider(uuid, among="Inventory")
+        providers.require_generation(row, new.expected)

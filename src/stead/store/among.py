@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from stead.domain.inventory import MAX_INT
+from stead.domain.provider import MAX_INT
 from stead.store.sql.statements import IDS, BulkQuery, value
 from stead.store.tables import resource_providers
 

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import ProviderNotFound
 from stead.store import names, providers
-from stead.store.sql.statements import in_portions
-from stead.store.sql.timestamps import seconds
+from stead.store.sql.statements import in_portions, seconds
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.domain.pages import Page
+    from stead.domain.request import Page
 
 _columns = consumers.c
 

@@ -15,7 +15,7 @@ from stead.domain.errors import (
     NoInventoryRecord,
     ResourceClassNotFound,
 )
-from stead.domain.inventory import Inventory, require_sane_reserve
+from stead.domain.provider import Inventory, require_sane_reserve
 from stead.store import providers, resource_classes
 from stead.store.protocol.clock import Part
 from stead.store.sql.statements import LISTED, Insert, Query, in_portions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
     from stead.store.providers import Row
 
 _columns = inventories.c

@@ -28,8 +28,7 @@ from stead.store.tables import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stead.store.protocol.store import Store
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Store, Transaction
 
 
 PROJECT, USER, CONSUMER_TYPE = projects.c.external_id, users.c.external_id, consumer_types.c.name

@@ -1,4 +1,4 @@
-"""Providers and their trees."""
+"""Providers, their trees and their aggregates."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from stead.domain.provider import BY_NAME, Provider
 from stead.store import usages
 from stead.store.extensions import service_states
 from stead.store.protocol.clock import Part
-from stead.store.protocol.transaction import RaceLost
-from stead.store.sql.statements import LISTED, Query, in_portions
-from stead.store.sql.timestamps import seconds
+from stead.store.protocol.store import RaceLost
+from stead.store.sql.statements import LISTED, Query, in_portions, seconds
 from stead.store.tables import (
     allocations,
     inventories,
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
+
 
 _columns = resource_providers.c
 
@@ -388,3 +388,38 @@ def replace_members(tx: Transaction, row: Row, member: sa.Column[int], new: Coll
         rows = [{"resource_provider_id": row.id, member.name: id_, "created_at": tx.now} for id_ in added]
         tx.connection.execute(sa.insert(table), rows)
     return present != set(new)
+
+
+# Aggregates: UUIDs that group providers.
+
+
+def require(connection: Connection, provider: str, expected: int | None) -> None:
+    """Refuse what :func:`replace` would refuse, before the caller inserts rows for new aggregates.
+
+    Raises:
+        ProviderNotFound, GenerationConflict
+    """
+    rows = rows_by_id(connection, ids_by_uuid(connection, [provider]).values())
+    if not rows:
+        raise ProviderNotFound(provider)
+    if expected is not None:
+        (row,) = rows.values()
+        require_generation(row, expected)
+
+
+def replace(tx: Transaction, provider: str, aggregates: Collection[int], expected: int | None) -> int:
+    """Replace all aggregates (by id) of a provider; returns its generation.
+
+    Args:
+        expected: the generation that the client knows, which then rises by one. None neither checks nor raises it (the
+            meaning before microversion 1.19).
+
+    Raises:
+        ProviderNotFound, GenerationConflict
+    """
+    row = lock_one(tx, provider)
+    if expected is not None:
+        require_generation(row, expected)
+    if replace_members(tx, row, resource_provider_aggregates.c.aggregate_id, set(aggregates)):
+        tx.tell(Part.AGGREGATES, [row.id])
+    return row.generation if expected is None else tx.bump_generations({row.id: row.generation})[row.id]

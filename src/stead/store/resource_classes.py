@@ -16,7 +16,7 @@ from stead.domain.errors import (
 )
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, MOST_NAMES, is_standard_class
 from stead.store.protocol.clock import class_change
-from stead.store.protocol.transaction import RaceLost
+from stead.store.protocol.store import RaceLost
 from stead.store.sql.statements import Insert, Query, in_portions
 from stead.store.tables import inventories, resource_classes, stead_counter
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 _columns = resource_classes.c
 

@@ -10,7 +10,7 @@ from stead.domain.errors import StandardTrait, TooManyNames, TraitInUse, TraitNo
 from stead.domain.names import MOST_NAMES, STANDARD_TRAITS, require_custom_trait
 from stead.store import providers
 from stead.store.protocol.clock import Part, trait_change
-from stead.store.protocol.transaction import RaceLost
+from stead.store.protocol.store import RaceLost
 from stead.store.sql.statements import Insert, Query, in_portions
 from stead.store.tables import resource_provider_traits, traits
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 _columns = traits.c
 

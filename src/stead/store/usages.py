@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.portion import UsageByColumn
+from stead.domain.changes import UsageByColumn
 from stead.store import names
 from stead.store.among import By
-from stead.store.protocol.own_writes import Standing
-from stead.store.sql.statements import LISTED, BulkQuery, Insert, Query, in_portions
-from stead.store.sql.timestamps import seconds
+from stead.store.protocol.clock import Standing
+from stead.store.sql.statements import LISTED, BulkQuery, Insert, Query, in_portions, seconds
 from stead.store.tables import (
     allocations,
     consumer_types,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.among import Among
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 Sums = dict[int, dict[int, int]]
 """Usage by provider id, then by class id."""

@@ -16,8 +16,7 @@ from stead.client.blocking.transport import InProcess
 from stead.embedded import start
 from stead.httpd.server import Server
 from stead.observe.log import silenced
-from stead.serve.bounds import bounds_of
-from stead.serve.routes import ApiRoutes
+from stead.serve.worker import ApiRoutes, bounds_of
 from stead.testing.faults import Faults
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.embedded import Opened
-    from stead.httpd.answers import Answer
-    from stead.httpd.refusals import Refusal
+    from stead.httpd.answers import Answer, Refusal
     from stead.httpd.requests import Answering, Request
 
 THREADS = 8
@@ -135,7 +133,7 @@ def _opened() -> Iterator[Opened]:
         database = Path(directory) / "stead.db"
         if _template is not None:
             database.write_bytes(_template)
-        with silenced("stead.store.protocol.durability"):  # that a crash of the machine loses claims
+        with silenced("stead.store.protocol.connections"):  # that a crash of the machine loses claims
             opened = start(directory, is_durable=False)
         undoing.callback(opened.close)
         if _template is None:

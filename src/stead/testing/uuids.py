@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # An import of the name binds it in its module, so each such module needs a patch of its own.
-_MAKERS = ("uuid.uuid4", "stead.api.resources.resource_providers.uuid4", "stead.api.tree_document.uuid4")
+_MAKERS = ("uuid.uuid4", "stead.api.resources.resource_providers.uuid4", "stead.api.resources.provider_trees.uuid4")
 """What makes uuids of consumers and of providers without one."""
 
 

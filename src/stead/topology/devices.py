@@ -7,15 +7,17 @@ hwloc states the class, vendor, device and often the name of a PCI function, and
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from stead.topology.machine import LINKS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stead.topology.machine import Machine
-    from stead.topology.objects import HwObject
+    from stead.topology.machine import Distances, HwObject, Machine
 
 
 class DeviceKind(StrEnum):
@@ -317,3 +319,122 @@ def _is_below_pci(hw: HwObject) -> bool:
     while around is not None and around.type != "PCIDev":
         around = around.parent
     return around is not None
+
+
+# Direct links between a machine's devices: NVLink, XGMI (Infinity Fabric) or Xe Link.
+
+
+_LINKED_TYPES = frozenset({"PCIDev", "OSDev"})
+"""Types whose links count. A processor with its own links (POWER9) does not link devices with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Two or more devices that reach each other by links, directly, through other devices or through switches.
+
+    Attributes:
+        link: the name of the links in traits, such as `NVLINK`.
+        number: from 0, in the order of the file, for each kind of link.
+    """
+
+    link: str
+    number: int
+    devices: tuple[Device, ...]
+
+
+def domains_of(machine: Machine, devices: Sequence[Device]) -> list[Domain]:
+    """The domains of *devices*, by kind of link and number."""
+    domains: list[Domain] = []
+    for link in sorted(set(LINKS.values())):
+        matrices = [matrix for matrix in machine.distances if LINKS.get(matrix.name) == link]
+        number = 0
+        for members in _connected(matrices, devices):
+            if len(members) > 1:
+                domains.append(Domain(link, number, members))
+                number += 1
+    return domains
+
+
+def _connected(matrices: Iterable[Distances], devices: Sequence[Device]) -> Iterator[tuple[Device, ...]]:
+    """The groups of connected devices; each device is in one group."""
+    leaders: dict[HwObject, HwObject] = {}
+    for matrix in matrices:
+        ends = [None if hw is None or hw.type not in _LINKED_TYPES else _function(hw) for hw in matrix.objects]
+        for place, value in enumerate(matrix.values):
+            first, second = ends[place // len(ends)], ends[place % len(ends)]
+            if value and first is not None and second is not None:
+                leaders[_leader(leaders, first)] = _leader(leaders, second)
+    members: dict[HwObject, list[Device]] = {}
+    for device in devices:
+        members.setdefault(_leader(leaders, device.hw), []).append(device)
+    return (tuple(connected) for connected in members.values())
+
+
+def _leader(leaders: dict[HwObject, HwObject], hw: HwObject) -> HwObject:
+    while (leader := leaders.get(hw, hw)) is not hw:
+        leaders[hw] = leaders.get(leader, leader)  # path halving: shortens later lookups
+        hw = leader
+    return hw
+
+
+def _function(hw: HwObject) -> HwObject:
+    """The PCI function of an operating system device; the device itself if the file shows none."""
+    around: HwObject | None = hw
+    while around is not None and around.type != "PCIDev":
+        around = around.parent
+    return hw if around is None else around
+
+
+# Assigns virtual functions to their NICs, which hwloc does not do.
+
+
+_VIRTUAL_SUFFIX = re.compile(r"v\d+$")
+
+
+def count_virtual_functions(devices: Iterable[Device]) -> dict[str, int]:
+    """The number of virtual functions of each NIC, by label; NICs without any are absent.
+
+    hwloc does not state the physical function of a virtual one. The name of its interface may (`ens5f0v3` belongs to
+    `ens5f0`). The other virtual functions are divided evenly among the physical functions on the same bridge, of the
+    same vendor if there are any. That is exact for a card whose functions all have the same number. All functions of a
+    bridge are attached to the same NUMA node, so an amount per NUMA node is right in any case. If a bridge shows no
+    physical function, as in a guest, its virtual ones count for the first of them.
+    """
+    by_bridge: defaultdict[HwObject | None, list[Device]] = defaultdict(list)
+    for device in devices:
+        if device.kind is DeviceKind.NIC:
+            by_bridge[device.hw.parent].append(device)
+    amounts: Counter[str] = Counter()
+    for nics in by_bridge.values():
+        virtual = [nic for nic in nics if nic.is_virtual]
+        physical = sorted((nic for nic in nics if not nic.is_virtual), key=lambda nic: nic.label)
+        if virtual:
+            amounts += _share_out(virtual, physical or virtual[:1])
+    return dict(amounts)
+
+
+def _share_out(virtual: Iterable[Device], holders: Sequence[Device]) -> Counter[str]:
+    """The number of the *virtual* functions of one bridge that each of the *holders* has, by label."""
+    owners = {interface: nic for nic in holders for interface in nic.interfaces}
+    amounts: Counter[str] = Counter()
+    adrift: Counter[int | None] = Counter()
+    for nic in virtual:
+        owner = next((owners[base] for base in map(_owning_interface, nic.interfaces) if base in owners), None)
+        if owner is not None:
+            amounts[owner.label] += 1
+        else:
+            adrift[_vendor(nic)] += 1
+    for vendor, amount in adrift.items():
+        likely = [nic for nic in holders if _vendor(nic) == vendor] or holders
+        for place, nic in enumerate(likely):
+            amounts[nic.label] += amount // len(likely) + (place < amount % len(likely))
+    return amounts
+
+
+def _vendor(nic: Device) -> int | None:
+    return nic.pci[0] if nic.pci else None
+
+
+def _owning_interface(interface: str) -> str:
+    """`ens5f0` for `ens5f0v3`, the name that Linux gives to the interface of a virtual function."""
+    return _VIRTUAL_SUFFIX.sub("", interface)

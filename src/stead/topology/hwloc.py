@@ -8,22 +8,24 @@ part of the machine are children of the host. docs/topology.md has the mapping a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from stead.domain.inventory import MAX_INT, Inventory
 from stead.domain.names import NAME_LENGTH, STANDARD_TRAITS
-from stead.topology.devices import Device, DeviceKind, devices_of
-from stead.topology.machine import Machine, read_xml
-from stead.topology.numa import layout_of
+from stead.domain.provider import MAX_INT, Inventory
+from stead.topology.devices import Device, DeviceKind, count_virtual_functions, devices_of, domains_of, rest_of
+from stead.topology.machine import LINKS, Machine, read_xml
+from stead.topology.numa import Nearness, Place, innermost, layout_of, used_groups
 from stead.topology.site import Description, Site, SiteError, site_of
-from stead.topology.sriov import count_virtual_functions
-from stead.topology.tree import tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stead.topology.numa import NumaNode
+    from stead.topology.devices import Domain
+    from stead.topology.machine import HwObject
+    from stead.topology.numa import Layout, NumaNode
+
 
 _DEVICE_CLASSES = {DeviceKind.GPU: "PGPU", DeviceKind.FPGA: "FPGA", DeviceKind.ACCELERATOR: "CUSTOM_ACCELERATOR"}
 """The resource class of devices of a kind; NICs and disks have other amounts, or none."""
@@ -184,3 +186,292 @@ def custom(*words: str) -> str:
     """A custom class or trait name made of *words*, whatever they contain."""
     text = "_".join(re.sub(r"[^A-Z0-9]+", "_", word.upper()).strip("_") for word in words)
     return f"CUSTOM_{text}"[:NAME_LENGTH].rstrip("_")
+
+
+# The tree of a machine's providers, and their names.
+
+
+@dataclass(slots=True)
+class Tree:
+    """Parents by name (None for the host), and traits that follow from positions in the tree.
+
+    The tree also has providers that are not objects in hwloc: groups of NUMA nodes, domains of linked devices.
+    """
+
+    host: str
+    parents: dict[str, str | None]
+    traits: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def numa(self, node: NumaNode) -> str:
+        """The name of a NUMA node."""
+        return self.nodes(1 << node.index)
+
+    def nodes(self, place: Place) -> str:
+        """The name of a NUMA node or a group of them, in Linux's list format: `0-3,8`."""
+        return f"{self.host}_NUMA{_ranges_of(place)}"
+
+    def device(self, device: Device) -> str:
+        """The name of a device."""
+        return f"{self.host}_{device.kind}_{device.label}"
+
+    def ancestors(self, name: str) -> list[str]:
+        """The ancestors of *name*, nearest first."""
+        above = []
+        parent = self.parents[name]
+        while parent is not None:
+            above.append(parent)
+            parent = self.parents[parent]
+        return above
+
+
+def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Device]) -> Tree:
+    """The tree of *machine*; its *devices* become providers.
+
+    Raises:
+        SiteError: there are too many places, so the file must be wrong.
+    """
+    tree = Tree(host, {host: None})
+    nearness = Nearness(machine, layout)
+    near_devices = [nearness.of_device(device.hw) for device in devices]
+    by_address = {device.label: device for device in devices if device.kind is DeviceKind.GPU}
+    gpus = {node.index: by_address.get(node.gpu_address) for node in layout.nodes if node.is_of_gpu}
+    beside = [node for node in layout.nodes if node.is_beside_cpus and gpus.get(node.index) is None]
+    near_memory = [nearness.of_memory(node) for node in beside]
+    hwlocs = [*nearness.groups(), *near_devices]  # a device is always attached to an object of hwloc
+    groups = used_groups([*near_devices, *near_memory], hwlocs, nearness.everything)
+
+    def around(place: Place) -> str:
+        if place.bit_count() == 1:
+            return tree.nodes(place)
+        group = innermost(place, groups) if place else 0
+        return tree.nodes(group) if group else host
+
+    for group in reversed(groups):
+        larger = innermost(group, (other for other in groups if other != group))
+        tree.parents[tree.nodes(group)] = tree.nodes(larger) if larger else host
+        tree.traits[tree.nodes(group)].add("CUSTOM_NUMA_GROUP")
+    for node in layout.nodes:
+        if (gpu := gpus.get(node.index)) is not None:
+            tree.parents[tree.numa(node)] = tree.device(gpu)
+        elif node.is_beside_cpus:
+            tree.parents[tree.numa(node)] = around(nearness.of_memory(node))
+        else:
+            group = innermost(1 << node.index, groups)
+            tree.parents[tree.numa(node)] = tree.nodes(group) if group else host
+        tree.traits[tree.numa(node)].add("HW_NUMA_ROOT" if node.threads else "CUSTOM_NUMA_MEMORY_ONLY")
+    for device, place in zip(devices, near_devices, strict=True):
+        tree.parents[tree.device(device)] = around(place)
+    _add_domains(tree, machine, devices)
+    return tree
+
+
+def _add_domains(tree: Tree, machine: Machine, devices: Sequence[Device]) -> None:
+    """Find or add, for each domain of linked devices, a provider whose linked descendants are exactly its devices.
+
+    That is an existing provider, or a new one between the devices and their common parent. If neither is possible, as
+    for two domains across the same NUMA nodes, only numbered traits distinguish the domains.
+    """
+    domains = domains_of(machine, devices)
+    for link in dict.fromkeys(domain.link for domain in domains):
+        _add_domains_of_a_link(tree, [domain for domain in domains if domain.link == link])
+
+
+def _add_domains_of_a_link(tree: Tree, domains: Sequence[Domain]) -> None:
+    lines = {name: tree.ancestors(name) for domain in domains for name in map(tree.device, domain.devices)}
+    linked_below = Counter(above for line in lines.values() for above in line)
+    for domain in domains:
+        members = [tree.device(device) for device in domain.devices]
+        for name in members:
+            tree.traits[name] |= {f"CUSTOM_{domain.link}", f"CUSTOM_{domain.link}_DOMAIN_{domain.number}"}
+        common = next(above for above in lines[members[0]] if all(above in lines[name] for name in members))
+        if linked_below[common] == len(members):
+            holder = common
+        elif all(lines[name][0] == common for name in members):
+            holder = f"{tree.host}_{domain.link}{domain.number}"
+            tree.parents[holder] = common
+            tree.parents |= dict.fromkeys(members, holder)
+        else:
+            continue
+        tree.traits[holder].add(f"CUSTOM_{domain.link}_DOMAIN")
+
+
+def _ranges_of(place: Place) -> str:
+    ranges: list[list[int]] = []
+    for number in range(place.bit_length()):
+        if place >> number & 1:
+            if ranges and ranges[-1][1] == number - 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+# What the description of a machine leaves out or converts in an unexpected way, for the operator who reads the file.
+#
+# Every device and every NUMA node of the machine is either a provider, part of one, or counted here.
+
+
+_NAMED = 4  # devices in a sentence
+
+_CLASSES = {
+    0x01: "storage", 0x02: "network", 0x03: "display", 0x04: "multimedia", 0x05: "memory", 0x06: "bridge",
+    0x07: "communication", 0x08: "system peripheral", 0x0B: "co-processor", 0x0C: "serial bus", 0x0D: "wireless",
+    0x10: "encryption", 0x11: "signal processing", 0x12: "accelerator",
+}  # fmt: skip
+"""By the high byte of a PCI class. Source: the PCI Code and ID Assignment Specification."""
+
+
+def omissions(machine: Machine) -> Iterator[str]:
+    """A sentence for each kind of thing that is left out or needs a look.
+
+    Raises:
+        SiteError: more NUMA nodes than any machine has.
+    """
+    devices = devices_of(machine)
+    if not machine.shows_devices:
+        yield (
+            "no I/O devices in the file, so its hosts get no GPUs, NICs or disks; "
+            "if they have some, run `lstopo --of xml` on the machine itself, without --no-io"
+        )
+    yield from _links(machine, devices)
+    yield from _threads(machine)
+    yield from _memory(machine)
+    yield from _disks(devices)
+    yield from _rest(machine, devices)
+
+
+def _links(machine: Machine, devices: Sequence[Device]) -> Iterator[str]:
+    gpus = sum(device.kind is DeviceKind.GPU for device in devices)
+    if gpus > 1 and not any(matrix.name in LINKS for matrix in machine.distances):
+        yield (
+            f"no links between GPUs (NVLink, XGMI, Xe Link) in the file, so its {gpus} GPUs get no traits of links; "
+            "if they have some, use an lstopo with NVML, RSMI or Level Zero"
+        )
+
+
+def _threads(machine: Machine) -> Iterator[str]:
+    layout = layout_of(machine)
+    if not any(hw.type == "PU" for hw in machine.root.walk()):
+        yield (
+            "no hardware threads (objects of type PU) in the file, so its hosts get no PCPU or VCPU; "
+            "run `lstopo --of xml` without --only, --ignore and --filter"
+        )
+        return
+    unusable = (layout.present & ~layout.usable).bit_count()
+    if unusable:
+        yield f"{_counted(unusable, 'hardware thread')} offline or not allowed to the process that wrote the file"
+
+
+def _memory(machine: Machine) -> Iterator[str]:
+    layout = layout_of(machine)
+    tiers = [node for node in layout.nodes if node.is_beside_cpus and not node.kind]
+    if tiers and any(hw.type == "PU" for hw in machine.root.walk()):
+        yield (
+            f"no memory tier in the file for {_counted(len(tiers), 'NUMA node')} without CPUs, so no trait says "
+            "whether it is HBM or CXL memory; use hwloc 2.8 or newer"
+        )
+    empty = sum(not node.memory for node in layout.nodes)
+    if empty:
+        yield f"{_counted(empty, 'NUMA node')} of unknown or forbidden memory, so without MEMORY_MB"
+    of_gpus = sum(node.is_of_gpu and node.memory > 0 for node in layout.nodes)
+    if of_gpus:
+        yield (
+            f"{_counted(of_gpus, 'NUMA node')} of GPU memory: CUSTOM_GPU_MEMORY_MB below the GPU if the file names "
+            "its PCI address, and no MEMORY_MB of the host"
+        )
+
+
+def _disks(devices: Sequence[Device]) -> Iterator[str]:
+    unknown = [device.label for device in devices if device.kind is DeviceKind.NVME and not device.gibibytes]
+    if unknown:
+        yield (
+            f"no size in the file for {_counted(len(unknown), 'NVMe disk')}, so without DISK_GB: {_listed(unknown)}; "
+            "use hwloc 2.3 or newer, or add the total to the site file"
+        )
+
+
+def _rest(machine: Machine, devices: Sequence[Device]) -> Iterator[str]:
+    rest = rest_of(machine, devices)
+    if rest.functions:
+        classes = [_described(*functions) for functions in sorted(rest.functions.items())]
+        yield f"PCI devices that become no providers: {', '.join(classes)}"
+    if rest.others:
+        names = [os_device.name for os_device in rest.others]
+        yield f"{_counted(len(names), 'device')} without a PCI device that become no providers: {_listed(names)}"
+
+
+def _described(pci_class: int, functions: Sequence[HwObject]) -> str:
+    names = [below.attributes.get("name", "") for hw in functions for below in hw.walk() if below.type == "OSDev"]
+    known_as = f": {_listed(names)}" if names else ""
+    return f"{len(functions)} of class {pci_class:04x} ({_CLASSES.get(pci_class >> 8, 'other')}{known_as})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(sorted(names)[:_NAMED])}{more}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# Memory and hardware threads of a host that its operating system keeps: `reserved` of the inventories.
+
+
+_NUMA_WITH_CPUS = "HW_NUMA_ROOT"
+_CPUS = ("PCPU", "VCPU")
+"""Threads of guests of their own are reserved first: the operating system needs whole ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """An amount that each host keeps, or each NUMA node with CPUs of it."""
+
+    amount: int = 0
+    per_node: bool = False
+
+
+def reserve(descriptions: Sequence[Description], memory: Reserve, cpus: Reserve) -> list[Description]:
+    """The providers of one host with *memory*, in MiB, and *cpus*, in hardware threads, reserved.
+
+    An amount of the host is taken evenly from its NUMA nodes with CPUs, or from the host if it has none.
+
+    Raises:
+        SiteError: a provider has less than it is to reserve.
+    """
+    holders = [each.name for each in descriptions if _NUMA_WITH_CPUS in each.traits] or [
+        each.name for each in descriptions if each.parent is None
+    ]
+    shares = {
+        name: (memory_share, cpu_share)
+        for name, memory_share, cpu_share in zip(
+            holders, _shares(memory, len(holders)), _shares(cpus, len(holders)), strict=True
+        )
+    }
+    return [_with(each, *shares[each.name]) if each.name in shares else each for each in descriptions]
+
+
+def _shares(reserve: Reserve, holders: int) -> list[int]:
+    if reserve.per_node:
+        return [reserve.amount] * holders
+    even, more = divmod(reserve.amount, holders)
+    return [even + (place < more) for place in range(holders)]
+
+
+def _with(description: Description, memory: int, cpus: int) -> Description:
+    inventories = dict(description.inventories)
+    for classes, amount, unit in ((("MEMORY_MB",), memory, "MiB"), (_CPUS, cpus, "hardware threads")):
+        remaining = amount
+        for name in classes:
+            if remaining and name in inventories:
+                taken = min(remaining, inventories[name].total)
+                inventories[name] = replace(inventories[name], reserved=taken)
+                remaining -= taken
+        if remaining:
+            total = _total(description, classes)
+            raise SiteError(f"{description.name}: cannot reserve {amount:,} {unit}, it has {total:,}")
+    return replace(description, inventories=inventories)
+
+
+def _total(description: Description, classes: Iterable[str]) -> int:
+    return sum(description.inventories[name].total for name in classes if name in description.inventories)

@@ -10,34 +10,30 @@ import falcon
 
 from stead.api.errors import ASK_THE_OPERATORS, Refused, problem_of
 from stead.api.request import Request, Response
-from stead.auth.credentials import Credentials
+from stead.auth.authentication import Credentials
 from stead.domain.errors import Forbidden, SteadError
-from stead.ui.door import Door
-from stead.ui.guard import Guard
-from stead.ui.heads import Heads
 from stead.ui.pages.activity import Activity, Counts
 from stead.ui.pages.ask import Ask
 from stead.ui.pages.consumers import Consumers
 from stead.ui.pages.drain import Drained
-from stead.ui.pages.front import Front
-from stead.ui.pages.provider import Provider
+from stead.ui.pages.provider import ProviderPage
 from stead.ui.pages.reference import PublicDocument, Reference
 from stead.ui.pages.signing_in import SignIn, SignOut
-from stead.ui.pages.site import Site
-from stead.ui.rendering import Rendering
-from stead.ui.sessions import Sessions
-from stead.ui.static_files import StaticFiles
+from stead.ui.pages.site import Front, Site
+from stead.ui.rendering import Heads, Rendering, StaticFiles
+from stead.ui.sessions import Guard, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
-    from wsgiref.types import WSGIApplication
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from stead.api.limits import Limits
+    from stead.api.bodies import Limits
     from stead.auth.attempts import Attempts
+    from stead.auth.authentication import Strategy
     from stead.auth.policy import Policy
-    from stead.auth.signing_in import Strategy
     from stead.service.service import Service
+
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +108,7 @@ def _pages(
         "/openapi.json": PublicDocument(),
         "/ui": site,
         "/ui/": site,
-        "/ui/providers/{uuid}": Provider(service, rendering),
+        "/ui/providers/{uuid}": ProviderPage(service, rendering),
         "/ui/providers/{uuid}/drain": Drained(service, rendering, limits),
         "/ui/ask": Ask(service, rendering, limits),
         "/ui/consumers": Consumers(service, rendering),
@@ -201,3 +197,49 @@ def _unexpected(rendering: Rendering) -> Callable[[Request, Response, Exception,
         _error(req, resp, rendering, 500, f"{ASK_THE_OPERATORS} ({req.id})")
 
     return handle
+
+
+# The way in: passes requests of browsers to the web interface, and all others to the API.
+#
+# It stands before authentication and before the layer for CORS, so that no other origin can use a session.
+
+
+_PATHS = ("/ui", "/docs", "/openapi.json")
+
+
+class Door:
+    """Sends ``/ui/``, ``/docs`` and a browser's ``GET /`` to *ui*, and everything else to *api*."""
+
+    def __init__(self, api: WSGIApplication, ui: WSGIApplication, *, pages: bool, public_docs: bool) -> None:
+        """*pages*: the web interface is served; *public_docs*: so is the reference of the API, without a token."""
+        self._api = api
+        self._ui = ui
+        self._pages = pages
+        self._public_docs = public_docs
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        path = environ.get("PATH_INFO", "")
+        if len(path) > 1 and not path.startswith(_PATHS):  # nearly every request
+            return self._api(environ, start_response)
+        chosen = self._ui if self._is_for_ui(path, environ) else self._api
+        return chosen(environ, start_response)
+
+    def _is_for_ui(self, path: str, environ: WSGIEnvironment) -> bool:
+        if path in ("", "/"):
+            return self._pages and _is_browser(environ) and _reads(environ)
+        if path == "/docs":
+            return self._public_docs
+        if path == "/openapi.json":
+            return self._public_docs and _reads(environ) and "HTTP_X_AUTH_TOKEN" not in environ
+        return self._pages and (path == "/ui" or path.startswith("/ui/"))
+
+
+def _is_browser(environ: WSGIEnvironment) -> bool:
+    """Whether the client wants HTML, and sends neither a version nor a token, as only programs do."""
+    accepts_html = "text/html" in environ.get("HTTP_ACCEPT", "")
+    return accepts_html and not {"HTTP_OPENSTACK_API_VERSION", "HTTP_X_AUTH_TOKEN"} & environ.keys()
+
+
+def _reads(environ: WSGIEnvironment) -> bool:
+    return environ["REQUEST_METHOD"] in ("GET", "HEAD")

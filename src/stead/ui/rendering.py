@@ -1,20 +1,26 @@
-"""Templates: values to HTML. Everything that a template prints is escaped."""
+"""Templates, static files, and how values look in text. Everything that a template prints is escaped."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import falcon
 import jinja2
 
-from stead.auth.credentials import Credentials
-from stead.ui.guard import csrf_token
-from stead.ui.sessions import SESSION_KEY
-from stead.ui.wording import FILTERS
+from stead.auth.authentication import Credentials
+from stead.domain.moments import in_utc
+from stead.ui.sessions import SESSION_KEY, csrf_token
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from importlib.resources.abc import Traversable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from stead.api.request import Request, Response
-    from stead.ui.static_files import StaticFiles
 
 
 class Rendering:
@@ -64,3 +70,172 @@ def describe(resp: Response) -> None:
     """Set the headers of a page."""
     resp.content_type = "text/html; charset=utf-8"
     resp.cache_control = ["no-store"]
+
+
+# How values look in text: numbers, amounts of units, moments.
+
+
+_LEVELS = 10
+"""Steps of the scale of colours."""
+
+
+def number(value: float) -> str:
+    """A number with separated thousands; integers without a fraction."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def percent(part: float, whole: float) -> str:
+    """*part* of *whole* in percent, without a fraction; a dash if there is nothing."""
+    return f"{100 * part / whole:.0f}\u202f%" if whole > 0 else "–"
+
+
+def fill(part: float, whole: float) -> float:
+    """*part* of *whole* in percent, between 0 and 100, for the width of a bar."""
+    return round(min(100.0, max(0.0, 100 * part / whole)), 2) if whole > 0 else 0.0
+
+
+def level(part: float, whole: float) -> int:
+    """The step of the scale of colours for *part* of *whole*: 0 is empty, 10 is full."""
+    return round(fill(part, whole) * _LEVELS / 100)
+
+
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as a time in UTC."""
+    return in_utc(int(seconds))
+
+
+_REASONS = {
+    "capacity_exceeded": "Not enough free",
+    "units_violated": "Amount does not fit the units of the inventory",
+    "no_such_inventory": "The provider has no inventory of the class",
+    "provider_disabled": "The provider is disabled",
+    "nothing_fits": "No allocation candidates",
+    "nothing_found": "No allocation candidates found within the limit of the search",
+    "generation_conflict": "The provider changed first (generation)",
+    "consumer_conflict": "The consumer changed first (generation)",
+    "concurrent_update": "Other clients changed it first, until the time limit",
+    "unavailable": "The database did not answer",
+}
+
+
+def reason(name: str) -> str:
+    """The label of a metric, in words where a name is not enough; the label follows, since alerts have it."""
+    return f"{_REASONS[name]}: {name}" if name in _REASONS else name
+
+
+FILTERS: Mapping[str, Callable[..., object]] = {
+    "number": number,
+    "percent": percent,
+    "fill": fill,
+    "level": level,
+    "moment": moment,
+    "reason": reason,
+}
+
+
+# ``/ui/static/``: the files of the package, with their types and their caching.
+#
+# A path with the version of the files may be cached forever. The same file without version has an ETag.
+
+
+TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "map": "application/json",
+    "md": "text/plain; charset=utf-8",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+"""Media type by suffix. Files with other suffixes are not served."""
+
+_SMALLEST_COMPRESSED = 1024
+
+
+class File(NamedTuple):
+    """One file: its bytes, the same as gzip if that is smaller, its media type and its ETag."""
+
+    body: bytes
+    compressed: bytes | None
+    media_type: str
+    etag: str
+
+
+class StaticFiles:
+    """The files by their path below ``/ui/static/``. A request can name nothing but these."""
+
+    @cached_property
+    def _files(self) -> Mapping[str, File]:
+        """Read at the first request: commands that serve nothing do not need them."""
+        return {path: _read(path, file.read_bytes()) for path, file in _found(files("stead.ui") / "static", "")}
+
+    @cached_property
+    def version(self) -> str:
+        """A text that changes whenever a file changes."""
+        etags = "".join(f"{path}{file.etag}" for path, file in sorted(self._files.items()))
+        return f"v-{hashlib.sha256(etags.encode()).hexdigest()[:12]}"
+
+    def serve(self, req: Request, resp: Response, path: str) -> None:
+        """Answer with the file at *path*, which may begin with the version.
+
+        Raises:
+            falcon.HTTPNotFound: no such file.
+        """
+        first, _, rest = path.partition("/")
+        is_versioned = first.startswith("v-")
+        file = self._files.get(rest if is_versioned else path)
+        if file is None:
+            raise falcon.HTTPNotFound
+        # An old version may be in a page that was loaded before an upgrade: it gets the present file, briefly.
+        lasting = "public, max-age=31536000, immutable"
+        resp.cache_control = [lasting if first == self.version else "no-cache"]
+        resp.set_header("etag", file.etag)
+        resp.set_header("vary", "accept-encoding")
+        resp.content_type = file.media_type
+        if file.etag in req.get_header("if-none-match", default=""):
+            resp.status = falcon.HTTP_304
+        elif file.compressed is not None and "gzip" in req.get_header("accept-encoding", default=""):
+            resp.set_header("content-encoding", "gzip")
+            resp.data = file.compressed
+        else:
+            resp.data = file.body
+
+
+def _found(directory: Traversable, above: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in directory.iterdir():
+        path = f"{above}{entry.name}"
+        if entry.is_dir():
+            yield from _found(entry, f"{path}/")
+        elif entry.name.rpartition(".")[2] in TYPES:
+            yield path, entry
+
+
+def _read(path: str, body: bytes) -> File:
+    # Without a time, all workers send the same bytes under one ETag.
+    compressed = gzip.compress(body, 9, mtime=0) if len(body) >= _SMALLEST_COMPRESSED else None
+    if compressed is not None and len(compressed) >= len(body):
+        compressed = None
+    return File(body, compressed, TYPES[path.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+
+
+# HEAD of pages: the headers of GET, without a body.
+
+
+IS_HEAD_KEY = "stead.ui.is_head"
+"""The environ key that marks a HEAD, which must not use up a one-time code."""
+
+
+class Heads:
+    """Answers HEAD as *pages* answer GET."""
+
+    def __init__(self, pages: WSGIApplication) -> None:
+        self._pages = pages
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return self._pages(environ, start_response)
+        parts = self._pages({**environ, "REQUEST_METHOD": "GET", IS_HEAD_KEY: True}, start_response)
+        getattr(parts, "close", lambda: None)()
+        return []

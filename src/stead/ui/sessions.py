@@ -1,4 +1,4 @@
-"""Sessions: a cookie that stands for a token, for every strategy of authentication.
+"""Who uses the web interface: sessions, sign-in with a password, and what protects every write.
 
 No process remembers a session, so that every worker and every host can answer each request.
 Source: decision 39.
@@ -6,19 +6,27 @@ Source: decision 39.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import logging
 from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
-from stead.auth import sessions, unauthorized
-from stead.ui.guard import CSRF_HEADER, is_own_write, refuse
+from stead.api.errors import Problem, Refused, write
+from stead.api.request import BodyIncomplete, BodyTooLong, Request, Response
+from stead.auth import authentication, sessions
+from stead.domain.errors import Forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from stead.auth.token_file import TokenFile
+    from stead.auth.authentication import Strategy
+    from stead.auth.tokens import TokenFile
+
 
 SESSION_KEY = "stead.ui.session"
 """The environ key of the session's text; absent on open paths."""
@@ -127,9 +135,226 @@ def _ask(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[by
     """401 for scripts, and the page for signing in for people."""
     root = environ.get("SCRIPT_NAME", "")
     if environ["PATH_INFO"].startswith(f"{_API}/") or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-        return unauthorized.answer(environ, start_response)
+        return authentication.answer(environ, start_response)
     query = environ.get("QUERY_STRING", "")
     target = quote(environ["PATH_INFO"] + (f"?{query}" if query else ""), safe="/")
     headers = [("location", f"{root}/ui/sign-in?next={target}"), ("content-length", "0"), ("cache-control", "no-store")]
     start_response("303 See Other", headers)
     return []
+
+
+# What protects the pages: the names of hosts, the headers of every answer, and the token of every write.
+
+
+HEADERS = [
+    (
+        "content-security-policy",
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+    ),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("referrer-policy", "same-origin"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+]
+"""In every answer of the web interface."""
+
+CSRF_FIELD = "csrf"
+CSRF_HEADER = "HTTP_X_STEAD_CSRF"
+
+
+class Guard:
+    """Adds :data:`HEADERS`, and refuses Host headers that are not a name of this service."""
+
+    def __init__(self, app: WSGIApplication, hosts: frozenset[str] | None, *, is_proxied: bool) -> None:
+        """*hosts*: accepted beside IP addresses and localhost; None: every name, but none over loopback.
+
+        With *is_proxied*, a request over loopback is one of a proxy, which browsers reach by any name.
+        """
+        self._app = app
+        self._hosts = hosts
+        self._is_proxied = is_proxied
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+
+        def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
+            return start_response(status, [*headers, *HEADERS], *exc_info)
+
+        host = environ.get("HTTP_HOST", "")
+        accepts_all = self._hosts is None and (self._is_proxied or not is_over_loopback(environ))
+        if accepts_all or is_known_host(host, self._hosts or frozenset()):
+            return self._app(environ, start)
+        problem = f"Unknown Host header {host[:200]!r}. If it is a name of this service, add it to [stead] ui_hosts."
+        return refuse(environ, start, 403, problem)
+
+
+def is_known_host(header: str, hosts: frozenset[str]) -> bool:
+    """Whether a Host header has one of *hosts*, localhost or an IP address, with any port.
+
+    A page of another site can make its name point to 127.0.0.1, but it cannot have an IP address as its name.
+    """
+    name = header.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name in hosts or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == ""  # HTTP/1.0, which browsers do not speak
+    return True
+
+
+def is_over_loopback(environ: WSGIEnvironment) -> bool:
+    """Whether both ends of the connection have a loopback address, as for a browser on the machine of the server.
+
+    Servers that put another name than the address into SERVER_NAME are not recognized.
+    """
+    return all(_is_loopback(environ.get(name, "")) for name in ("SERVER_NAME", "REMOTE_ADDR"))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    # A socket that listens on `::` has IPv4 clients with mapped addresses, ::ffff:127.0.0.1.
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
+
+
+def csrf_token(session: str) -> str:
+    """The token that a write of *session* must carry. Another origin can send the cookie, but not read it."""
+    return hmac.new(session.encode(), b"stead csrf", hashlib.sha256).hexdigest()
+
+
+def is_own_write(environ: WSGIEnvironment, session: str, given: str) -> bool:
+    """Whether a write comes from a page of this session: the right token, and no other origin."""
+    # As bytes, because `compare_digest` rejects text that is not ASCII.
+    return is_same_origin(environ) and hmac.compare_digest(csrf_token(session).encode(), given.encode())
+
+
+def is_same_origin(environ: WSGIEnvironment) -> bool:
+    """Whether no header says that a page of another origin sent the request."""
+    if environ.get("HTTP_SEC_FETCH_SITE", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = environ.get("HTTP_ORIGIN")
+    return origin is None or origin.partition("://")[2] == environ.get("HTTP_HOST", "")
+
+
+def refuse(environ: WSGIEnvironment, start_response: StartResponse, status: int, message: str) -> Iterable[bytes]:
+    """Answer an error in the form that the request accepts."""
+    resp = Response()
+    write(Request(environ), resp, Problem(status, message))
+    body = resp.data or b""
+    start_response(str(resp.status), [*resp.headers.items(), ("content-length", str(len(body)))])
+    return [body]
+
+
+# The fields of a submitted form.
+
+
+_LONGEST = 64 * 1024
+_MOST_FIELDS = 200
+
+
+def read_form(req: Request) -> dict[str, str]:
+    """The fields of the form in the body; the last of several with one name.
+
+    Raises:
+        Refused: 400 or 413 if the body is not a form of reasonable size.
+    """
+    req.longest_body = _LONGEST
+    if (req.content_length or 0) > _LONGEST:
+        raise Refused(413, f"A form may have {_LONGEST} bytes.")
+    try:
+        text = req.read_all().decode()
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except BodyTooLong:
+        raise Refused(413, f"A form may have {_LONGEST} bytes.") from None
+    except (BodyIncomplete, ValueError):
+        raise Refused(400, "The body is not a form.") from None
+
+
+def read_own_form(req: Request) -> dict[str, str]:
+    """The fields of a form that changes something.
+
+    Raises:
+        Refused: 403 if the form does not come from a page of this session.
+    """
+    form = read_form(req)
+    if not is_own_write(req.env, req.env.get(SESSION_KEY, ""), form.get(CSRF_FIELD, "")):
+        raise Refused(403, "The form is not from a page of this session. Load the page again, and repeat.")
+    return form
+
+
+# A user and a password become a token of Keystone. Source: Identity API v3, "Password authentication".
+
+
+_log = logging.getLogger(__name__)
+
+_SECONDS = 10.0
+"""For one request to Keystone."""
+
+
+class SignInRefused(Exception):
+    """The attempt gave no session; ``status`` is 401 if the credential is not valid, 503 if Keystone did not answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def token_of_password(strategy: Strategy, *, user: str, password: str, domain: str, project: str) -> str:
+    """A token scoped to *project*, or to the user's default project if it is empty; *domain* is that of both.
+
+    Raises:
+        SignInRefused: Keystone refused, or did not answer. The message does not contain the password.
+    """
+    import httpx2
+
+    identity = {"name": user, "domain": {"name": domain}, "password": password}
+    request: dict[str, object] = {"identity": {"methods": ["password"], "password": {"user": identity}}}
+    if project:
+        request["scope"] = {"project": {"name": project, "domain": {"name": domain}}}
+    base = (strategy.keystone_url or "").rstrip("/").removesuffix("/v3")
+    try:
+        answer = httpx2.post(
+            f"{base}/v3/auth/tokens", json={"auth": request}, timeout=_SECONDS, verify=strategy.keystone_cafile or True
+        )
+    except (httpx2.HTTPError, OSError) as error:
+        # Only the type, and no cause: the error of the library has the request, and with it the password.
+        _log.warning("sign-in: Keystone does not answer: %s", type(error).__name__)
+        raise SignInRefused(503, "Keystone does not answer. Retry, or paste a token.") from None
+    token = answer.headers.get("x-subject-token")
+    if answer.status_code == 201 and token:
+        return str(token)
+    if answer.status_code >= 500:
+        raise SignInRefused(503, f"Keystone returned {answer.status_code}. Retry, or paste a token.")
+    raise SignInRefused(401, "Keystone does not accept this user, password and project.")
+
+
+# What a caller may do, and the addresses of changed pages.
+
+
+def may(req: Request, rule: str, target: Mapping[str, str | None] | None = None) -> bool:
+    """Whether the policy allows *rule*, for parts of a page that are left out otherwise."""
+    try:
+        req.require(rule, target)
+    except Forbidden:
+        return False
+    return True
+
+
+def query_of(pairs: Iterable[tuple[str, str]]) -> str:
+    """*pairs* as a query string, with the question mark; empty if there are none."""
+    text = urlencode([(key, value) for key, value in pairs if value])
+    return f"?{text}" if text else "?"
+
+
+def changed(pairs: Iterable[tuple[str, str]], **changes: str) -> str:
+    """The query string with other values of some keys; an empty value removes a key."""
+    remaining = [(key, value) for key, value in pairs if key not in changes]
+    return query_of([*remaining, *changes.items()])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stead.api.accept import quality
+from stead.api.request import quality
 
 JSON, HTML = "application/json", "text/html"
 

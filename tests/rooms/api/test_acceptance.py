@@ -10,34 +10,22 @@ from hypothesis import strategies as st
 
 from stead.api.bodies import Body, Validator
 from stead.api.query import candidates, providers
-from stead.api.resources import (
-    aggregates,
-    allocations,
-    changes,
-    claims,
-    consumers,
-    inventories,
-    reshaper,
-    resource_classes,
-    resource_providers,
-    traits,
-    usages,
-)
+from stead.api.resources import allocations, changes, claims, inventories, resource_providers, traits
 from stead.api.versions import Agreed, Microversion, Versioned
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 RESOURCES = (
-    aggregates,
+    resource_providers,
     allocations,
     changes,
     claims,
-    consumers,
+    allocations,
     inventories,
-    reshaper,
-    resource_classes,
+    allocations,
+    traits,
     resource_providers,
     traits,
-    usages,
+    inventories,
 )
 
 
@@ -54,7 +42,7 @@ def validators():
     for version in Microversion:
         for module in (candidates, providers):
             yield f"{module.__name__} {version}", module.validator(Agreed(version))
-        yield f"{usages.__name__} {version}", usages.validator(version)
+        yield f"{inventories.__name__} {version}", inventories.validator(version)
 
 
 DIFFERENT = {json.dumps(validator.schema): name for name, validator in validators()}

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.api.bodies import Body, Validator
-from stead.api.body_limits import SMALL, counts_at_most, longest_body, most_values
-from stead.api.excerpts import excerpt, shorten
-from stead.api.limits import Limits
+from stead.api.bodies import SMALL, Body, Limits, Validator, counts_at_most, longest_body, most_values
 from stead.api.operations import OPERATIONS
+from stead.api.validation import excerpt, shorten
 from stead.api.versions import Versioned
 from tests.rooms.api.test_acceptance import RESOURCES, UUID
 

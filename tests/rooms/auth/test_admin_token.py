@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from stead.auth import ensure_admin_token
-from stead.auth.token_file import digest, parse
+from stead.auth.tokens import digest, parse
 from stead.config import ConfigError, load
 from tests.rooms.auth.odd_files import KINDS, replace_with
 

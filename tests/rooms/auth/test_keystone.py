@@ -273,7 +273,7 @@ def test_who_can_write_to_memcached_runs_no_code(behind, identity, memcached, tm
     ],
 )
 def test_a_configuration_that_can_not_work_stops_the_start(behind, identity, monkeypatch, missing, lines, reason):
-    monkeypatch.setattr("stead.auth.keystone.find_spec", lambda name: None)  # as where only our dependencies are
+    monkeypatch.setattr("stead.auth.authentication.find_spec", lambda name: None)  # as where only our dependencies are
     given = [line for line in login(identity) if not (missing and line.startswith(missing))]
     with pytest.raises(ConfigError, match=reason) as refused:
         behind(*given, *lines)

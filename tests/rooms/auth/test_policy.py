@@ -7,7 +7,7 @@ from oslo_context.context import RequestContext
 
 from stead.auth import ANONYMOUS, Credentials, Policy
 from stead.auth import policy as policy_module
-from stead.auth.rules import list_rules
+from stead.auth.policy import list_rules
 from stead.config import ConfigError, load
 from stead.domain.errors import Forbidden
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stead.auth.rules import list_rules
+from stead.auth.policy import list_rules
 from tests.system.differential.released import RELEASED
 
 pytestmark = pytest.mark.timeout(900)  # the released service may have to be installed first

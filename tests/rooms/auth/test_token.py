@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stead.auth.token_file import digest, parse, render
+from stead.auth.tokens import digest, parse, render
 from stead.config import ConfigError
 from tests.rooms.auth.odd_files import KINDS, replace_with
 

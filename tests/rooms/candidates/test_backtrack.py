@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.candidates.backtrack import sequences
+from stead.candidates.splits import sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.candidates.blocks import independent_blocks
-from stead.candidates.combine import ways
-from stead.candidates.demand import Demand, Ground
+from stead.candidates.combine import Demand, Ground, independent_blocks, ways
 from stead.candidates.work import Work
 
 VCPU, PGPU, NET = 1, 2, 3

@@ -14,15 +14,14 @@ from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 
 from stead.candidates import kinds
-from stead.candidates.draw import drawn
 from stead.candidates.engine import Enumeration, answer, find, found_within
-from stead.candidates.kinds import Kind
-from stead.candidates.providers import matching_providers
+from stead.candidates.kinds import Kind, drawn
+from stead.candidates.provider_trees import matching_providers
 from stead.candidates.render import Form
 from stead.candidates.work import Work
 from stead.domain.claim import Claim, Place, Room, require_room
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.domain.request import Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
 from tests.rooms.candidates.brute_force import (
     Refusal,

@@ -13,14 +13,12 @@ import pytest
 from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 
-from stead.candidates.draining import relocate
+from stead.candidates.draining import Tenant, relocate
 from stead.candidates.engine import Enumeration
 from stead.candidates.gangs import place
-from stead.candidates.moving import Tenant
 from stead.candidates.placing import NoPlace, negated, taken_by
 from stead.candidates.work import Work
-from stead.domain.order import PACK
-from stead.domain.request import CandidateRequest, RequestGroup, Terms
+from stead.domain.request import PACK, CandidateRequest, RequestGroup, Terms
 from tests.rooms.candidates.brute_force import Refusal, eligible_anchors, every_way, ways_under
 from tests.rooms.candidates.forests import forests_and_requests, forests_and_requests_beyond, pick
 from tests.rooms.candidates.headroom.brute_headroom import TooMany, after

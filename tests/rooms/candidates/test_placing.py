@@ -14,14 +14,13 @@ import pytest
 from stead.candidates.engine import Enumeration, find
 from stead.candidates.gangs import place
 from stead.candidates.placing import NoPlace
-from stead.domain.order import PACK, SPREAD
-from stead.domain.request import CandidateRequest, RequestGroup
+from stead.domain.request import PACK, SPREAD, CandidateRequest, RequestGroup
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.order import Order
+    from stead.domain.request import Order
 
 HOSTS = 6
 PACKED = [f"host-{number}" for number in range(HOSTS)]

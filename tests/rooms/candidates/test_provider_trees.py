@@ -15,12 +15,10 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from stead.api.tree_text import FIELDS, totals_texts, tree_texts, whole_text
-from stead.candidates.provider_trees import count_providers, matching_trees, page_of
-from stead.candidates.tree_totals import tree_totals
+from stead.candidates.provider_trees import count_providers, matching_trees, page_of, tree_totals
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.name_pattern import NamePattern
-from stead.domain.pages import Page
-from stead.domain.request import Terms, TreeQuery
+from stead.domain.names import NamePattern
+from stead.domain.request import Page, Terms, TreeQuery
 from tests.rooms.candidates.brute_force import fits, has_traits, in_aggregates, is_barred, is_in_tree_of, unknown_traits
 from tests.rooms.candidates.forests import (
     UNKNOWN_UUID,

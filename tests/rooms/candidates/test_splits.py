@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stead.candidates.engine import Enumeration
-from stead.candidates.parts import Share
-from stead.candidates.splits import splits
+from stead.candidates.splits import Share, splits
 from stead.candidates.work import Work
 from stead.domain.request import RequestGroup, Terms
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from stead.candidates.templates import GAP, Template, TreeUuids
-from stead.catalog.texts import Texts
+from stead.candidates.render import GAP, Template, TreeUuids
+from stead.catalog.blocks import Texts
 
 LONG = [str(UUID(int=number * 2**64 + 7)) for number in range(12)]
 FORMS = {

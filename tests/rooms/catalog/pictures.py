@@ -9,9 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow
+from stead.domain.changes import (
+    Changes,
+    InventoriesByColumn,
+    InventoryRow,
+    MembersByColumn,
+    NameRow,
+    Portion,
+    ProviderRow,
+    ProvidersByColumn,
+    StandingRow,
+    UsageByColumn,
+)
 from stead.domain.names import FIRST_CUSTOM_CLASS_ID, STANDARD_RESOURCE_CLASSES
-from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn, UsageByColumn
 from stead.domain.provider import Disabled
 
 if TYPE_CHECKING:

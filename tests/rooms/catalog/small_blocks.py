@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from stead.catalog import blocks, columns, masks, stored, texts
+from stead.catalog import blocks, columns, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ def small_blocks() -> Iterator[None]:
         patch.object(columns, "_FEW", 0),
         patch.object(columns, "_COMMON", 1),
         patch.object(columns, "_RARE", 2),
-        patch.object(masks, "BLOCK", 2),
+        patch.object(columns, "BLOCK", 2),
         patch.object(stored, "BLOCK", 2),
-        patch.object(texts, "BLOCK", 2),
-        patch.object(texts, "_FEW", 1),
+        patch.object(blocks, "BLOCK", 2),
+        patch.object(blocks, "_FEW", 1),
     ):
         yield
     blocks._constant.cache_clear()

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.catalog.blocks import Blocks, Sparse
-from stead.catalog.directory import Directory
-from stead.catalog.interned import Interned
-from stead.catalog.masks import Masks
+from stead.catalog.blocks import Blocks, Directory, Interned, Sparse
+from stead.catalog.columns import Masks
 from tests.rooms.catalog.small_blocks import small_blocks
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ def test_a_mask_is_worked_out_again_for_changed_blocks_only() -> None:
 
 
 def test_masks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stead.catalog.masks.MOST_BYTES", 10)
+    monkeypatch.setattr("stead.catalog.columns.MOST_BYTES_OF_MASKS", 10)
     masks, column = Masks(), written(Blocks.none(np.int64, 0), dict.fromkeys(range(4), 1), 4)
     asked: list[int] = []
 
@@ -132,7 +130,7 @@ def test_a_directory_is_what_a_dictionary_would_be(
 
 
 def test_values_that_nobody_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stead.catalog.interned._SPARE", 0)
+    monkeypatch.setattr("stead.catalog.blocks._SPARE", 0)
     values: Interned[str] = Interned("nothing")
     column = Blocks.none(np.int32, 0).replaced(np.arange(3), values.numbers(["a", "b", "c"]), 3)
     column = column.replaced(np.arange(3), values.numbers(["d", "b", "e"]), 3)

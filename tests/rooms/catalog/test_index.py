@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.catalog import index
-from stead.catalog.index import IdIndex, TextIndex, TreeIndex
-from stead.catalog.texts import Texts
+from stead.catalog import blocks
+from stead.catalog.blocks import IdIndex, TextIndex, Texts, TreeIndex
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 HASHES: dict[str, Callable[[bytes], int]] = {
-    "as it is": index.crc32,
+    "as it is": blocks.crc32,
     "one for all": lambda _: 7,
     "of the length": len,
 }
@@ -28,7 +27,7 @@ HASHES: dict[str, Callable[[bytes], int]] = {
 @given(st.lists(st.text(max_size=4), unique=True), st.text(max_size=4))
 def test_each_text_has_its_slot_also_if_hashes_are_equal(hashed: str, texts: list[str], other: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "crc32", HASHES[hashed])
+        patch.setattr(blocks, "crc32", HASHES[hashed])
         column = Texts.of(["in no index", *texts])
         by_text = TextIndex.of(column, np.arange(1, len(texts) + 1, dtype=np.int32))
         assert dict(by_text.items()) == {text: slot for slot, text in enumerate(texts, 1)}

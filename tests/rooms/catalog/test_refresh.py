@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from stead.api.provider_text import ProviderForm
+from stead.api.representations import ProviderForm
 from stead.candidates.engine import Enumeration, answer
 from stead.candidates.render import Form
-from stead.catalog import snapshot_file, stored
+from stead.catalog import stored
 from stead.catalog.catalog import _followed
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
@@ -293,9 +293,9 @@ class Refreshing(RuleBasedStateMachine):
         expected, before = view(self.snapshot), totals(self.snapshot)
         with TemporaryDirectory() as directory:
             path = Path(directory) / "snapshot"
-            with snapshot_file.replacing(path) as sections:
+            with stored.replacing(path) as sections:
                 sections.end(stored.write(self.snapshot, sections))
-            self.snapshot = stored.read(snapshot_file.read(path))
+            self.snapshot = stored.read(stored.read_file(path))
         assert view(self.snapshot) == expected
         assert totals(self.snapshot) == before
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.catalog import texts as texts_module
-from stead.catalog.texts import Texts
+from stead.catalog import blocks as texts_module
+from stead.catalog.blocks import Texts
 from tests.rooms.catalog.small_blocks import small_blocks
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from stead.cli.app import run
-from stead.cli.options import Options, use_options
+from stead.cli.arguments import Options, use_options
 from tests.rooms.cli.placement.deployment import Deployment
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from stead.cli.app import SUBCOMMANDS, run
 from stead.cli.fetching.changes import fetch_token
-from stead.cli.terminal.output import json_text
+from stead.cli.terminal import json_text
 from stead.client.blocking.connecting import connect
 from tests.servers.stead import serving
 from tests.system.api.client import Api, Provider, fresh_uuid, holding, http_door

@@ -8,11 +8,11 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.pairs import Pairs
+from stead.api.query.values import Pairs
 from stead.api.versions import Agreed, S, V
 from stead.client.errors import InvalidRequest
 from stead.client.request import Group, Request
-from stead.domain.flavor import Flavor
+from stead.domain.request import Flavor
 
 if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest, Terms

@@ -12,8 +12,8 @@ import pytest
 import stead
 import stead.aio
 from stead import Group, Node, Request, testing
-from stead.client import address
-from stead.client.blocking import watching
+from stead.client import calls
+from stead.client.blocking import site as watching
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 
@@ -126,7 +126,7 @@ def test_a_unix_socket_ends_where_the_path_goes_on(tmp_path):
     place = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(place))
-        read = address.read(f"unix://{place}/placement")
+        read = calls.read(f"unix://{place}/placement")
         assert (read.socket, read.base) == (place, "http://localhost/placement")
 
 

@@ -102,7 +102,7 @@ def test_type_checkers_of_users_see_the_types_and_find_mistakes(tmp_path):
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout.splitlines()
     printed = [line for line in lines if "error:" in line or "Revealed" in line]
     assert len(printed) == 5, printed
-    assert "stead.client.explanation.Explanation | None" in printed[0]
+    assert "stead.client.candidate.Explanation | None" in printed[0]
     assert "unused-coroutine" in printed[1]
     assert "int | None" in printed[2]
     assert "return-value" in printed[3]

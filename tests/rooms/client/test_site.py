@@ -403,8 +403,8 @@ def test_names_are_cached_and_follow_changes(site, hosts, monkeypatch):
     requests = len(site.faults.requests)
     assert site.names([host]) == {host: before}
     assert len(site.faults.requests) == requests
-    monkeypatch.setattr("stead.client.aio.names.FRESH_SECONDS", 0)
-    monkeypatch.setattr("stead.client.blocking.names.FRESH_SECONDS", 0)
+    monkeypatch.setattr("stead.client.aio.site.FRESH_SECONDS", 0)
+    monkeypatch.setattr("stead.client.blocking.site.FRESH_SECONDS", 0)
     site.apply(Node("renamed", uuid=host))
     assert site.names([host, str(uuid.UUID(int=9))]) == {host: "renamed"}
     assert set(site.names(hosts.values()).values()) == {"renamed", *(hosts.keys() - {before})}

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from stead.config import ConfigError
-from stead.config.database_url import complete_url
+from stead.config.masking import complete_url
 
 MYSQL = "mysqldb" if find_spec("MySQLdb") else "pymysql"
 
@@ -46,8 +46,6 @@ def test_what_is_no_url_is_refused_without_showing_it(url):
 
 
 def test_without_any_driver_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setattr(
-        "stead.config.database_url._DRIVERS", {"mysql": ("mysql", [("x", "a_driver_that_is_not_here")])}
-    )
+    monkeypatch.setattr("stead.config.masking._DRIVERS", {"mysql": ("mysql", [("x", "a_driver_that_is_not_here")])})
     with pytest.raises(ConfigError, match=r"stead\[mysql\]"):
         complete_url("mysql://u@h/d")

@@ -27,13 +27,13 @@ from oslo_config import cfg
 
 from stead import application
 from stead.api.query.candidates import stored_request
-from stead.auth.token_editing import create
+from stead.auth.tokens import create
 from stead.config import Settings, load, settings
 from stead.config.options import GROUPS
 from stead.domain.errors import SteadError
 from stead.observation import Observation, capacity_text
-from stead.serve.bounds import bounds_of
-from stead.ui.guard import csrf_token
+from stead.serve.worker import bounds_of
+from stead.ui.sessions import csrf_token
 from tests.system.api.client import NEWEST, Api, Provider, fresh_name, fresh_uuid, holding, wsgi_door
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until

@@ -8,8 +8,7 @@ import pytest
 
 from stead.cli.app import run
 from stead.config import ConfigError, load
-from stead.config.database_url import masked_parameters, masked_url
-from stead.config.masking import masked
+from stead.config.masking import masked, masked_parameters, masked_url
 from stead.config.report import report, write_sample
 
 # What keystonemiddleware imports, imports it.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stead.domain.name_pattern import NamePattern
+from stead.domain.names import NamePattern
 
 pytestmark = pytest.mark.timeout(240)  # hundreds of cases, and a fault is made smaller for a while
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.httpd.admission import KNOWN_CREDENTIALS, OVERDUE_SECONDS, PASSES, Admission
+from stead.httpd.admission import KNOWN_CREDENTIALS, OVERDUE_SECONDS, PASSES, Admission, Concurrency
 from stead.httpd.bounds import Bounds
-from stead.httpd.concurrency import Concurrency
 from stead.httpd.requests import Lane, Peers, Request
 from tests.waiting import wait_until
 

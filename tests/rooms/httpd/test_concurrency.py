@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.httpd.admission import Admission
+from stead.httpd.admission import LONG_SECONDS, SAMPLE, Admission, Concurrency
 from stead.httpd.bounds import Bounds
-from stead.httpd.concurrency import LONG_SECONDS, SAMPLE, Concurrency
 from stead.httpd.requests import Lane
 from tests.rooms.httpd.test_admission import accept, request
 from tests.waiting import stays, wait_until

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from stead.httpd.bounds import Bounds
-from stead.httpd.deadlines import LINGER_SECONDS, LONGEST_LINGER_SECONDS, Overdue, overdue
-from stead.httpd.states import State
+from stead.httpd.connection import LINGER_SECONDS, LONGEST_LINGER_SECONDS, Overdue, State, overdue
 
 BOUNDS = Bounds(
     head_timeout=10,

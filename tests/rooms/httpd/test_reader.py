@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.httpd.bounds import Bounds
-from stead.httpd.budget import Budget
+from stead.httpd.answers import Refusal
+from stead.httpd.bounds import Bounds, Budget
 from stead.httpd.reader import PIPELINED, SLICE, Reader
-from stead.httpd.refusals import Refusal
 from stead.httpd.requests import FREE_SIZE, Lane, Peers
 from tests.system.hostile.pieces import KINDS
 

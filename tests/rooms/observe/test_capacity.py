@@ -18,12 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stead import application
 from stead.config import load
-from stead.domain.capacity import Inventories, Sums
 from stead.domain.errors import Unavailable
+from stead.domain.provider import Inventories, Sums
 from stead.observation import capacity_text
-from stead.observe import scraping
-from stead.observe.capacity import PROVIDERS, SUMS, Group, text_of_providers, text_of_sums
-from stead.observe.scraping import Endpoint
+from stead.observe import exporter
+from stead.observe.exporter import Endpoint
+from stead.observe.metrics import OF_PROVIDERS, SUMS, Group, text_of_providers, text_of_sums
 from tests.system.api.client import Api, wsgi_door
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until
@@ -156,7 +156,7 @@ def test_every_name_and_number_is_read_as_it_was_written(names: list[str], numbe
     numbers = numbers[: len(names)]
     inventories = Inventories("VCPU", names, numbers, numbers, numbers, [used] * len(names))
     read = samples(text_of_providers([inventories]))
-    for metric, attribute, _ in PROVIDERS:
+    for metric, attribute, _ in OF_PROVIDERS:
         expected = {(metric, frozenset({("hostname", n), ("resourcetype", "VCPU")})) for n in names}
         assert {key for key in read if key[0] == metric} == expected, attribute
         for name, number in zip(names, getattr(inventories, attribute), strict=True):
@@ -192,7 +192,7 @@ def test_a_silent_scraper_is_let_go_without_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that sends nothing, one that sends half a request, and one that resets its connection."""
-    monkeypatch.setattr(scraping._SilentHandler, "timeout", 0.1)
+    monkeypatch.setattr(exporter._SilentHandler, "timeout", 0.1)
     port = free_port()
     before = threading.active_count()
     endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), lambda: "stead_x 1\n")
@@ -212,9 +212,9 @@ def test_a_silent_scraper_is_let_go_without_a_word(
 
 @pytest.mark.one_database
 def test_scrapes_at_the_same_time_share_one_answer_and_others_get_503(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scraping, "MOST_CONNECTIONS", 8)
-    monkeypatch.setattr(scraping, "SHARED_TIMES", 1_000_000)
-    monkeypatch.setattr(scraping, "MOST_SHARED_SECONDS", 3600.0)
+    monkeypatch.setattr(exporter, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(exporter, "SHARED_TIMES", 1_000_000)
+    monkeypatch.setattr(exporter, "MOST_SHARED_SECONDS", 3600.0)
     made: list[str] = []
     goes_on = threading.Event()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stead.observe.doings import Doings
-from stead.observe.notes import Notes
+from stead.observe.metrics import Notes
 
 
 def request(status: int, claims: int = 0, error: str | None = None) -> Notes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from stead.observe.exporter import Exporter
-from stead.observe.tallies import Recorder
+from stead.observe.metrics import Recorder
 from tests.system.deploy.servers import free_port
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import pytest
 
 from stead.api.query.candidates import stored_request
 from stead.config import load
-from stead.config.errors import ConfigError
+from stead.config.values import ConfigError
 from stead.domain.errors import Unavailable
-from stead.domain.flavor import FlavorRoom
+from stead.domain.request import FlavorRoom
 from stead.observation import headroom_text
-from stead.observe.headroom import text_of_flavors
+from stead.observe.metrics import text_of_flavors
 from tests.rooms.observe.test_capacity import samples, started, value
 from tests.system.api.client import NEWEST, Api, fresh_uuid
 

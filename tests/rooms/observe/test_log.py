@@ -10,11 +10,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from oslo_log.formatters import ContextFormatter
 
 from stead import application
-from stead.api.middleware import request_log
+from stead.api import middleware
 from stead.config import load
 from stead.observe.doings import Doings
-from stead.observe.log import JsonLines, held_back
-from stead.observe.tracing import Tracing
+from stead.observe.log import JsonLines, Tracing, held_back
 from tests.conftest import write_configuration
 from tests.system.api.client import Api, fresh_name, wsgi_door
 
@@ -119,7 +118,7 @@ def test_a_traceback_is_one_field():
 
 
 def test_where_nobody_looks_nothing_is_noted(watched, monkeypatch):
-    monkeypatch.setattr(request_log, "Notes", None)  # it would fail
+    monkeypatch.setattr(middleware, "Notes", None)  # it would fail
     logging.getLogger(LOGGER).setLevel(logging.WARNING)
     try:
         assert watched.api.get("/allocation_candidates?resources=VCPU:1").status == 200

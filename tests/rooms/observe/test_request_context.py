@@ -17,7 +17,7 @@ from wsgiref.util import setup_testing_defaults
 import pytest
 
 from stead.api.middleware import RequestLog
-from stead.observe.request_context import NameRequest
+from stead.observe.log import NameRequest
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST
 from tests.waiting import wait_until

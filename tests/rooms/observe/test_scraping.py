@@ -16,10 +16,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stead.auth.attempts import SIGN_INS
+from stead.httpd.answers import REASONS
 from stead.httpd.connection import State
-from stead.httpd.refusals import REASONS
-from stead.observe.capacity import SUMS
-from stead.observe.metrics import METRICS, REFUSED
+from stead.observe.metrics import METRICS, REFUSED, SUMS
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST, Api, fresh_uuid, holding, http_door

@@ -8,10 +8,9 @@ import time
 
 import orjson
 
-from stead.observe import reports
-from stead.observe.metrics import CANDIDATES, CLAIMS, METRICS, cause
-from stead.observe.reports import Reports
-from stead.observe.tallies import Recorder, Tallies
+from stead.observe import exporter
+from stead.observe.exporter import Reports
+from stead.observe.metrics import CANDIDATES, CLAIMS, METRICS, Recorder, Tallies, cause
 
 
 def counted(tallies):
@@ -61,7 +60,7 @@ def gone_process():
 def test_what_ended_workers_counted_stays_and_their_files_do_not_pile_up(tmp_path):
     own = Reports(tmp_path)
     for number in range(3):
-        write_as(gone_process(), tmp_path, 5.0, time.time() - reports.STALE_SECONDS - 1)
+        write_as(gone_process(), tmp_path, 5.0, time.time() - exporter.STALE_SECONDS - 1)
         sums, present = own.read()
         assert counted(sums)[CLAIMS.name, ("written",)] == [5.0 * (number + 1)]
         assert present == []
@@ -73,7 +72,7 @@ def test_what_ended_workers_counted_stays_and_their_files_do_not_pile_up(tmp_pat
 
 
 def test_a_worker_that_hangs_is_not_given_up(tmp_path):
-    write_as(os.getpid(), tmp_path, 5.0, time.time() - reports.STALE_SECONDS - 1)
+    write_as(os.getpid(), tmp_path, 5.0, time.time() - exporter.STALE_SECONDS - 1)
     sums, present = Reports(tmp_path).read()
     assert (counted(sums)[CLAIMS.name, ("written",)], present) == ([5.0], [])
     assert list(tmp_path.glob(f"{os.getpid()}-*"))

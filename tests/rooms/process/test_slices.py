@@ -14,16 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead.api.middleware import Slices as SlicesLayer
-from stead.api.provider_text import ProviderForm
+from stead.api.representations import ProviderForm
 from stead.candidates.engine import Enumeration, answer, found_within
-from stead.candidates.explain.explain import explain
+from stead.candidates.explain import explain
 from stead.candidates.render import Form, Rendering
 from stead.candidates.work import Work
-from stead.catalog.runs import RUN
+from stead.catalog.fragments import RUN
 from stead.domain.request import RequestGroup
 from stead.process import slices
-from stead.process.pieces import PIECE, PORTION, Pieces
-from stead.process.slices import Bounds, Precedence, Request, Slices
+from stead.process.slices import PIECE, PORTION, Bounds, Pieces, Precedence, Request, Slices
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 from tests.rooms.candidates.test_engine import ask, devices, equal_groups

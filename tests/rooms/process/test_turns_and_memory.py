@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stead.process import turns
+from stead.process import slices
 from stead.process.memory import collector_paused, let_go
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ def as_before() -> Iterator[None]:
 
 
 def test_turns_are_short_until_the_last_who_asked_for_it_has_ended() -> None:
-    turns.share()
-    first, second = turns.short(), turns.short()
+    slices.share()
+    first, second = slices.short(), slices.short()
     with second:
         with suppress(KeyError), first:
             raise KeyError
-        assert sys.getswitchinterval() == pytest.approx(turns.SHORT_SECONDS)
-    assert sys.getswitchinterval() == pytest.approx(turns.SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(slices.SHORT_SECONDS)
+    assert sys.getswitchinterval() == pytest.approx(slices.SECONDS)
 
 
 def test_whoever_embeds_stead_keeps_their_own_turns() -> None:
     sys.setswitchinterval(0.02)
-    with turns.short():
+    with slices.short():
         pass
     assert sys.getswitchinterval() == pytest.approx(0.02)
 

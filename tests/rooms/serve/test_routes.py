@@ -5,7 +5,7 @@ from base64 import urlsafe_b64encode
 import pytest
 
 from stead.httpd.requests import Lane, Peers, Request
-from stead.serve.routes import SMALL_CLAIM, ApiRoutes
+from stead.serve.worker import SMALL_CLAIM, ApiRoutes
 
 pytestmark = pytest.mark.one_database
 

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import httpx2
 import pytest
 
-from stead.cli.server.running import running
+from stead.cli.server import running
 from tests.waiting import stays, wait_until
 
 pytestmark = pytest.mark.timeout(300)  # each starts several processes of Python, and waits for some of them to end

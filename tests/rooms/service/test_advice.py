@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stead.candidates.engine import Enumeration
 from stead.domain.request import CandidateRequest, RequestGroup
-from stead.service.advice import Advised, Likeness, advice
+from stead.service.what_if import Advised, Likeness, advice
 from stead.store.consumer_listing import of_trees
 from tests.rooms.store.books import Books, fresh_uuid
 

@@ -9,11 +9,10 @@ import pytest
 from stead.api.query.candidates import request_of
 from stead.api.resources.allocation_candidates import form_of
 from stead.api.versions import ALL_FEATURES, NEWEST, Agreed, V
-from stead.candidates.engine import Answer, Enumeration
-from stead.candidates.phases import Timed
+from stead.candidates.engine import Answer, Enumeration, Timed
 from stead.catalog.snapshot import Snapshot
-from stead.service import answers
-from stead.service.answers import BESIDE, Answers
+from stead.service import service
+from stead.service.service import BESIDE, Answers
 from stead.store import resource_classes
 from tests.rooms.store.books import fresh_custom
 
@@ -156,7 +155,7 @@ def test_a_reader_cannot_change_what_others_get() -> None:
 
 
 def test_the_oldest_answers_go_when_they_have_too_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_BYTES", 3 * (BESIDE + 100))
+    monkeypatch.setattr(service, "MOST_BYTES", 3 * (BESIDE + 100))
     cache, snapshot = Answers(), Snapshot.empty()
     for query in "abcd":
         cache.get(snapshot, (query, 0), lambda: made(99))
@@ -167,7 +166,7 @@ def test_the_oldest_answers_go_when_they_have_too_many_bytes(monkeypatch: pytest
 
 
 def test_an_answer_with_too_many_bytes_alone_removes_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_BYTES", 2 * BESIDE)
+    monkeypatch.setattr(service, "MOST_BYTES", 2 * BESIDE)
     cache, snapshot = Answers(), Snapshot.empty()
     cache.get(snapshot, ("a", 0), made)
     cache.get(snapshot, ("b", 0), lambda: made(2 * BESIDE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stead.service.drawing import HALF_LIFE, MOST, Drawing
+from stead.service.claims import HALF_LIFE, MOST, Drawing
 
 
 class Watch:

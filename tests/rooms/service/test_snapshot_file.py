@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from stead.api.provider_text import ProviderForm
+from stead.api.representations import ProviderForm
 from stead.candidates.engine import Enumeration
-from stead.catalog import snapshot_file
+from stead.catalog import stored as snapshot_file
 from stead.service import snapshot_keeper
 from stead.service.service import Service
-from stead.store.protocol import epoch
+from stead.store.protocol import store
 from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, fresh_uuid
@@ -147,7 +147,7 @@ def test_a_file_with_one_other_byte_is_ignored(stored: Books, path: Path, outcom
 
 def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, tuple[str, bytes]]], None]) -> None:
     """Write the file with a changed header or sections, and with the right checksum."""
-    stored = snapshot_file.read(path)
+    stored = snapshot_file.read_file(path)
     header = dict(stored.header)
     sections = {name: (form, bytes(data)) for name, (form, data) in stored._sections.items()}
     change(header, sections)
@@ -233,7 +233,7 @@ def test_no_file_is_no_line(books: Books, outcome: Callable[[Books], str]) -> No
 
 def test_an_older_epoch_is_ignored(stored: Books, outcome: Callable[[Books], str]) -> None:
     stored.execute("UPDATE resource_providers SET name = :name WHERE id = 1", name=fresh_uuid())
-    stored.service.write(epoch.renew)
+    stored.service.write(store.renew_epoch)
     assert "epoch" in outcome(stored)
 
 
@@ -300,7 +300,7 @@ def test_two_workers_that_write_at_once_leave_one_whole_file(
             thread.start()
         for thread in threads:
             thread.join()
-        assert snapshot_file.read(path)
+        assert snapshot_file.read_file(path)
         assert list(path.parent.iterdir()) == [path]
     for service in services:
         service.close()

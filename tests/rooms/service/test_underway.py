@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stead.domain.placing import Granted
-from stead.service.underway import Announced
+from stead.domain.claim import Granted
+from stead.service.claims import Announced
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 

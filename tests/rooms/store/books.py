@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 from stead.candidates.engine import Enumeration
 from stead.domain.claim import UNCHECKED, Claim
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.service.service import Service
 from stead.store import allocations, consumer_listing, inventories, names, providers, traits
+from stead.store.allocations import NewInventories
 from stead.store.feed.refresh_source import ChangeSource
 from stead.store.protocol.store import Store
-from stead.store.reshape import NewInventories
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 

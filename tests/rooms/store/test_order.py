@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import InventoryInUse
-from stead.domain.pages import Page
+from stead.domain.request import Page
 from stead.store import consumer_listing, inventories
 from stead.store.consumer_listing import Whose
 from tests.rooms.store.books import PROJECT, Books, fresh_uuid

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from stead.domain.claim import Claim
 from stead.domain.errors import CapacityExceeded, GenerationConflict, ProviderNotFound
-from stead.store import allocations, consumer_listing, consumers
-from stead.store.consumers import OwnersUnknown
+from stead.store import allocations, consumer_listing
+from stead.store.allocations import OwnersUnknown
 from stead.store.tables import placement_aggregates
 from tests.rooms.store.books import Books, fresh_uuid
 
@@ -85,7 +85,7 @@ def test_a_consumer_changes_hands_with_its_next_claim_and_keeps_its_type_if_none
     assert owner_of(books, first) == (second.project, second.user, first.consumer_type)
     assert owner_of(books, second) == (second.project, second.user, second.consumer_type)
     assert [books.consumer_generation(claim.consumer) for claim in (first, second)] == [2, 2]
-    present = books.service.read(consumers.find, [first.consumer, second.consumer])
+    present = books.service.read(allocations.find, [first.consumer, second.consumer])
     assert {row.uuid for row in present.values()} == {first.consumer, second.consumer}
 
 

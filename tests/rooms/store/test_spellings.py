@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.candidates.providers import matching_providers
+from stead.candidates.provider_trees import matching_providers
 from stead.domain.claim import Claim
 from stead.domain.errors import (
     BadRequest,
@@ -19,8 +19,7 @@ from stead.domain.errors import (
     UnknownResourceClass,
     UnknownTraits,
 )
-from stead.domain.pages import Page
-from stead.domain.request import ProviderQuery
+from stead.domain.request import Page, ProviderQuery
 from stead.store import consumer_listing, names, providers, resource_classes, traits, usages
 from stead.store.consumer_listing import Whose
 from tests.rooms.store.books import Books, fresh_uuid

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.claim import Claim
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.store import inventories, providers
 from stead.store.sql.dialects import MANY
 from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded
@@ -17,7 +17,7 @@ from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 pytestmark = pytest.mark.timeout(300)  # writes about thousands of rows
 

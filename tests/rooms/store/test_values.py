@@ -20,10 +20,10 @@ from stead.domain.errors import (
     Unavailable,
     UnitsViolated,
 )
-from stead.domain.inventory import MAX_INT, Inventory
 from stead.domain.names import MOST_NAMES
+from stead.domain.provider import MAX_INT, Inventory
 from stead.store import allocations, consumer_listing, inventories, names, providers, resource_classes, traits, usages
-from stead.store.reshape import NewInventories
+from stead.store.allocations import NewInventories
 from tests.rooms.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol.interleaving import outcome
 

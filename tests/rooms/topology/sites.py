@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from stead.domain.inventory import MAX_INT, Inventory
+from stead.domain.provider import MAX_INT, Inventory
 from stead.topology.site import Description, Site, site_of
 
 CLASSES = ["VCPU", "MEMORY_MB", "CUSTOM_LAMP"]

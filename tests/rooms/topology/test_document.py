@@ -3,7 +3,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.document import dump, load
 from stead.topology.site import Description, Site, SiteError, site_of
 from tests.rooms.topology.sites import any_names, sites
@@ -141,7 +141,7 @@ def test_too_deep_a_file_gets_our_message_whichever_library_notices_first(
     monkeypatch, loader: str, opening: str, levels: int
 ):
     if loader == "Python":
-        monkeypatch.setattr("stead.topology.nodes._LOADER", yaml.SafeLoader)
+        monkeypatch.setattr("stead.topology.document._LOADER", yaml.SafeLoader)
     with pytest.raises(SiteError) as refused:
         load("\n" + opening * levels, "f")
     assert str(refused.value) == "f:2: nested more than 200 levels deep"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.domain.inventory import MAX_INT, Inventory
+from stead.domain.provider import MAX_INT, Inventory
 from stead.topology.document import dump, load
 from stead.topology.hwloc import Options, read_machine
 from stead.topology.machine import MAX_DEPTH

@@ -3,7 +3,7 @@
 import pytest
 
 from stead.topology.hwloc import read_machine
-from stead.topology.relations import MAX_OBJECTS
+from stead.topology.machine import MAX_RELATED_OBJECTS
 from stead.topology.site import Site, SiteError
 from tests.checkout import ROOT
 from tests.rooms.topology.machines import (
@@ -168,7 +168,7 @@ TWO = latencies("10 20", "20 10")
         (TWO.replace(' nbobjs="2"', ""), "distances NUMALatency: nbobjs is '', not a number from 1 to 1024"),
         (TWO.replace('nbobjs="2"', 'nbobjs="0"'), "nbobjs is '0'"),
         (TWO.replace('nbobjs="2"', 'nbobjs="-2"'), "nbobjs is '-2'"),
-        (TWO.replace('nbobjs="2"', f'nbobjs="{MAX_OBJECTS + 1}"'), "nbobjs is '1025'"),
+        (TWO.replace('nbobjs="2"', f'nbobjs="{MAX_RELATED_OBJECTS + 1}"'), "nbobjs is '1025'"),
         (TWO.replace('nbobjs="2"', f'nbobjs="{"9" * 5000}"'), "nbobjs is '9999999999"),
         (TWO.replace('nbobjs="2"', 'nbobjs="3"'), "it does not have 3 indexes and 3 x 3 values"),
         (TWO.replace("<indexes>0 1</indexes>", ""), "it does not have 2 indexes and 2 x 2 values"),

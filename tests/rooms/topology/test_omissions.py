@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead.topology.devices import devices_of
+from stead.topology.hwloc import omissions
 from stead.topology.machine import read_xml
 from stead.topology.numa import layout_of
-from stead.topology.omissions import omissions
 from tests.checkout import ROOT
 from tests.rooms.topology.machines import (
     GPU,

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stead.domain.printable import printable
+from stead.domain.names import printable
 from stead.topology.document import as_data, dump, load
-from stead.topology.parts import halves, parts_of
-from stead.topology.site import Description, Site, site_of
-from stead.topology.table import write_allocations, write_inventories
+from stead.topology.site import Description, Site, halves, parts_of, site_of, write_allocations, write_inventories
 from tests.rooms.topology.sites import any_names, sites
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.domain.inventory import Inventory
-from stead.topology.reserving import Reserve, reserve
+from stead.domain.provider import Inventory
+from stead.topology.hwloc import Reserve, reserve
 from stead.topology.site import Description, SiteError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stead.ui.guard import is_known_host
+from stead.ui.sessions import is_known_host
 
 
 @pytest.mark.parametrize(

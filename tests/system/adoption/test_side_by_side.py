@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stead.cli.app import run
-from stead.store.audit.checks import audit
-from stead.store.audit.findings import Fault
+from stead.store.audit.checks import Fault, audit
 from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database
 from tests.servers.stead import serving

@@ -348,12 +348,12 @@ class TestStartOver:
             assert kept.scalar_one() <= 10
 
     def test_a_token_from_before_a_restore(self, database_url: str, tmp_path: Path) -> None:
-        from stead.store.protocol import epoch
+        from stead.store.protocol import store
 
         with opened(tmp_path, database_url) as (service, app):
             own = Api(wsgi_door(app), version=OWN)
             before = token(own)
-            service.write(epoch.renew)
+            service.write(store.renew_epoch)
             assert own.get("/changes", {"since": before}).refused(410, code=START_OVER)
 
     def test_a_token_of_a_future_that_was_lost(self, database_url: str, tmp_path: Path) -> None:

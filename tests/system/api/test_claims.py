@@ -16,7 +16,7 @@ import pytest
 
 from stead.catalog.catalog import Catalog
 from stead.process import slices
-from stead.service import drawing
+from stead.service import claims
 from stead.service.claims import Claiming
 from stead.store.protocol import clock
 from stead.store.protocol.store import Store
@@ -385,7 +385,7 @@ class TestRaces:
     @pytest.fixture(autouse=True)
     def _forgetting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A race that one test lost does not change the places of the next test."""
-        monkeypatch.setattr(drawing, "HALF_LIFE", 1e-6)
+        monkeypatch.setattr(claims, "HALF_LIFE", 1e-6)
 
     @pytest.fixture
     def hosts(self, rack: Rack) -> list[Provider]:
@@ -405,8 +405,8 @@ class TestRaces:
 
         def recorded(claiming: Claiming, wishes: Any, distinct: bool, among_best: int, until: float) -> Any:
             if not drawn:  # the first claim begins at one place, and forgets races of other tests
-                claiming._drawing = drawing.Drawing()
-                monkeypatch.setattr(drawing, "HALF_LIFE", 1e6)
+                claiming._drawing = claims.Drawing()
+                monkeypatch.setattr(claims, "HALF_LIFE", 1e6)
             drawn.append(among_best)
             return look(claiming, wishes, distinct, among_best, until)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store.protocol.store import Store
-from stead.store.protocol.transaction import RaceLost
+from stead.store.protocol.store import RaceLost, Store
 from tests.conftest import open_door
 from tests.system.api.client import CONCURRENT_UPDATE, Api, Provider, fresh_uuid, holding
 

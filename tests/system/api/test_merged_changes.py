@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stead.api import merged_changes
+from stead.api.resources import changes
 from tests.system.api.client import NEWEST, Api, fresh_uuid, wsgi_door
 from tests.system.api.test_changes import opened, token
 from tests.waiting import wait_until
@@ -152,8 +152,8 @@ class TestStream:
         own, app, _ = site
         hosts = [own.create_provider(inventories={"VCPU": 9}) for _ in range(8)]
         stream = Stream(app)
-        monkeypatch.setattr(merged_changes, "MOST_BYTES", 320)
-        monkeypatch.setattr(merged_changes, "SECONDS", 0.0)
+        monkeypatch.setattr(changes, "MOST_BYTES", 320)
+        monkeypatch.setattr(changes, "SECONDS", 0.0)
         begun = stream.events()[0]["token"]
         own.claim(*((host, {"VCPU": 2}) for host in hosts))
         wait_until(lambda: sum(len(event["trees"]["name"]) for event in stream.events()) == 8)

@@ -11,14 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stead.cli.sites import documents as site_documents
-from stead.cli.sites import providers as site_providers
-from stead.cli.sites.documents import Manner
-from stead.cli.sites.providers import Watcher
-from stead.cli.sites.snapshot import read_snapshot
+from stead.cli import sites as site_documents
+from stead.cli import sites as site_providers
+from stead.cli.sites import Manner, Watcher, read_snapshot
 from stead.client.calls import Call, Reply
 from stead.client.errors import Invalid
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.document import dump, load
 from stead.topology.site import Description, Site, site_of
 from tests.rooms.client.test_other_versions import newer
@@ -74,7 +72,7 @@ def read(commands: Commands) -> Site:
 
 
 def apply(commands: Commands, site: Site, manner: Manner, size: int = 100) -> site_providers.Outcome:
-    return site_documents.apply(commands, site, Watcher(), manner, size=size)
+    return site_documents.apply_documents(commands, site, Watcher(), manner, size=size)
 
 
 def shown(inventory: Inventory) -> Inventory:
@@ -186,7 +184,7 @@ def _sorted(said: dict[str, Any]) -> dict[str, Any]:
 def test_a_site_in_documents_is_the_site_of_single_calls(commands: Commands, site: Site, size: int) -> None:
     """Its generations too."""
     ways: list[Callable[[], object]] = [
-        lambda: site_providers.apply(commands, site, Watcher()),
+        lambda: site_providers.apply_steps(commands, site, Watcher()),
         lambda: apply(commands, site, Manner(), size),
     ]
     said = []
@@ -229,5 +227,5 @@ def test_a_newer_server_may_add_fields(empty_api: Api, has_documents: bool) -> N
         if has_documents:
             apply(commands, described, EVERYTHING)
         else:
-            site_providers.apply(commands, described, Watcher(), prune=True)
+            site_providers.apply_steps(commands, described, Watcher(), prune=True)
         assert without_uuids(read(commands)) == without_uuids(described)

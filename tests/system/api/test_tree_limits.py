@@ -8,10 +8,10 @@ import pytest
 
 from stead import application
 from stead.cli.commands import topology
-from stead.cli.sites.documents import Manner
+from stead.cli.sites import Manner
 from stead.client.errors import TooLarge
 from stead.config import load
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.site import Description, Site, site_of
 from tests.conftest import write_configuration
 from tests.system.api.client import NEWEST, Api, wsgi_door

@@ -8,7 +8,7 @@ import pytest
 
 from stead import application
 from stead.config import load
-from stead.store.protocol.durability import NotDurable
+from stead.store.protocol.connections import NotDurable
 from tests.conftest import write_configuration
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
 
-LOGGER = "stead.store.protocol.durability"
+LOGGER = "stead.store.protocol.connections"
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ import h11
 from gunicorn.config import Config
 from gunicorn.http.parser import RequestParser
 
-from stead.httpd.bounds import Bounds
-from stead.httpd.budget import Budget
+from stead.httpd.answers import Refusal
+from stead.httpd.bounds import Bounds, Budget
 from stead.httpd.reader import Reader
-from stead.httpd.refusals import Refusal
 from stead.httpd.requests import Lane, Peers, Request
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.answer_schemas import ERRORS
 from stead.api.bodies import Validator
-from stead.api.operations import OPERATIONS
+from stead.api.operations import ERRORS, OPERATIONS
 from tests.system.api.client import NEWEST, REASONS, Answer
 
 if TYPE_CHECKING:

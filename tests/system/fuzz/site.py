@@ -10,9 +10,8 @@ import sqlalchemy as sa
 
 from stead import application
 from stead.config import load
-from stead.domain.inventory import MAX_FLOAT
-from stead.store.audit.checks import audit
-from stead.store.audit.findings import Fault
+from stead.domain.provider import MAX_FLOAT
+from stead.store.audit.checks import Fault, audit
 from stead.store.tables import metadata
 from tests.conftest import write_configuration
 from tests.system.api.client import Api, holding, wsgi_door

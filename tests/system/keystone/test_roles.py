@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stead.auth.rules import list_rules
+from stead.auth.policy import list_rules
 from tests.system.api.client import NEWEST, Api, fresh_uuid
 from tests.system.keystone.identity import DOMAIN, SYSTEM, Identity, of_project
 

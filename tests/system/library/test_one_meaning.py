@@ -10,7 +10,7 @@ import pytest
 import stead
 from stead import Group, Inventory, Node, Request, testing
 from stead.cli.app import run
-from stead.domain.inventory import Inventory as Stored
+from stead.domain.provider import Inventory as Stored
 from stead.topology.document import dump
 from stead.topology.site import Description, site_of
 

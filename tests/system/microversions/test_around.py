@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from stead import application
-from stead.auth.rules import list_rules
+from stead.auth.policy import list_rules
 from stead.config import load
 from tests.conftest import write_configuration
 from tests.databases import Server

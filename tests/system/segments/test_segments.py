@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.docs import the_routes
-from stead.api.routing import Router
+from stead.api.gates import Router
 from tests.servers.certificates import Certificate, certified_for_localhost
 from tests.system.segments.cases import cases
 from tests.system.segments.clients import connect, send_cut

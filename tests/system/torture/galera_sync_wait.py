@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.store import inventories
 from stead.store.protocol.clock import read_clock
 from tests.rooms.store.books import Books, fresh_uuid

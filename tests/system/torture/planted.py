@@ -19,7 +19,7 @@ VARIABLE = "STEAD_PLANTED"
 
 def without_locks_and_swaps() -> None:
     """Nobody waits for anybody, and nobody looks whether what he changes is what he read."""
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
     def lock(_self: Transaction, *_args: Any, **_kwargs: Any) -> None: ...
 
@@ -29,9 +29,9 @@ def without_locks_and_swaps() -> None:
 
 def without_consumer_generations() -> None:
     """A client's knowledge of its consumer may be as old as it likes."""
-    from stead.store import consumers
+    from stead.store import allocations
 
-    consumers.require_expected = lambda _claims, _present: None
+    allocations.require_expected = lambda _claims, _present: None
 
 
 def with_the_clock_read_last() -> None:
@@ -54,15 +54,15 @@ def with_the_clock_read_last() -> None:
 
 def with_a_plan_of_trees_before_the_locks() -> None:
     """A document is written as it was planned in memory, whatever has been claimed since."""
-    from stead.store.provider_trees import writing
+    from stead.store import provider_trees
 
-    original = writing.plan_trees
+    original = provider_trees.plan_trees
 
     def plan_trees(document: Any, current: Any) -> Any:
         plan = original(replace(document, providers=list(map(_unchecked, document.providers))), current)
         return replace(plan, overcommitted=())
 
-    writing.plan_trees = plan_trees
+    provider_trees.plan_trees = plan_trees
 
 
 def _unchecked(described: Any) -> Any:
@@ -80,11 +80,11 @@ def with_disabled_providers_in_claims() -> None:
 
 def with_own_writes_whatever_came_between() -> None:
     """All write with one slot, and a refresh takes its own writes for all that there were."""
-    from stead.store.protocol import own_writes
+    from stead.store.protocol import clock
     from stead.store.protocol.clock import OwnSlots
 
     OwnSlots.mine = lambda _self: 0  # type: ignore[method-assign]  # otherwise two processes seldom share one
-    own_writes.is_complete = lambda notes, *_: bool(notes)
+    clock.is_complete = lambda notes, *_: bool(notes)
 
 
 BUGS: dict[str, Callable[[], None]] = {

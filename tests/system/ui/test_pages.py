@@ -12,12 +12,12 @@ from wsgiref.util import setup_testing_defaults
 import pytest
 
 from stead import application
-from stead.auth import one_time_codes
-from stead.auth.token_editing import create
+from stead.auth import tokens
+from stead.auth.tokens import create
 from stead.config import load
 from stead.observation import Observation
 from stead.observe import metrics
-from stead.observe.reports import Reports
+from stead.observe.exporter import Reports
 from tests.system.api.client import NEWEST, Api, fresh_uuid, wsgi_door
 from tests.system.ui.wsgi_browser import Browser
 
@@ -412,7 +412,7 @@ def test_open_pages_share_the_headroom_of_flavors(browser: Browser, monkeypatch:
     api = Api(wsgi_door(browser.app))
     host = api.create_provider("a", inventories={"VCPU": 8})
     store_flavor(browser, "two", "resources=VCPU:2")
-    monkeypatch.setattr("stead.ui.pages.flavors.OLDEST", 3600.0)
+    monkeypatch.setattr("stead.ui.pages.site.OLDEST", 3600.0)
     part = browser.get("/ui/?part=flavors")
     assert "<html" not in part.text
     assert flavors_of(part)["two"][0] == "4"
@@ -423,13 +423,13 @@ def test_open_pages_share_the_headroom_of_flavors(browser: Browser, monkeypatch:
     assert flavors_of(browser.get("/ui/"))["two"][0] == "3"  # a page that is opened sees all writes
     changed = browser.get("/ui/?part=flavors", **known)
     assert (changed.status, flavors_of(changed)["two"][0]) == (200, "3")
-    monkeypatch.setattr("stead.ui.pages.flavors.OLDEST", 0.0)
+    monkeypatch.setattr("stead.ui.pages.site.OLDEST", 0.0)
     hold(browser, fresh_uuid(), {host.uuid: {"VCPU": 2}})
     assert flavors_of(browser.get("/ui/?part=flavors"))["two"][0] == "2"
 
 
 def test_many_flavors_are_folded_and_bounded(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stead.ui.pages.flavors.MOST", 23)
+    monkeypatch.setattr("stead.ui.pages.site.MOST", 23)
     Api(wsgi_door(browser.app)).create_provider("a", inventories={"VCPU": 80})
     for number in range(24):
         store_flavor(browser, f"f{number:02}", f"resources=VCPU:{number + 1}")
@@ -602,11 +602,11 @@ def test_a_form_of_another_site_signs_nobody_in(browser: Browser) -> None:
 def test_a_code_is_accepted_once(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     data_dir.mkdir(mode=0o700)
-    code = one_time_codes.new_code(data_dir)
+    code = tokens.new_code(data_dir)
     assert code not in "".join(path.name for path in data_dir.rglob("*"))
-    assert not one_time_codes.accept(data_dir, "wrong")
-    assert one_time_codes.accept(data_dir, code)
-    assert not one_time_codes.accept(data_dir, code)
+    assert not tokens.accept(data_dir, "wrong")
+    assert tokens.accept(data_dir, code)
+    assert not tokens.accept(data_dir, code)
 
 
 @pytest.mark.parametrize(
@@ -654,7 +654,7 @@ def test_head_does_not_use_up_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
     service = application.build_service(settings)
     try:
         browser = Browser(application.assemble(service, settings))
-        path = f"/ui/sign-in?code={one_time_codes.new_code(settings.data_dir)}"
+        path = f"/ui/sign-in?code={tokens.new_code(settings.data_dir)}"
         assert browser.call("HEAD", path).status == 200
         assert "set-cookie" in browser.get(path).headers
         assert browser.get(path).status == 403

@@ -6,24 +6,53 @@ Source: "Query grammar" of allocation candidates, docs/api.md.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import Validator
-from stead.api.query.flavors import KEYS as FLAVOR_KEYS
-from stead.api.query.flavors import with_flavor
-from stead.api.query.groups import parse_groups, require_sound_groups, with_own_meaning
-from stead.api.query.order import parse_order
-from stead.api.query.pairs import INVALID, Pairs
-from stead.api.query.values import BAD_VALUE, parse_root_aggregates, parse_root_traits, whole_number
+from stead.api.bodies import ONE_LINE, Validator
+from stead.api.query.values import (
+    BAD_VALUE,
+    INVALID,
+    Pairs,
+    parse_aggregates,
+    parse_resources,
+    parse_root_aggregates,
+    parse_root_traits,
+    parse_subtree,
+    parse_traits,
+    parse_tree,
+    require_no_conflict,
+    whole_number,
+)
 from stead.api.versions import ALL_FEATURES, Agreed, S, V, Versioned
-from stead.domain.errors import InvalidQuery
-from stead.domain.request import UNSUFFIXED, Apart, CandidateRequest
-from stead.process.short_keys import cached_if_short
+from stead.domain.errors import InvalidQuery, UnknownFlavor
+from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.request import (
+    FLAVOR_NAME,
+    FLAVOR_NAME_LENGTH,
+    PACK,
+    SPREAD,
+    UNSUFFIXED,
+    Apart,
+    ByAmount,
+    ByShare,
+    CandidateRequest,
+    Drawn,
+    RequestGroup,
+    Terms,
+)
+from stead.process.memory import cached_if_short
 
 if TYPE_CHECKING:
-    from stead.api.query.flavors import Flavors
+    from collections.abc import Callable, Collection, Sequence
+
     from stead.api.versions import Step
+    from stead.domain.request import Flavor, Order
+
+    Flavors = Callable[[str], Flavor | None]
+    """Finds a flavor by its name."""
+
 
 _EMPTY = "Empty string (unsuffixed group) can not be specified in `{}` "
 
@@ -57,7 +86,7 @@ SUFFIX = Versioned({V.GROUPS: "[1-9][0-9]*", V.STRING_SUFFIXES: "[a-zA-Z0-9_-]{1
 @cache
 def validator(agreed: Agreed) -> Validator:
     """Validates the keys of these versions, and refuses others."""
-    of_request = {key: schema for key, (since, schema) in (REQUEST_KEYS | FLAVOR_KEYS).items() if agreed.knows(since)}
+    of_request = {key: schema for key, (since, schema) in (REQUEST_KEYS | KEYS).items() if agreed.knows(since)}
     words = [word for word, since in GROUP_KEYS.items() if agreed.knows(since)]
     schema: dict[str, Any] = {"type": "object"}
     if not agreed.knows(V.GROUPS):
@@ -203,3 +232,262 @@ def _isolated(values: list[str], policy: str | None) -> frozenset[str]:
 
 def _can_split(value: str | None) -> frozenset[str]:
     return frozenset() if value is None else frozenset(name.strip() for name in value.split(","))
+
+
+# Request groups: built from the pairs in order, then checked against each other.
+#
+# Source: "Group values" and "Cross checks" of allocation candidates, docs/api.md.
+
+
+MISSING_VALUE = "placement.query.missing_value"
+
+ANYTHING = Terms()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A group under construction."""
+
+    resources: dict[str, int] = field(default_factory=dict)
+    traits: Terms = ANYTHING
+    aggregates: Terms = ANYTHING
+    in_tree: str | None = None
+    in_subtree: str | None = None
+
+
+def parse_groups(
+    pairs: Pairs, agreed: Agreed, group_key: re.Pattern[str], *, may_name: bool = False
+) -> tuple[RequestGroup, ...]:
+    """The groups, in the order in which *pairs* first name them.
+
+    Each pair is parsed at its position, so that the first faulty pair decides the error. Repeated values of one key are
+    parsed together at the position of the first.
+
+    Args:
+        may_name: `in_tree` and `in_subtree` may refer to a provider by its name.
+
+    Raises:
+        InvalidQuery: a malformed value.
+    """
+    drafts: dict[str, _Draft] = {}
+    seen: set[str] = set()
+    for key, value in pairs:
+        match = group_key.match(key)
+        if match is None:
+            continue
+        word, suffix = match[1], match[2] or ""
+        draft = drafts.setdefault(suffix, _Draft())
+        if word == "resources":
+            draft.resources = parse_resources(value)
+        elif word == "in_tree":
+            draft.in_tree = parse_tree(value, may_name=may_name)
+        elif word == "in_subtree":
+            draft.in_subtree = parse_subtree(value, may_name=may_name)
+        elif key not in seen:
+            _parse_terms(draft, word, suffix, pairs.all(key), agreed)
+        seen.add(key)
+    return tuple(
+        RequestGroup(suffix, draft.resources, draft.traits, draft.aggregates, draft.in_tree, draft.in_subtree)
+        for suffix, draft in drafts.items()
+    )
+
+
+def _parse_terms(draft: _Draft, word: str, suffix: str, values: Sequence[str], agreed: Agreed) -> None:
+    if word == "required":
+        draft.traits = parse_traits(values, agreed)
+    else:
+        draft.aggregates = parse_aggregates(values, agreed, suffix)
+
+
+def require_sound_groups(
+    groups: Sequence[RequestGroup],
+    agreed: Agreed,
+    same_subtree: Collection[frozenset[str]],
+    isolated: frozenset[str] = frozenset(),
+) -> None:
+    """Refuse invalid groups and invalid combinations of groups.
+
+    Args:
+        same_subtree: the suffixes in each value of ``same_subtree``.
+        isolated: the suffixes in all values of ``isolate``.
+
+    Raises:
+        InvalidQuery: the first fault.
+    """
+    if not agreed.knows(V.SAME_SUBTREE):
+        _require_resources_everywhere(groups)
+    else:
+        named = frozenset().union(*same_subtree)
+        _require_resources_somewhere(groups, named)
+        _require_known(groups, named, "same_subtree")
+        _require_known(groups, isolated, "isolate")
+    require_no_conflict({f"required{group.suffix}": group.traits for group in groups})
+
+
+def _require_resources_everywhere(groups: Sequence[RequestGroup]) -> None:
+    """The rules before microversion 1.36, when every group needed resources."""
+    lacking = [group for group in groups if not group.resources]
+    traits = [f"required{group.suffix}" for group in lacking if group.traits.clauses]
+    if traits:
+        raise InvalidQuery(
+            "All traits parameters must be associated with resources.  "
+            f"Found the following orphaned traits keys: {', '.join(traits)}"
+        )
+    aggregates = [f"member_of{group.suffix}" for group in lacking if group.aggregates]
+    if aggregates:
+        raise InvalidQuery(
+            "All member_of parameters must be associated with resources. "
+            f"Found the following orphaned member_of keys: {', '.join(aggregates)}"
+        )
+    if lacking:
+        raise InvalidQuery("All request groups must specify resources.")
+    if not groups:
+        raise InvalidQuery("At least one request group (`resources` or `resources{$S}`) is required.")
+
+
+def _require_resources_somewhere(groups: Sequence[RequestGroup], named: frozenset[str]) -> None:
+    if not any(group.resources for group in groups):
+        raise InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE)
+    bad = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    if bad:
+        raise InvalidQuery(
+            "Resourceless suffixed group request should be specified in `same_subtree` query param: "
+            f"bad group(s) - {bad}.",
+            BAD_VALUE,
+        )
+
+
+def _require_known(groups: Sequence[RequestGroup], named: frozenset[str], parameter: str) -> None:
+    suffixes = [group.suffix for group in groups]
+    unknown = sorted(named.difference(suffixes))
+    if unknown:
+        raise InvalidQuery(
+            f"Real suffixes should be specified in `{parameter}`: {unknown} not found in {suffixes}.", BAD_VALUE
+        )
+
+
+def with_own_meaning(groups: Sequence[RequestGroup], can_split: frozenset[str]) -> tuple[RequestGroup, ...]:
+    """The groups with the meaning that requests for Stead's own features give them.
+
+    Raises:
+        InvalidQuery: *can_split* names a class that the unsuffixed group does not request.
+    """
+    asked = {name for group in groups if group.suffix == UNSUFFIXED for name in group.resources}
+    unknown = sorted(can_split - asked)
+    if unknown:
+        raise InvalidQuery(
+            f"can_split names resource classes that the unsuffixed group does not request: {unknown}", BAD_VALUE
+        )
+    return tuple(
+        replace(group, can_split=can_split if group.suffix == UNSUFFIXED else group.can_split, like_any_other=True)
+        for group in groups
+    )
+
+
+# ``order_by``: which candidates come first.
+#
+# Source: "Order", docs/api.md.
+
+
+HEAVIEST = 1_000_000
+"""Maximum weight. A larger one would leave no significant digits to the others."""
+
+_WORDS: dict[str, Order] = {"pack": PACK, "spread": SPREAD, "random": Drawn()}
+_DIRECTIONS = {"asc": -1, "desc": 1}
+_CLASS = re.compile(RESOURCE_CLASS_NAME)
+_WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASCII)
+
+
+def parse_order(value: str | None) -> Order | None:
+    """The order that the value of ``order_by`` states; None without a value.
+
+    Raises:
+        InvalidQuery: malformed.
+    """
+    if value is None:
+        return None
+    order = _WORDS.get(value) or _list(value)
+    if order is None:
+        raise InvalidQuery(
+            "Invalid query string parameters: Expected 'order_by' parameter to be pack, spread, random, "
+            f"CLASS:asc,CLASS:desc or CLASS:WEIGHT,CLASS:WEIGHT. Got: {value}",
+            BAD_VALUE,
+        )
+    return order
+
+
+def _list(value: str) -> Order | None:
+    """The order of a list of classes; None if it is malformed."""
+    pairs = [element.strip().partition(":") for element in value.split(",")]
+    names = [name for name, _, _ in pairs]
+    if len(set(names)) < len(names) or not all(map(_CLASS.fullmatch, names)):
+        return None
+    said = [text for _, _, text in pairs]
+    if all(text in _DIRECTIONS for text in said):
+        return ByAmount({name: _DIRECTIONS[text] for name, text in zip(names, said, strict=True)})
+    if not all(map(_WEIGHT.fullmatch, said)):
+        return None
+    weights = {name: float(text) for name, text in zip(names, said, strict=True)}
+    return ByShare(weights) if all(0 < abs(weight) <= HEAVIEST for weight in weights.values()) else None
+
+
+# ``flavor=NAME`` in a candidate query: the query that is stored under this name, and what restricts it further.
+#
+# Source: "Flavors", docs/api.md.
+
+
+NAME: dict[str, Any] = {
+    "type": "string",
+    "pattern": FLAVOR_NAME,
+    "maxLength": FLAVOR_NAME_LENGTH,
+    "format": ONE_LINE,
+}
+KEYS: dict[str, tuple[Step, dict[str, Any]]] = {"flavor": (S.PROVIDER_TREES, NAME)}
+"""The key, with its first version and the schema of its value."""
+
+RESTRICTING = frozenset({"required", "member_of", "root_member_of"})
+"""Parameters that may be given beside a flavor, and in the flavor too: all of them must hold."""
+
+BESIDE = RESTRICTING | {"root_required", "in_tree", "in_subtree", "order_by", "limit"}
+"""Parameters that may be given beside a flavor. All others describe the request itself."""
+
+NOT_STORED = ("flavor", "limit", "marker")
+"""Parameters that a flavor cannot have."""
+
+
+def with_flavor(pairs: Pairs, flavors: Flavors | None) -> Pairs:
+    """*pairs* with the query of the flavor that they name in its place.
+
+    Raises:
+        InvalidQuery: a flavor cannot be given here, or not with another of the parameters.
+        UnknownFlavor
+    """
+    names = pairs.all("flavor")
+    if not names:
+        return pairs
+    pairs.require_single(["flavor"])
+    if flavors is None:
+        raise InvalidQuery("flavor cannot be used here.", BAD_VALUE)
+    others = [pair for pair in pairs if pair[0] != "flavor"]
+    for key, _ in others:
+        if key not in BESIDE:
+            raise InvalidQuery(f"flavor and {key} cannot be used together.", BAD_VALUE)
+    flavor = flavors(names[0])
+    if flavor is None:
+        raise UnknownFlavor(names[0])
+    stored = list(Pairs.read(flavor.query))
+    for key in dict(others):
+        if key not in RESTRICTING and any(key == stored_key for stored_key, _ in stored):
+            raise InvalidQuery(f"{key} is given in the query and in flavor {flavor.name}.", BAD_VALUE)
+    return Pairs([*stored, *others])
+
+
+def require_storable(pairs: Pairs) -> None:
+    """Refuse parameters that a flavor cannot have.
+
+    Raises:
+        InvalidQuery: names the first one.
+    """
+    for key in NOT_STORED:
+        if pairs.all(key):
+            raise InvalidQuery(f"{key} cannot be part of a flavor.", BAD_VALUE)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes, urlencode
 
-from stead.api import uuids
-from stead.api.query.pairs import INVALID
-from stead.api.versions import V
+from stead.api.bodies import ONE_LINE
+from stead.api.request import is_like, normalised_uuid
+from stead.api.versions import S, V
 from stead.domain.errors import InvalidQuery
 from stead.domain.provider import BY_NAME
-from stead.domain.request import Terms
+from stead.domain.request import Page, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from stead.api.versions import Agreed
+    from stead.api.bodies import Validator
+    from stead.api.request import Request
+    from stead.api.versions import Agreed, Step
+
 
 BAD_VALUE = "placement.query.bad_value"
 
@@ -172,7 +176,7 @@ def _uuids(
     else:
         names = [bare]
     for name in names:
-        if not uuids.is_like(name):
+        if not is_like(name):
             raise InvalidQuery(
                 f"{INVALID} Expected '{parameter}' parameter to contain valid UUID(s). Got: {name}", code
             )
@@ -201,7 +205,7 @@ def _reference(value: str, parameter: str, code: str | None = None, *, may_name:
     if may_name and value.startswith(BY_NAME) and value != BY_NAME:
         return value
     uuid = value.strip()
-    if not uuids.is_like(uuid):
+    if not is_like(uuid):
         raise InvalidQuery(f"{INVALID} Expected '{parameter}' parameter to be a format of uuid. Got: {value}", code)
     return uuid
 
@@ -238,3 +242,129 @@ def require_no_conflict(traits: dict[str, Terms]) -> None:
         raise InvalidQuery(
             f"Conflicting required and forbidden traits found in the following traits keys: {', '.join(conflicts)}"
         )
+
+
+# The pairs of a query string, in order, and the schemas of keys and plain values.
+
+
+INVALID = "Invalid query string parameters:"
+DUPLICATE_KEY = "placement.query.duplicate_key"
+
+
+class Pairs:
+    """Keys and values as the client wrote them, decoded; a key may be repeated."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = pairs
+        self._values: dict[str, list[str]] = {}
+        for key, value in pairs:
+            self._values.setdefault(key, []).append(value)
+
+    @classmethod
+    def of(cls, req: Request) -> Pairs:
+        """The pairs of the request's query string.
+
+        Raises:
+            InvalidQuery: part of the string is not UTF-8.
+        """
+        return cls.read(req.query_string)
+
+    @classmethod
+    def read(cls, query: str) -> Pairs:
+        """The pairs of a query string.
+
+        Raises:
+            InvalidQuery: part of the string is not UTF-8.
+        """
+        parts = [part.partition("=") for part in query.split("&") if part]
+        if _is_plain(query):
+            return cls([(key, value) for key, _, value in parts])
+        try:
+            return cls([(_text(key), _text(value)) for key, _, value in parts])
+        except UnicodeError as error:
+            raise InvalidQuery(f"{INVALID} {error}") from None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def all(self, key: str) -> list[str]:
+        """Every value of *key*."""
+        return self._values.get(key, [])
+
+    def first(self, key: str) -> str | None:
+        """The first value of *key*."""
+        return self._values[key][0] if key in self._values else None
+
+    def last(self, key: str) -> str | None:
+        """The last value of *key*."""
+        return self._values[key][-1] if key in self._values else None
+
+    def require_single(self, keys: Iterable[str]) -> None:
+        """Refuse repetition of any of *keys*.
+
+        Raises:
+            InvalidQuery: names the first key that is repeated.
+        """
+        for key in keys:
+            if len(self.all(key)) > 1:
+                raise InvalidQuery(f"Query parameter '{key}' may be specified only once.", DUPLICATE_KEY)
+
+    def require(self, validator: Validator) -> None:
+        """Refuse keys and values that *validator* rejects. Of a repeated key it checks the last value.
+
+        Raises:
+            InvalidQuery: with the message of the first fault.
+        """
+        fault = validator.first_fault({key: values[-1] for key, values in self._values.items()})
+        if fault is not None:
+            raise InvalidQuery(f"{INVALID} {fault}")
+
+
+def _is_plain(encoded: str) -> bool:
+    """Whether it needs no decoding."""
+    return encoded.isascii() and "%" not in encoded and "+" not in encoded
+
+
+def _text(encoded: str) -> str:
+    if _is_plain(encoded):
+        return encoded
+    # WSGI passes bytes decoded as Latin-1.
+    return unquote_to_bytes(encoded.replace("+", " ").encode("latin-1")).decode("utf-8")
+
+
+# Paging parameters that all paged lists share, and the link from one page to the next.
+#
+# Source: "Pages", docs/api.md.
+
+
+PAGE_KEYS: dict[str, tuple[Step, dict[str, str]]] = {
+    "limit": (S.OWN_FEATURES, {"type": "string", "pattern": "^[1-9][0-9]*$", "format": ONE_LINE}),
+    "marker": (S.OWN_FEATURES, {"type": "string", "format": "uuid"}),
+}
+"""Each key with its first version and the schema of its value."""
+
+
+def parse_page(pairs: Pairs) -> Page:
+    """The page that *pairs* request; the caller has validated the values.
+
+    Raises:
+        InvalidQuery: `limit` or `marker` is repeated.
+    """
+    pairs.require_single(PAGE_KEYS)
+    limit = pairs.last("limit")
+    return Page(None if limit is None else whole_number(limit), marker_of(pairs))
+
+
+def marker_of(pairs: Pairs) -> str | None:
+    """The uuid after which the page begins, as it is stored: lists compare it as a text."""
+    marker = pairs.last("marker")
+    return None if marker is None else normalised_uuid(marker)
+
+
+def links(req: Request, pairs: Pairs, last: str | None) -> list[dict[str, str]]:
+    """The links of a page: one to the next page, which begins after the uuid *last*; empty on the last page."""
+    if last is None:
+        return []
+    asked = [(key, value) for key, value in pairs if key != "marker"]
+    href = f"{req.root_path}{req.path}?{urlencode([*asked, ('marker', last)])}"
+    return [{"rel": "next", "href": href}]

@@ -1,0 +1,1 @@
+"""One module per family of paths: the shapes of its bodies, its checks, and its handlers."""

@@ -1,15 +1,18 @@
-"""``/allocation_candidates``: the allocations that would satisfy a request."""
+"""``/allocation_candidates``: the allocations that would satisfy a request, and why there are any or none."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from stead.api.bodies import Schema, strict_object
 from stead.api.errors import Answer, Rows, answering
 from stead.api.gates import allowed, json_answer, since
 from stead.api.query.candidates import request_of, without_flavor
-from stead.api.representations import answer_in_pieces
-from stead.api.versions import V
+from stead.api.representations import answer, answer_in_pieces
+from stead.api.shapes import UUID
+from stead.api.versions import S, V
+from stead.candidates.explain import Constraint
 from stead.candidates.render import Form
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass
 from stead.store.extensions import flavors
@@ -17,10 +20,12 @@ from stead.store.extensions import flavors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stead.api.limits import Limits
+    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Microversion
-    from stead.domain.flavor import Flavor
+    from stead.candidates.explain import Choice, Count, Explanation, Lost, Miss, Relaxation, Step
+    from stead.catalog.snapshot import Snapshot
+    from stead.domain.request import Flavor
     from stead.service.service import Service
 
 
@@ -82,3 +87,136 @@ class AllocationCandidates:
         answer_in_pieces(req, resp, body)
         if is_cut:
             resp.set_header(*CUT)
+
+
+# ``/allocation_candidates/explain``: why a request finds its candidates, or none.
+
+
+Json = dict[str, Any]
+
+
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "integer"}
+_NAME: Schema = {"type": ["string", "null"]}
+_LEFT = {"left": _NUMBER, "removed": _NUMBER}
+_WORDS = {"parameter": _TEXT, "value": _TEXT}
+_CHECK = {"check": _TEXT}
+
+
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+CONSTRAINT = strict_object(_WORDS, _CHECK)
+STEP = strict_object({**_WORDS, **_LEFT}, _CHECK)
+MISS = strict_object(
+    {
+        **_WORDS,
+        "providers": _NUMBER,
+        "lacking": _array(strict_object({"amount": _NUMBER, "providers": _NUMBER})),
+        "examples": _array(strict_object({"uuid": UUID, "name": _TEXT})),
+    },
+    _CHECK,
+)
+CHOICE = strict_object(
+    {"resource_class": _NAME, "in_play": _NUMBER, "steps": _array(STEP), "nearest": _array(MISS)},
+)
+LOST = {"anyOf": [STEP, strict_object({"suffix": _TEXT, "resource_class": _NAME, **_LEFT})]}
+COUNT = {"candidates": _NUMBER, "more": {"type": "boolean"}}
+CHANGE = {"anyOf": [CONSTRAINT, {"type": "null"}]}
+EXPLANATION = strict_object(
+    {
+        **COUNT,
+        "complete": {"type": "boolean"},
+        "roots": strict_object({"in_play": _NUMBER, "steps": _array(STEP)}),
+        "groups": _array(strict_object({"suffix": _TEXT, "choices": _array(CHOICE)})),
+        "trees": strict_object({"in_play": _NUMBER, "undecided": _NUMBER, "steps": _array(LOST)}),
+        "relaxations": _array(strict_object({"without": CHANGE, "with": CHANGE, **COUNT})),
+    }
+)
+"""The schema of an explanation. Source: "Explaining" of allocation candidates, docs/api.md."""
+
+
+class Explanations:
+    """`/allocation_candidates/explain`: the effect of each constraint of a request. Requires `stead`."""
+
+    stead_since = S.OWN_FEATURES
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+
+    @json_answer
+    @allowed("stead:allocation_candidates:explain")
+    @answering(UNKNOWN_CLASSES)
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Explain the result of a candidate query."""
+        request = request_of(req.query_string, req.agreed, finder(self._service))
+        self._limits.require_groups(request.groups)
+        answer(req, resp, shown(*self._service.explain(request)))
+
+
+def shown(snapshot: Snapshot, explanation: Explanation) -> Json:
+    """The body of an explanation."""
+    groups: dict[str, list[Json]] = {}
+    for choice in explanation.choices:
+        groups.setdefault(choice.suffix, []).append(_choice(snapshot, choice))
+    return {
+        **_count(explanation.candidates),
+        "complete": explanation.is_complete,
+        "roots": {"in_play": explanation.roots, "steps": [_step(step) for step in explanation.root_steps]},
+        "groups": [{"suffix": suffix, "choices": choices} for suffix, choices in groups.items()],
+        "trees": {
+            "in_play": explanation.trees.in_play,
+            "undecided": explanation.trees.undecided,
+            "steps": [_lost(step) for step in explanation.trees.steps],
+        },
+        "relaxations": [_relaxation(relaxation, count) for relaxation, count in explanation.relaxations],
+    }
+
+
+def _count(count: Count) -> Json:
+    return {"candidates": count.number, "more": count.more}
+
+
+def _constraint(constraint: Constraint) -> Json:
+    words = {"parameter": constraint.parameter, "value": constraint.value}
+    return words if constraint.check is None else {**words, "check": constraint.check}
+
+
+def _step(step: Step) -> Json:
+    return {**_constraint(step.constraint), "left": step.left, "removed": step.removed}
+
+
+def _choice(snapshot: Snapshot, choice: Choice) -> Json:
+    return {
+        "resource_class": choice.resource_class,
+        "in_play": choice.in_play,
+        "steps": [_step(step) for step in choice.steps],
+        "nearest": [_miss(snapshot, miss) for miss in choice.misses],
+    }
+
+
+def _miss(snapshot: Snapshot, miss: Miss) -> Json:
+    providers = [snapshot.provider(slot) for slot in miss.examples]
+    return {
+        **_constraint(miss.constraint),
+        "providers": miss.providers,
+        "lacking": [{"amount": amount, "providers": number} for amount, number in miss.lacking],
+        "examples": [{"uuid": provider.uuid, "name": provider.name} for provider in providers],
+    }
+
+
+def _lost(step: Lost) -> Json:
+    by = _constraint(step.by) if isinstance(step.by, Constraint) else dict(zip(_CHOICE, step.by, strict=True))
+    return {**by, "left": step.left, "removed": step.removed}
+
+
+_CHOICE = ("suffix", "resource_class")
+
+
+def _relaxation(relaxation: Relaxation, count: Count) -> Json:
+    changes = {"without": relaxation.without, "with": relaxation.instead}
+    return {
+        key: None if constraint is None else _constraint(constraint) for key, constraint in changes.items()
+    } | _count(count)

@@ -1,27 +1,49 @@
-"""``/allocations``, ``/allocations/{consumer_uuid}`` and ``/resource_providers/{uuid}/allocations``."""
+"""``/allocations`` with the allocations of one provider, ``/consumers``, and ``/reshaper``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api import uuids
-from stead.api.bodies import Body, read_body
-from stead.api.errors import Answer, Refused, answering, race
+from stead.api.bodies import ONE_LINE, STRICT_UUIDS, Body, Schema, Validator, mapping, read_body, strict_object
+from stead.api.errors import INVENTORY_IN_USE, Answer, Refused, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
-from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker
-from stead.api.shapes import ALLOCATIONS, CONSUMER_CHANGES, Wanted, build_wanted, consumer, consumers
-from stead.api.versions import V, Versioned
-from stead.domain.errors import AllocationRefused, UnknownResourceClass
+from stead.api.query import values
+from stead.api.query.values import PROVIDER_REFERENCE, Pairs
+from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest
+from stead.api.request import normalised_uuid
+from stead.api.resources.inventories import asked_project, project_of
+from stead.api.shapes import (
+    ALL_INVENTORIES,
+    ALLOCATIONS,
+    CONSUMER_CHANGES,
+    EXTERNAL_ID,
+    UUID_KEY,
+    Wanted,
+    build_inventories,
+    build_wanted,
+    consumer,
+    consumers,
+)
+from stead.api.versions import S, V, Versioned
+from stead.domain.errors import AllocationRefused, InventoryInUse, UnknownResourceClass
+from stead.domain.moments import in_utc
+from stead.domain.names import NAME_LENGTH
 from stead.process.slices import sliced
 from stead.store import allocations, consumer_listing
+from stead.store.allocations import NewInventories
+from stead.store.consumer_listing import Whose
 
 if TYPE_CHECKING:
-    from stead.api.limits import Limits
+    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
+    from stead.api.versions import Agreed, Microversion, Step
     from stead.service.service import Service
-    from stead.store.consumer_listing import HeldAllocations
+    from stead.store.consumer_listing import HeldAllocations, ProjectTotals
+
 
 CHANGED = race("Inventory and/or allocations changed while attempting to allocate")
 
@@ -130,7 +152,7 @@ class AllocationsOfConsumer:
     )
     def on_put(self, req: Request, resp: Response, consumer_uuid: str) -> None:
         """Replace the allocations of a consumer."""
-        uuid = uuids.normalised(consumer_uuid)
+        uuid = normalised_uuid(consumer_uuid)
         if uuid is None:
             raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
         record = read_body(req, REPLACE_ONE)
@@ -164,3 +186,151 @@ class AllocationsOfProvider:
             "allocations": {consumer: show(resources) for consumer, resources in sliced(allocations.consumers.items())},
         }
         answer(req, resp, body, modified=NOW if allocations.modified is None else allocations.modified)
+
+
+# ``/consumers``: consumers with allocations, in pages.
+
+
+MOST = 1000
+"""Maximum number of consumers in one page."""
+
+KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
+    "project_id": (S.OWN_FEATURES, EXTERNAL_ID),
+    "user_id": (S.OWN_FEATURES, EXTERNAL_ID),
+    "consumer_type": (
+        S.OWN_FEATURES,
+        {
+            "type": "string",
+            "pattern": "^[A-Z0-9_]+$|^unknown$",
+            "minLength": 1,
+            "maxLength": NAME_LENGTH,
+            "format": ONE_LINE,
+        },
+    ),
+    "provider": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
+    "in_tree": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
+    "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
+    **values.PAGE_KEYS,
+}
+"""Each key with its first version and the schema of its value."""
+
+
+@cache
+def validator(agreed: Agreed) -> Validator:
+    """Validates the keys of these versions, and refuses others."""
+    properties = {key: schema for key, (since, schema) in KEYS.items() if agreed.knows(since)}
+    return Validator({"type": "object", "additionalProperties": False, "properties": properties}, formats=STRICT_UUIDS)
+
+
+def show_totals(totals: ProjectTotals) -> dict[str, Any]:
+    """The allocations of all consumers of one project."""
+    return {"consumer_count": totals.consumer_count, "usages": totals.usages}
+
+
+class Consumers:
+    """`/consumers`: consumers by project, user and type, in pages. Requires `stead`."""
+
+    stead_since = S.OWN_FEATURES
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("stead:consumers:list", target=asked_project)
+    def on_get(self, req: Request, resp: Response) -> None:
+        """List consumers with their allocations."""
+        pairs = Pairs.of(req)
+        pairs.require(validator(req.agreed))
+        pairs.require_single(KEYS)
+        whose = Whose(
+            project_of(pairs),
+            pairs.last("user_id"),
+            pairs.last("consumer_type"),
+            pairs.last("provider"),
+            pairs.last("in_tree"),
+        )
+        page, with_totals = values.parse_page(pairs), pairs.last("totals") == "true"
+        listing = self._service.read(consumer_listing.page_of, whose, page, MOST, with_totals=with_totals)
+        show = maker(req, ALLOCATIONS_OF_CONSUMER)
+        last = list(listing.allocations)[-1] if listing.goes_on else None
+        shown: list[dict[str, Any]] = [
+            {"uuid": uuid, **show(allocations)} for uuid, allocations in sliced(listing.allocations.items())
+        ]
+        if req.agreed.knows(S.PROVIDER_TREES):
+            for consumer in shown:
+                consumer["created_at"] = in_utc(listing.created[consumer["uuid"]])
+        body: dict[str, Any] = {"consumers": shown, "links": values.links(req, pairs, last)}
+        if listing.totals is not None:
+            body["project_totals"] = {project: show_totals(totals) for project, totals in listing.totals.items()}
+        answer(
+            req,
+            resp,
+            body,
+            modified=newest((allocations.modified for allocations in listing.allocations.values()), NOW),
+        )
+
+
+# ``/reshaper``: moves inventories and allocations between providers in one transaction.
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """New inventories by provider, new allocations by consumer."""
+
+    inventories: dict[str, NewInventories]
+    consumers: dict[str, Wanted]
+
+    @classmethod
+    def build(cls, body: dict[str, Any]) -> Reshape:
+        """Build it from the body of a POST."""
+        return cls(
+            {
+                uuid: NewInventories(int(new["resource_provider_generation"]), build_inventories(new["inventories"]))
+                for uuid, new in body["inventories"].items()
+            },
+            {consumer: build_wanted(record) for consumer, record in body["allocations"].items()},
+        )
+
+
+def _schema(version: Microversion) -> Schema:
+    return strict_object(
+        {
+            "inventories": mapping(UUID_KEY, ALL_INVENTORIES, minProperties=1),
+            "allocations": consumers(version),
+        }
+    )
+
+
+RESHAPE = Versioned(
+    {version: Body(_schema(version), Reshape.build) for version in (V.RESHAPER, V.MAPPINGS, V.CONSUMER_TYPES)}
+)
+
+
+class Reshaper:
+    """`/reshaper`: inventories and allocations, moved in one step."""
+
+    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
+        self._service = service
+        self._incomplete = incomplete
+        self._limits = limits
+
+    @since(V.RESHAPER)
+    @json_body
+    @allowed("placement:reshaper:reshape")
+    @answering(
+        {
+            UnknownResourceClass: Answer(400, text="malformed reshaper data: {error}"),
+            InventoryInUse: Answer(409, INVENTORY_IN_USE, "update conflict: {error}"),
+            AllocationRefused: Answer(409, text="Unable to allocate inventory: {error}"),
+            **race("update conflict"),
+        }
+    )
+    def on_post(self, req: Request, resp: Response) -> None:
+        """Move inventories and allocations between resource providers."""
+        reshape = read_body(req, RESHAPE)
+        claims = [record.claim(uuid, self._incomplete) for uuid, record in reshape.consumers.items()]
+        self._limits.require_allocations(claims)
+        # Before the write, so that the metrics count refused claims, too.
+        req.note(claims=len(claims))
+        self._service.reshape(reshape.inventories, claims)
+        answer_nothing(resp)

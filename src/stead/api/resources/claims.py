@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api import uuids
 from stead.api.bodies import Body, Schema, read_body, strict_object
 from stead.api.errors import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
 from stead.api.query.candidates import request_of
 from stead.api.representations import answer
-from stead.api.resources import explanations
+from stead.api.request import normalised_uuid
+from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED
 from stead.api.shapes import CONSUMER_FIELDS, UUID
 from stead.api.versions import S, V, Versioned
+from stead.domain.claim import Wish
 from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
-from stead.domain.placing import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stead.api.limits import Limits
-    from stead.api.query.flavors import Flavors
+    from stead.api.bodies import Limits
+    from stead.api.query.candidates import Flavors
     from stead.api.request import Request, Response
-    from stead.domain.placing import Granted
+    from stead.domain.claim import Granted
     from stead.service.service import Service
 
 CLAIM: Schema = strict_object(
@@ -54,7 +54,7 @@ class Wanted:
         Raises:
             MalformedBody: a consumer occurs twice.
         """
-        records = [{**record, "consumer_uuid": uuids.normalised(record["consumer_uuid"])} for record in body["claims"]]
+        records = [{**record, "consumer_uuid": normalised_uuid(record["consumer_uuid"])} for record in body["claims"]]
         # Compared in the stored form: two spellings of a uuid name one consumer.
         if len({record["consumer_uuid"] for record in records}) < len(records):
             raise MalformedBody("JSON does not validate: two of the claims are of the same consumer")
@@ -78,7 +78,7 @@ def show_why(error: NothingFits | NothingFound) -> dict[str, Any] | None:
     """The explanation, in the form of GET ``/allocation_candidates/explain``; None if there is none."""
     if not isinstance(error.explanation, tuple):
         return None
-    return explanations.shown(*error.explanation)
+    return allocation_candidates.shown(*error.explanation)
 
 
 _MORE: Mapping[str, Callable[[Any], object]] = {"claim": attrgetter("claim"), "explanation": show_why}

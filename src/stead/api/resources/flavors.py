@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import ONE_LINE, Body, Schema, Validator, read_body, strict_object
 from stead.api.errors import MalformedBody, answering
 from stead.api.gates import allowed, json_answer, json_body
-from stead.api.query import flavors as flavor_query
-from stead.api.query import pages
+from stead.api.query import candidates as flavor_query
+from stead.api.query import values
 from stead.api.query.candidates import parse_candidate_request, request_of
-from stead.api.query.pairs import Pairs
-from stead.api.query.values import whole_number
+from stead.api.query.values import Pairs, whole_number
 from stead.api.representations import answer, answer_nothing, locate
 from stead.api.resources.headroom import LIMIT, show_limit
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import FlavorNotFound, InvalidQuery
-from stead.domain.flavor import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor
+from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor
 from stead.store.extensions import flavors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.api.limits import Limits
+    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Agreed, Step
     from stead.domain.request import CandidateRequest
@@ -40,7 +39,7 @@ DESCRIPTION_LENGTH = 255
 
 KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "headroom": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
-    "limit": (S.PROVIDER_TREES, pages.KEYS["limit"][1]),
+    "limit": (S.PROVIDER_TREES, values.PAGE_KEYS["limit"][1]),
     "marker": (S.PROVIDER_TREES, flavor_query.NAME),
 }
 """Each key with its first version and the schema of its value."""
@@ -154,7 +153,7 @@ class Flavors:
             # The next page continues where the work of this request ended.
             goes_on |= len(fresh) < len(shown)
             shown = [each | {"headroom": headroom} for each, headroom in zip(shown, fresh, strict=False)]
-        links = pages.links(req, pairs, shown[-1]["name"] if goes_on else None)
+        links = values.links(req, pairs, shown[-1]["name"] if goes_on else None)
         answer(req, resp, {"flavors": shown, "links": links, **body})
 
     def _with_headroom(self, page: list[Flavor], agreed: Agreed) -> tuple[str | None, list[Json]]:

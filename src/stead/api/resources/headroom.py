@@ -7,29 +7,27 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import Schema, mapping, strict_object
 from stead.api.errors import answering
 from stead.api.gates import allowed, json_answer
-from stead.api.query import pages
-from stead.api.query.headroom import parse_headroom, require_valid
-from stead.api.query.mix import parse_mix
-from stead.api.query.pairs import INVALID, Pairs
-from stead.api.query.values import BAD_VALUE
+from stead.api.query import values
+from stead.api.query.headroom import parse_headroom, parse_mix, require_valid
+from stead.api.query.values import BAD_VALUE, INVALID, Pairs
 from stead.api.representations import answer
-from stead.api.resources import explanations
+from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder
 from stead.api.shapes import UUID
 from stead.api.versions import S
-from stead.candidates.explain.funnel import Constraint
-from stead.candidates.headroom.ordering import page_of
+from stead.candidates.explain import Constraint
+from stead.candidates.headroom.headroom import page_of
 from stead.domain.errors import InvalidQuery
 from stead.domain.names import RESOURCE_CLASS_NAME
-from stead.domain.pages import Page
+from stead.domain.request import Page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.api.limits import Limits
+    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
+    from stead.candidates.headroom.each_tree import Limit
     from stead.candidates.headroom.headroom import Headroom
-    from stead.candidates.headroom.limits import Limit
     from stead.candidates.mixing import Mixed, Part
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
@@ -64,7 +62,7 @@ HEADROOM = strict_object(
         "stranded": mapping(RESOURCE_CLASS_NAME, _NUMBER),
         "generation": {"type": ["string", "null"]},
     },
-    {"explanation": explanations.EXPLANATION},
+    {"explanation": allocation_candidates.EXPLANATION},
 )
 """The schema of a headroom. Source: "GET /headroom", docs/api.md."""
 
@@ -115,9 +113,9 @@ class HeadroomOfRequest:
         places, goes_on = _page(snapshot, headroom, parsed.request, page)
         shown = show_headroom(snapshot, headroom, places, token)
         if why is not None:
-            shown["explanation"] = explanations.shown(snapshot, why)
+            shown["explanation"] = allocation_candidates.shown(snapshot, why)
         last = snapshot.uuid(int(headroom.roots[places[-1]])) if goes_on else None
-        answer(req, resp, {"headroom": shown, "links": pages.links(req, pairs, last)})
+        answer(req, resp, {"headroom": shown, "links": values.links(req, pairs, last)})
         if not headroom.is_complete:
             resp.set_header(*CUT)
 

@@ -1,37 +1,49 @@
-"""``/resource_providers`` and ``/resource_providers/{uuid}``."""
+"""``/resource_providers``, and the aggregates of one provider."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from orjson import dumps
 
-from stead.api import uuids
 from stead.api.bodies import STORABLE, Body, Schema, read_body, strict_object
-from stead.api.conditional import is_current
-from stead.api.errors import Answer, answering
-from stead.api.gates import allowed, json_answer, json_body
-from stead.api.lookup import find_provider
-from stead.api.provider_text import ProviderForm
-from stead.api.query.pages import links, parse_page
-from stead.api.query.pairs import Pairs
+from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
+from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.query.providers import parse_provider_query
-from stead.api.representations import NOW, answer, answer_in_pieces, answer_nothing, locate
-from stead.api.shapes import UUID
+from stead.api.query.values import Pairs, links, parse_page
+from stead.api.representations import (
+    NOW,
+    Field,
+    ProviderForm,
+    Shape,
+    answer,
+    answer_in_pieces,
+    answer_nothing,
+    is_current,
+    locate,
+    maker,
+)
+from stead.api.request import find_provider, normalised_uuid
+from stead.api.shapes import GENERATION, UUID
 from stead.api.versions import S, V, Versioned
-from stead.candidates.providers import matching_providers, page_of
-from stead.domain.errors import UnknownResourceClass, UnknownTraits
+from stead.candidates.provider_trees import matching_providers, page_of_providers
+from stead.domain.errors import GenerationConflict, UnknownResourceClass, UnknownTraits
+from stead.domain.provider import MOST_OF_PROVIDER
 from stead.process import slices
-from stead.process.pieces import Pieces
+from stead.process.slices import Pieces
 from stead.store import providers
 from stead.store.providers import KEEP
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stead.api.request import Request, Response
     from stead.service.service import Service
     from stead.store.providers import Keep
+
 
 NAME: Schema = {"type": "string", "maxLength": 200, "format": STORABLE}
 PARENT: Schema = {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}
@@ -48,7 +60,7 @@ class NewProvider:
     @classmethod
     def build(cls, body: dict[str, Any]) -> NewProvider:
         """Build it from the body of a POST; the server chooses a missing uuid."""
-        uuid = uuids.normalised(body.get("uuid", "")) or str(uuid4())
+        uuid = normalised_uuid(body.get("uuid", "")) or str(uuid4())
         return cls(uuid, body["name"], body.get("parent_provider_uuid"))
 
 
@@ -109,7 +121,7 @@ class Providers:
         slots = matching_providers(snapshot, query)
         more = ""
         if page:
-            slots, goes_on = page_of(snapshot, slots, page)
+            slots, goes_on = page_of_providers(snapshot, slots, page)
             if page.limit is not None:
                 more = (
                     f',"links":{dumps(links(req, pairs, snapshot.uuid(int(slots[-1])) if goes_on else None)).decode()}'
@@ -166,3 +178,87 @@ class OneProvider:
         """Delete a resource provider."""
         self._service.write(providers.delete, uuid)
         answer_nothing(resp)
+
+
+# ``/resource_providers/{uuid}/aggregates``: the aggregates of one provider.
+
+
+@dataclass(frozen=True, slots=True)
+class NewAggregates:
+    """The new aggregates of a provider, in the stored spelling; ``expected`` None: do not check the generation."""
+
+    aggregates: list[str]
+    expected: int | None = None
+
+    @classmethod
+    def guarded(cls, body: dict[str, Any]) -> NewAggregates:
+        """Build it from an object with the provider's generation as the client knows it."""
+        return cls(body["aggregates"], int(body["resource_provider_generation"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The aggregates of a provider, with its generation."""
+
+    aggregates: Sequence[str]
+    generation: int
+
+
+# The column cannot store longer spellings of a uuid.
+UUIDS: Schema = {
+    "type": "array",
+    "items": {**UUID, "maxLength": 36},
+    "maxItems": MOST_OF_PROVIDER,
+    "uniqueItems": True,
+}
+
+REPLACE = Versioned(
+    {
+        V.AGGREGATES: Body(UUIDS, NewAggregates),
+        V.AGGREGATE_GENERATION: Body(
+            strict_object({"aggregates": UUIDS, "resource_provider_generation": GENERATION}), NewAggregates.guarded
+        ),
+    }
+)
+
+AGGREGATES_OF_PROVIDER: Shape[Membership] = {
+    "aggregates": Field(V.AGGREGATES, attrgetter("aggregates")),
+    "resource_provider_generation": Field(V.AGGREGATE_GENERATION, attrgetter("generation")),
+}
+
+
+class ProviderAggregates:
+    """`/resource_providers/{uuid}/aggregates`: the aggregates of a resource provider."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @since(V.AGGREGATES)
+    @allowed("placement:resource_providers:aggregates:list")
+    def on_get(self, req: Request, resp: Response, uuid: str) -> None:
+        """List the aggregates of a resource provider."""
+        snapshot = self._service.snapshot()
+        slot = find_provider(snapshot, uuid)
+        membership = Membership(snapshot.aggregates(slot), snapshot.provider(slot).generation)
+        answer(req, resp, maker(req, AGGREGATES_OF_PROVIDER)(membership))
+
+    @json_body
+    @since(V.AGGREGATES)
+    @allowed("placement:resource_providers:aggregates:update")
+    @answering(
+        {
+            GenerationConflict: Answer(
+                409,
+                CONCURRENT_UPDATE,
+                "Resource provider's generation already changed. Please update the generation and try again.",
+            )
+        }
+    )
+    def on_put(self, req: Request, resp: Response, uuid: str) -> None:
+        """Replace the aggregates of a resource provider."""
+        # Before the body is read, so that an unknown provider is 404 whatever the body is.
+        find_provider(self._service.snapshot(), uuid)
+        replacement = read_body(req, REPLACE)
+        generation = self._service.replace_aggregates(uuid, replacement.aggregates, replacement.expected)
+        answer(req, resp, maker(req, AGGREGATES_OF_PROVIDER)(Membership(replacement.aggregates, generation)))

@@ -1,47 +1,122 @@
-"""``/whatif``: the answers to questions as if planned changes were made."""
+"""``/whatif`` and ``/advice``: answers as if planned changes were made, and moves that make room."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import orjson
 
-from stead.api import uuids
 from stead.api.bodies import STORABLE, Body, Schema, mapping, read_body, strict_object
 from stead.api.errors import Answer, Refused, Rows, answering
-from stead.api.gates import allowed, json_body
+from stead.api.gates import allowed, json_answer, json_body
 from stead.api.query.candidates import request_of
+from stead.api.query.headroom import parse_advice
+from stead.api.query.values import Pairs
 from stead.api.representations import answer
-from stead.api.resources import explanations
+from stead.api.request import is_like, normalised_uuid
+from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom
-from stead.api.resources.moves import AMOUNTS, MOVE, show_amounts, show_move
 from stead.api.shapes import INVENTORY_FIELDS, TOTAL, UUID
 from stead.api.versions import S, V, Versioned
-from stead.candidates.headroom.ordering import page_of
-from stead.candidates.tree_totals import site_totals
+from stead.candidates.headroom.headroom import page_of
+from stead.candidates.provider_trees import site_totals
 from stead.domain.errors import InvalidQuery
 from stead.domain.names import RESOURCE_CLASS_NAME
-from stead.domain.pages import Page
 from stead.domain.provider import BY_NAME
+from stead.domain.request import Page
 from stead.domain.what_if import BadChange, Copies, DeleteAggregate, Disable, Drain, SetInventory, SetTrait
 from stead.service.what_if import Bounds, TooManyConsumers, TooManyProviders
+from stead.store.usages import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stead.api.limits import Limits
-    from stead.api.query.flavors import Flavors
+    from stead.api.bodies import Limits
+    from stead.api.query.candidates import Flavors
     from stead.api.request import Request, Response
-    from stead.candidates.draining import Stuck
+    from stead.candidates.draining import Move, Stuck
+    from stead.candidates.headroom.headroom import Headroom
+    from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
     from stead.domain.what_if import Planned
     from stead.service.service import Service
     from stead.service.what_if import WhatIf
+    from stead.store.consumer_listing import HeldAllocations
+
+
+# Moves of consumers as JSON. Each is a body of PUT ``/allocations/{consumer_uuid}``, and an entry of POST
+# ``/claims``.
+#
+# Source: "POST /whatif", docs/api.md.
+
 
 Json = dict[str, Any]
+
+AMOUNTS = mapping("^[0-9a-fA-F-]{36}$", strict_object({"resources": mapping(RESOURCE_CLASS_NAME, {"type": "integer"})}))
+MOVE: Schema = strict_object(
+    {
+        "consumer_uuid": UUID,
+        "consumer_generation": {"type": "integer"},
+        "project_id": {"type": "string"},
+        "user_id": {"type": "string"},
+        "consumer_type": {"type": "string"},
+        "from": AMOUNTS,
+        "allocations": AMOUNTS,
+        "query": {"type": ["string", "null"]},
+    }
+)
+"""The schema of a move."""
+
+
+def show_move(snapshot: Snapshot, allocations: Mapping[str, HeldAllocations], move: Move) -> Json:
+    """A move. *allocations* has the present allocations by consumer."""
+    present, names = allocations[move.tenant.consumer], snapshot.class_names.by_id
+    new = {
+        snapshot.uuid(slot): {names[id_].name: n for id_, n in by_class.items()}
+        for slot, by_class in move.amounts.items()
+    }
+    return {
+        "consumer_uuid": move.tenant.consumer,
+        "consumer_generation": present.generation,
+        "project_id": present.project,
+        "user_id": present.user,
+        "consumer_type": present.consumer_type or UNKNOWN,
+        "from": show_amounts(present.amounts()),
+        "allocations": show_amounts(new),
+        "query": _query(snapshot, move.amounts),
+    }
+
+
+def show_amounts(amounts: Mapping[str, Mapping[str, int]]) -> Json:
+    """Amounts by provider uuid and class name, as in an allocation request."""
+    return {uuid: {"resources": dict(resources)} for uuid, resources in amounts.items()}
+
+
+def _query(snapshot: Snapshot, amounts: Amounts) -> str | None:
+    """A candidate query for exactly these allocations: a group for each provider. None if no such query exists."""
+    forest, sharing = snapshot.forest, snapshot.sharing.mask
+    # A candidate is under one anchor, so it cannot use two trees.
+    if len({forest.root[slot] for slot in amounts if not sharing[slot]}) > 1:
+        return None
+    pairs = []
+    for number, (slot, by_class) in enumerate(sorted(amounts.items()), 1):
+        # `in_subtree` also admits the providers below, and the query must have no other candidate.
+        if any(_can_give(snapshot, other, by_class) for other in forest.subtree(slot)[1:]):
+            return None
+        resources = ",".join(f"{snapshot.class_names.by_id[class_id].name}:{n}" for class_id, n in by_class.items())
+        pairs += [(f"resources{number}", resources), (f"in_subtree{number}", snapshot.uuid(slot))]
+    if len(amounts) > 1:
+        pairs.append(("group_policy", "none"))
+    return urlencode(pairs, safe=":,")
+
+
+def _can_give(snapshot: Snapshot, slot: int, classes: Mapping[int, int]) -> bool:
+    return all(snapshot.inventory[class_id].kind[slot] > 0 for class_id in classes)
+
 
 MOST_CHANGES = 1_000
 """Maximum number of changes in one request."""
@@ -82,7 +157,7 @@ CHANGE: Schema = strict_object(
 )
 ASK = strict_object({}, {"candidates": _QUERY, "explain": _QUERY, "headroom": _QUERY, "totals": _FLAG})
 STUCK = strict_object(
-    {"consumer_uuid": UUID, "from": AMOUNTS, "gave_up": _FLAG}, {"explanation": explanations.EXPLANATION}
+    {"consumer_uuid": UUID, "from": AMOUNTS, "gave_up": _FLAG}, {"explanation": allocation_candidates.EXPLANATION}
 )
 TOTALS = mapping(RESOURCE_CLASS_NAME, strict_object(dict.fromkeys(("total", "reserved", "capacity", "used"), _NUMBER)))
 WHAT_IF = strict_object(
@@ -93,7 +168,7 @@ WHAT_IF = strict_object(
     },
     {
         "candidates": {"type": "object"},
-        "explanation": explanations.EXPLANATION,
+        "explanation": allocation_candidates.EXPLANATION,
         "headroom": HEADROOM,
         "totals": TOTALS,
     },
@@ -151,7 +226,7 @@ class WhatIfs:
         shown, is_cut = self._answers(req, outcome.snapshot, requests, token)
         if asked.ask.get("totals"):
             shown["totals"] = _totals(outcome.snapshot)
-        explained = [explanations.shown(outcome.snapshot, why) for why in outcome.explanations]
+        explained = [allocation_candidates.shown(outcome.snapshot, why) for why in outcome.explanations]
         stuck = [_stuck(outcome, consumer) for consumer in outcome.stuck]
         for consumer, why in zip(stuck, explained, strict=False):
             consumer["explanation"] = why
@@ -177,7 +252,9 @@ class WhatIfs:
         shown, is_cut = Json(), False
         for name, request in requests.items():
             if name == "explain":
-                shown["explanation"] = explanations.shown(snapshot, self._service.explain_in(snapshot, request))
+                shown["explanation"] = allocation_candidates.shown(
+                    snapshot, self._service.explain_in(snapshot, request)
+                )
                 continue
             most = min(request.limit or MOST_CANDIDATES, MOST_CANDIDATES)
             if name == "candidates":
@@ -192,7 +269,7 @@ class WhatIfs:
                 places = page[0] if page else []
                 shown["headroom"] = show_headroom(snapshot, headroom, places, token)
                 if why is not None:
-                    shown["headroom"]["explanation"] = explanations.shown(snapshot, why)
+                    shown["headroom"]["explanation"] = allocation_candidates.shown(snapshot, why)
                 is_cut |= not headroom.is_complete
         return shown, is_cut
 
@@ -220,10 +297,10 @@ def _normalised(record: Json) -> Json:
     """The uuids of a record in the form in which they are stored."""
     normalised = Json()
     provider = record.get("provider")
-    if provider is not None and not provider.startswith(BY_NAME) and uuids.is_like(provider):
-        normalised["provider"] = uuids.normalised(provider)
+    if provider is not None and not provider.startswith(BY_NAME) and is_like(provider):
+        normalised["provider"] = normalised_uuid(provider)
     if "aggregate" in record:
-        normalised["aggregate"] = uuids.normalised(record["aggregate"])
+        normalised["aggregate"] = normalised_uuid(record["aggregate"])
     return normalised
 
 
@@ -267,3 +344,74 @@ def _totals(snapshot: Snapshot) -> Json:
         }
         for totals in site_totals(snapshot)
     }
+
+
+# ``/advice``: which consumers to move, and where, so that a request fits more often.
+
+
+IMPOSSIBLE, NOT_FOUND = "impossible", "not_found"
+"""Why there is no plan: it is proved that none exists, or the search found none."""
+
+_BOUNDS = strict_object({"at_least": _NUMBER, "at_most": _NUMBER, "exact": {"type": "boolean"}})
+ADVICE = strict_object(
+    {
+        "make_room_for": _NUMBER,
+        "moves": {"anyOf": [{"type": "array", "items": MOVE}, {"type": "null"}]},
+        "fewest_moves": strict_object(
+            {
+                "at_least": {"type": ["integer", "null"]},
+                "at_most": {"type": ["integer", "null"]},
+                "exact": {"type": "boolean"},
+            }
+        ),
+        "before": _BOUNDS,
+        "after": {"anyOf": [_BOUNDS, {"type": "null"}]},
+        "reason": {"enum": [None, IMPOSSIBLE, NOT_FOUND]},
+        "generation": {"type": ["string", "null"]},
+    }
+)
+"""The schema of an advice. Source: "GET /advice", docs/api.md."""
+
+
+class AdviceForRequest:
+    """`/advice`: how to make room for a request. It changes nothing. Requires `stead` 1.1."""
+
+    stead_since = S.PROVIDER_TREES
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+
+    @json_answer
+    @allowed("stead:advice:show")
+    @answering(UNKNOWN_CLASSES)
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show which consumers to move so that a request fits a number of times."""
+        parsed = parse_advice(Pairs.of(req), req.agreed, finder(self._service))
+        self._limits.require_groups(parsed.request.groups)
+        outcome, token = self._service.advice(
+            parsed.request,
+            parsed.number,
+            same_traits=parsed.same_traits,
+            same_aggregates=parsed.same_aggregates,
+            most=self._limits.claims,
+        )
+        moves, at_least = outcome.advice.moves, outcome.advice.at_least
+        shown = None if moves is None else [show_move(outcome.snapshot, outcome.allocations, move) for move in moves]
+        at_most = None if moves is None else len(moves)
+        body = {
+            "make_room_for": parsed.number,
+            "moves": shown,
+            "fewest_moves": {"at_least": at_least, "at_most": at_most, "exact": at_least == at_most},
+            "before": _bounds(outcome.before),
+            "after": None if outcome.after is None else _bounds(outcome.after),
+            "reason": None if moves is not None else IMPOSSIBLE if at_least is None else NOT_FOUND,
+            "generation": token,
+        }
+        answer(req, resp, {"advice": body})
+        if not outcome.is_complete:
+            resp.set_header(*CUT)
+
+
+def _bounds(headroom: Headroom) -> Json:
+    return {"at_least": headroom.at_least, "at_most": headroom.at_most, "exact": headroom.is_exact}

@@ -7,34 +7,35 @@ Source: "GET /headroom", docs/api.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.candidates.combine import ways
-from stead.candidates.divide import divided
-from stead.candidates.headroom.packing import Packed, pack
-from stead.candidates.headroom.spreading import can_spread, spread
-from stead.candidates.work import ARRANGED, CHOSEN, LOOKED, TRIED, WorkSpent
+from stead.candidates.combine import divided, open_clauses, ways
+from stead.candidates.headroom.counting import MOST, are_isolated
+from stead.candidates.work import ARRANGED, CHOSEN, LOOKED, TRIED, WorkSpent, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from stead.candidates.candidate import Arrangement
-    from stead.candidates.demand import Ground
-    from stead.candidates.headroom.packing import Rooms
+    from stead.candidates.combine import Demand, Ground
     from stead.candidates.kinds import Kind, TreeKinds
-    from stead.candidates.parts import Share
+    from stead.candidates.splits import Share
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
 
     Numbers = NDArray[np.int64]
+    Reals = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
 
 MOST_WAYS = 1_000
 """Ways of one tree up to which all of them are packed. With more, claims are made one after the other."""
@@ -284,3 +285,325 @@ def _places_of(kind: Kind) -> set[tuple[int, int]]:
         for class_id in amounts
         for at in choices
     }
+
+
+# Packing: how often ways can be taken together from the rooms of one tree.
+#
+# That is an integer program with a column for each way and a row for each room. Its relaxation has prices for the
+# rooms. If each way costs at least D at these prices, and all rooms together cost Q, no more than Q // D claims fit.
+# The arithmetic of this bound is exact, however the prices were found. The claims found are a real filling.
+#
+# Source: "GET /headroom", docs/api.md; decision 41.
+
+
+Rooms = Mapping[tuple[int, int], int]
+"""Amounts by position and class id."""
+
+_MOST_PIVOTS = 400
+_MOST_NODES = 4_000
+_MOST_BRANCHING = 200
+"""Columns up to which the integer search branches."""
+
+_SCALE = 2.0**40
+
+
+class Packed(NamedTuple):
+    """A filling with ``at_least`` claims, which take ``taken``, and a proof that no more than ``at_most`` fit."""
+
+    at_least: int
+    at_most: int
+    taken: Rooms
+
+
+def pack(ways: Sequence[Rooms], rooms: Rooms, most: int, work: Work) -> Packed:
+    """Take *ways* from *rooms*, each any number of times.
+
+    Args:
+        ways: the amounts of each way; all differ.
+        most: a bound that is known.
+    """
+    ways = [way for way in ways if all(rooms.get(place, 0) >= amount for place, amount in way.items())]
+    if not ways:
+        return Packed(0, 0, {})
+    places = sorted(set().union(*ways))
+    matrix = [[way.get(place, 0) for place in places] for way in ways]
+    whole = [rooms[place] for place in places]
+    work.spend(len(places) * len(ways) + TRIED)
+    values, prices = _relaxed(np.array(matrix, np.float64), np.array(whole, np.float64), work)
+    # Integer prices keep the bound proved: rounding makes it weaker, but never wrong.
+    worth = [max(round(price * _SCALE * max(whole)), 0) for price in prices.tolist()]
+    costs = [sum(price * amount for price, amount in zip(worth, row, strict=True)) for row in matrix]
+    cheapest, budget = min(costs), sum(price * room for price, room in zip(worth, whole, strict=True))
+    at_most = min(most, budget // cheapest) if cheapest > 0 else most
+    search = _Search(matrix, whole, costs, worth, at_most, work)
+    # The simplex method may end a little below a whole number; a value too large is cut to what fits.
+    search.begin_with([int(value + 1e-9) for value in values.tolist()])
+    search.branch()
+    taken = {
+        place: amount
+        for number, place in enumerate(places)
+        if (amount := sum(times * row[number] for times, row in zip(search.best, matrix, strict=True)))
+    }
+    return Packed(sum(search.best), at_most if not search.is_proved else sum(search.best), taken)
+
+
+class _Search:
+    """Looks for whole numbers of each way, the cheapest ways first."""
+
+    def __init__(
+        self,
+        matrix: Sequence[Sequence[int]],
+        rooms: Sequence[int],
+        costs: Sequence[int],
+        worth: Sequence[int],
+        at_most: int,
+        work: Work,
+    ) -> None:
+        self._matrix = [[(place, amount) for place, amount in enumerate(row) if amount] for row in matrix]
+        self._rooms = list(rooms)
+        self._costs = costs
+        self._worth = worth
+        self._at_most = at_most
+        self._work = work
+        self._order = sorted(range(len(matrix)), key=lambda way: costs[way])
+        self.best = [0] * len(matrix)
+        self._number = 0
+        self.is_proved = False
+
+    def begin_with(self, times: list[int]) -> None:
+        """Start with these numbers as far as they fit, and add what still fits, the cheapest way first."""
+        remaining, taken = list(self._rooms), [0] * len(times)
+        limits = [(way, times[way]) for way in self._order] + [(way, self._at_most) for way in self._order]
+        for way, most in limits:
+            fits = min(most, *(remaining[place] // amount for place, amount in self._matrix[way]))
+            if fits > 0:
+                taken[way] += fits
+                for place, amount in self._matrix[way]:
+                    remaining[place] -= fits * amount
+        self._keep(taken)
+
+    def _keep(self, taken: list[int]) -> None:
+        if sum(taken) > self._number:
+            self._number, self.best = sum(taken), list(taken)
+
+    def branch(self) -> None:
+        """Try all numbers that can be better, unless that takes too long."""
+        if self._number >= self._at_most or len(self._matrix) > _MOST_BRANCHING or self._costs[self._order[0]] <= 0:
+            return
+        self._nodes = _MOST_NODES
+        budget = sum(price * room for price, room in zip(self._worth, self._rooms, strict=True))
+        try:
+            self.is_proved = self._visit(0, list(self._rooms), [0] * len(self._matrix), 0, budget)
+        except WorkSpent:
+            return
+
+    def _is_beaten(self, level: int, number: int, budget: int) -> bool:
+        """Whether *number* and all that *budget* pays for, from the way at *level* on, is no more than is known."""
+        if level < len(self._order):
+            number += budget // self._costs[self._order[level]]
+        return number <= self._number
+
+    def _visit(self, level: int, remaining: list[int], taken: list[int], number: int, budget: int) -> bool:
+        """Whether all numbers from the way at *level* on were tried, or cannot be better."""
+        if number > self._number:
+            self._keep(taken)
+        if self._is_beaten(level, number, budget):
+            return True
+        self._nodes -= 1
+        self._work.spend(TRIED)
+        if self._nodes < 0:
+            return False
+        way = self._order[level]
+        row = self._matrix[way]
+        # The greatest numbers first, so that a good filling is found early and its number cuts more branches.
+        for times in range(min(remaining[place] // amount for place, amount in row), -1, -1):
+            # Later ways cost more, so with fewer of this one the bound of what follows only falls.
+            if times and self._is_beaten(level + 1, number + times, budget - times * self._costs[way]):
+                return True
+            after = list(remaining)
+            for place, amount in row:
+                after[place] -= times * amount
+            taken[way] = times
+            is_done = self._visit(level + 1, after, taken, number + times, budget - times * self._costs[way])
+            taken[way] = 0
+            if not is_done:
+                return False
+            if self._number >= self._at_most:
+                return True
+        return True
+
+
+def _relaxed(matrix: Reals, rooms: Reals, work: Work) -> tuple[Reals, Reals]:
+    """How often each way is taken if parts of claims were possible, and the prices of the rooms.
+
+    The simplex method on a dense tableau; *matrix* has a row per way. If it is stopped early, or errs, the values and
+    prices are worse, and never wrong for what `pack` makes of them.
+
+    Raises:
+        WorkSpent
+    """
+    ways, places = matrix.shape
+    scale = np.maximum(rooms, 1.0)
+    tableau = np.zeros((places + 1, ways + places + 1))
+    tableau[:-1, :ways] = matrix.T / scale[:, None]
+    tableau[:-1, ways:-1] = np.eye(places)
+    tableau[:-1, -1] = rooms / scale
+    tableau[-1, :ways] = -1.0
+    basis = np.arange(ways, ways + places)
+    for pivots in range(_MOST_PIVOTS):
+        improving = np.flatnonzero(tableau[-1, :-1] < -1e-9)
+        if not improving.size:
+            break
+        # Bland's rule ends cycles; the steepest column is faster as long as there is none.
+        column = improving[0] if pivots > _MOST_PIVOTS // 2 else improving[tableau[-1, improving].argmin()]
+        entering = tableau[:-1, column]
+        positive = np.flatnonzero(entering > 1e-9)
+        if not positive.size:
+            break
+        ratios = tableau[positive, -1] / entering[positive]
+        ties = positive[ratios <= ratios.min() + 1e-12]
+        row = ties[basis[ties].argmin()]
+        work.spend(4 * masked(tableau.size))
+        tableau[row] /= tableau[row, column]
+        others = np.flatnonzero(np.abs(tableau[:, column]) > 1e-12)
+        others = others[others != row]
+        tableau[others] -= tableau[others, column][:, None] * tableau[row]
+        basis[row] = column
+    values = np.zeros(ways)
+    for row, column in enumerate(basis.tolist()):
+        if column < ways:
+            values[column] = max(tableau[row, -1], 0.0)
+    return values, tableau[-1, ways:-1] / scale
+
+
+# Spreading: many claims at once in one tree, as units of each need, without a list of ways.
+#
+# If only room and isolation bind the needs to each other, N claims are N units for each need. Any units that fit will
+# do: the first units of all needs are the first claim, and so on. So the cost follows the needs and the providers,
+# and not their combinations. What is found is a real filling, and not always the greatest one.
+#
+# Two needs of one claim must not meet at a provider if they are isolated, or if its max_unit forbids their sum. If
+# all needs are isolated, a provider that takes up to N units in all is enough: by the theorem of König, its units can
+# be given to different claims. Otherwise, such a provider serves a single need.
+#
+# Source: "GET /headroom", docs/api.md; decision 55.
+
+
+_NOBODY = -1
+
+_OPERATIONS = 6
+"""Vector operations for each need of an attempt."""
+
+
+def can_spread(demand: Demand, ground: Ground) -> bool:
+    """Whether nothing but room and isolation binds the needs to each other."""
+    return not (demand.subtrees or demand.parts or ground.shares or open_clauses(demand, ground))
+
+
+def spread(demand: Demand, ground: Ground, rooms: Rooms, most: int, work: Work) -> Packed:
+    """Claims in a tree, up to *most*, for needs that `can_spread`. Own providers come before sharing ones.
+
+    Raises:
+        WorkSpent
+    """
+    spreading = _Spreading(demand, ground, rooms, work)
+    number = spreading.bound(most)
+    reached, above = 0, number + 1
+    taken: dict[tuple[int, int], int] = {}
+    # Nearly always all that the rooms allow fits, or a little less.
+    step = 1
+    while reached + 1 < above:
+        attempt = spreading.taken_by(number)
+        if attempt is None:
+            above = number
+            number = max(above - step, (reached + above) // 2)
+            step *= 2
+        else:
+            reached, taken = number, attempt
+            number = (reached + above) // 2
+    return Packed(reached, most, taken)
+
+
+class _Spreading:
+    def __init__(self, demand: Demand, ground: Ground, rooms: Rooms, work: Work) -> None:
+        self._amounts = demand.amounts
+        self._work = work
+        positions = sorted({at for choices in ground.choices for at in choices})
+        self._positions = positions
+        self._classes = list(dict.fromkeys(class_id for amounts in demand.amounts for class_id in amounts))
+        work.spend((len(self._classes) + 2 * len(demand.amounts)) * len(positions))
+        self._rooms = np.array([[rooms.get((at, c), 0) for at in positions] for c in self._classes], np.int64)
+        place_of = {at: place for place, at in enumerate(positions)}
+        # Own positions have the smaller numbers, so this order has them first.
+        self._choices = [np.array([place_of[at] for at in sorted(choices)], np.int64) for choices in ground.choices]
+        # What has few choices, or takes much, is hardest to place.
+        largest = [max(amounts.values(), default=0) for amounts in demand.amounts]
+        self._order = sorted(range(len(largest)), key=lambda need: (len(self._choices[need]), -largest[need]))
+        every = set(range(len(largest)))
+        self._is_isolating = len(every) > 1 and demand.isolated >= every
+        self._is_exclusive = self._exclusive(demand, ground)
+
+    def _exclusive(self, demand: Demand, ground: Ground) -> Mask:
+        """Mask of the positions that serve a single need, since one claim must not have two there."""
+        exclusive = np.zeros(len(self._positions), np.bool_)
+        if self._is_isolating:
+            return exclusive
+        needs_at: list[list[int]] = [[] for _ in self._positions]
+        for need, choices in enumerate(self._choices):
+            for place in choices.tolist():
+                needs_at[place].append(need)
+        verdicts: dict[tuple[int, ...], bool] = {}
+        for place, (at, needs) in enumerate(zip(self._positions, needs_at, strict=True)):
+            if len(needs) < 2:
+                continue
+            key = tuple(needs)
+            if key not in verdicts:
+                verdicts[key] = any(are_isolated(demand, *pair) for pair in combinations(needs, 2))
+            self._work.spend(len(needs))
+            exclusive[place] = verdicts[key] or not self._may_share(ground, place, at, needs)
+        return exclusive
+
+    def _may_share(self, ground: Ground, place: int, at: int, needs: Sequence[int]) -> bool:
+        """Whether the needs of one claim can meet at a position as far as max_unit decides."""
+        for number, class_id in enumerate(self._classes):
+            requested = [self._amounts[need][class_id] for need in needs if class_id in self._amounts[need]]
+            # If the room itself is the limit, no units that fit exceed max_unit.
+            if len(requested) > 1 and ground.available(at, class_id) < min(
+                sum(requested), int(self._rooms[number, place])
+            ):
+                return False
+        return True
+
+    def bound(self, most: int) -> int:
+        """How many claims the rooms of all positions together have, up to *most*."""
+        for row, class_id in enumerate(self._classes):
+            total = sum(amounts.get(class_id, 0) for amounts in self._amounts)
+            most = min(most, sum(self._rooms[row].tolist()) // total)
+        return most
+
+    def taken_by(self, number: int) -> dict[tuple[int, int], int] | None:
+        """What this number of claims takes; None if no place was found for them."""
+        remaining = self._rooms.copy()
+        allowance = np.full(len(self._positions), number if self._is_isolating else MOST * len(self._amounts), np.int64)
+        serving = np.full(len(self._positions), _NOBODY, np.int64)
+        self._work.spend(len(self._order) * _OPERATIONS * masked(len(self._positions) * len(self._classes)))
+        for need in self._order:
+            choices, amounts = self._choices[need], self._amounts[need]
+            fits = np.minimum(allowance[choices], number)
+            for class_id, amount in amounts.items():
+                row = self._classes.index(class_id)
+                np.minimum(fits, remaining[row, choices] // amount, out=fits)
+            fits[self._is_exclusive[choices] & (serving[choices] != _NOBODY)] = 0
+            units = np.minimum(fits, (number - (np.cumsum(fits) - fits)).clip(0))
+            if int(units.sum()) < number:
+                return None
+            allowance[choices] -= units
+            serving[choices[units > 0]] = need
+            for class_id, amount in amounts.items():
+                remaining[self._classes.index(class_id), choices] -= units * amount
+        taken = self._rooms - remaining
+        rows, places = np.nonzero(taken)
+        return {
+            (self._positions[place], self._classes[row]): int(taken[row, place])
+            for row, place in zip(rows.tolist(), places.tolist(), strict=True)
+        }

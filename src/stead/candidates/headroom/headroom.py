@@ -11,29 +11,30 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stead.candidates.engine import match_all
+from stead.candidates.headroom.counting import MOST
 from stead.candidates.headroom.coupling import together
-from stead.candidates.headroom.each_tree import each_tree
-from stead.candidates.headroom.limits import ranked, shared_limit
-from stead.candidates.headroom.reading import MOST
-from stead.candidates.match import admitted
-from stead.candidates.resolve import in_ids
+from stead.candidates.headroom.each_tree import each_tree, ranked, shared_limit
+from stead.candidates.match import admitted, in_ids, resolve_classes
+from stead.candidates.order import resolve_order, trees_in_order
 from stead.candidates.work import WorkSpent, masked
+from stead.domain.request import Drawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from stead.candidates.headroom.limits import By, Limit
+    from stead.candidates.headroom.each_tree import By, Limit
     from stead.candidates.match import MatchedGroup
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.request import CandidateRequest
+    from stead.domain.request import CandidateRequest, Page
 
     Mask = NDArray[np.bool_]
     Numbers = NDArray[np.int64]
@@ -182,3 +183,42 @@ def _sum(amounts: Numbers) -> int:
     if not amounts.size or int(amounts.max()) < _GREAT // amounts.size:
         return int(amounts.sum())
     return sum(amounts.tolist())
+
+
+# Ordering: the page of trees that an answer shows.
+#
+# Source: "GET /headroom", docs/api.md.
+
+
+def page_of(
+    snapshot: Snapshot, roots: NDArray[np.int64], request: CandidateRequest, page: Page
+) -> tuple[list[int], bool] | None:
+    """The places in *roots* of the trees of a page, and whether other pages follow.
+
+    Trees are in the order of the request, or of their uuids if it has none. None if an order has no place for the
+    marker.
+
+    Raises:
+        UnknownClassInOrder
+    """
+    after: Sequence[int]
+    uuids: list[str] = snapshot.identities.uuids.at(roots).tolist()
+    if request.order is None or isinstance(request.order, Drawn):
+        after = [place for place, uuid in enumerate(uuids) if uuid > page.marker] if page.marker else range(len(uuids))
+        # Most pages are a small part of the trees, so they are not all sorted; one more tells whether others follow.
+        most = len(uuids) if page.limit is None else page.limit + 1
+        following = nsmallest(most, after, key=uuids.__getitem__)
+    else:
+        requested: Counter[int] = Counter()
+        for group in request.groups if len(roots) else ():
+            requested.update(resolve_classes(snapshot, group.resources))
+        measure = resolve_order(snapshot, request.order, requested)  # refuses unknown classes also where nothing fits
+        following = list(trees_in_order(snapshot, roots, measure)) if len(roots) else []
+        if page.marker is not None:
+            # The marker is a uuid and the order is by measures, so its present place decides where the page begins.
+            place = next((at for at, place in enumerate(following) if uuids[place] == page.marker), None)
+            if place is None:
+                return None
+            following = following[place + 1 :]
+    limit = len(following) if page.limit is None else page.limit
+    return following[:limit], limit < len(following)

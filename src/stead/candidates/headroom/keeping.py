@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stead.candidates.engine import match_all
-from stead.candidates.headroom.each_tree import NOWHERE, each_tree, each_tree_of_all
-from stead.candidates.headroom.forms import form_of
-from stead.candidates.headroom.limits import ranked
-from stead.candidates.headroom.reading import MOST
-from stead.candidates.resolve import resolve, resolve_aggregates, resolve_traits
+from stead.candidates.headroom.counting import MOST
+from stead.candidates.headroom.each_tree import NOWHERE, each_tree, each_tree_of_all, form_of, ranked
+from stead.candidates.match import resolve, resolve_aggregates, resolve_traits
 from stead.candidates.work import WorkSpent
 from stead.catalog.forest import NO_SLOT
-from stead.catalog.part import part
+from stead.catalog.snapshot import part
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import UNSUFFIXED
 
@@ -34,8 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.headroom.each_tree import Fits
-    from stead.candidates.headroom.limits import By, Limit
+    from stead.candidates.headroom.each_tree import By, Fits, Limit
     from stead.candidates.work import Work
     from stead.catalog.blocks import Blocks
     from stead.catalog.snapshot import Snapshot

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.errors import Negative
 from stead.cli.fetching.candidates import FLAVOR_HELP, QUERY_HELP, ask, names_of, query_string
 from stead.cli.fetching.flavors import with_flavor
 from stead.cli.fetching.providers import require_named
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, print_json, show_lines
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, print_json, show_lines
 
 app = typer.Typer(add_completion=False)
 

@@ -13,9 +13,9 @@ import typer
 from typer.main import get_command
 
 from stead.cli.app import app as stead
-from stead.cli.options import options, use_options
-from stead.cli.terminal.output import print_json
-from stead.domain.printable import printable
+from stead.cli.arguments import options, use_options
+from stead.cli.terminal import print_json
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +183,7 @@ def _names(noun: str, typed: str) -> list[str]:
     """Names from the server; none if it cannot be asked: a shell shows no errors while one types."""
     from stead.cli.errors import CommandError
     from stead.cli.fetching.names import BY_NOUN
-    from stead.cli.server.connecting import connect
+    from stead.cli.server import connect
 
     if noun not in BY_NOUN:
         return []

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.errors import Negative
 from stead.cli.fetching.consumers import fetch_consumer, fetch_places
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, page_lines, print_json
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, page_lines, print_json
 from stead.client.consumers import uuid_of
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show one consumer.")

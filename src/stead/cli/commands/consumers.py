@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stead.cli.ages import read_age
+from stead.cli.arguments import options, read_age
 from stead.cli.errors import CommandError
 from stead.cli.fetching.consumers import Consumer, ConsumerFilter, fetch_consumers, fetch_places
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, page_lines, print_json, progress
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, page_lines, print_json, progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,13 @@ from typing import Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError
 from stead.cli.fetching.candidates import query_string, version_for
 from stead.cli.fetching.flavors import with_flavor
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, print_json, show_lines
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, print_json, show_lines
 from stead.client.errors import Unsupported
 
 app = typer.Typer(add_completion=False)

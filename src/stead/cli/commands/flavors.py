@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stead.cli.arguments import name_of, options, read_file
 from stead.cli.errors import NO, CommandError
 from stead.cli.fetching.candidates import QUERY_HELP, query_string
 from stead.cli.fetching.flavors import delete_flavor, fetch_flavor, fetch_flavors, find_flavor, put_flavor
-from stead.cli.files import name_of, read_file
 from stead.cli.flavors.importing import apply, plan
 from stead.cli.flavors.nova import NotFlavors, read_flavors
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, page_lines, print_json, progress, say, show_lines
-from stead.domain.printable import printable
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, page_lines, print_json, progress, say, show_lines
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from stead.cli.flavors.nova import Translated, Untranslated

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, urlencode
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError
 from stead.cli.fetching.candidates import query_string
 from stead.cli.fetching.flavors import find_flavor, with_flavor
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, print_json, show_lines
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, print_json, show_lines
 from stead.client.calls import TREES
 from stead.client.errors import Refused, Unsupported
 

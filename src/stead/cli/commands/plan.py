@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.commands.whatif import SameAggregates, SameTraits  # noqa: TC001  # Typer reads them
 from stead.cli.errors import NO, Negative
@@ -15,20 +16,18 @@ from stead.cli.fetching.consumers import fetch_places
 from stead.cli.fetching.flavors import with_flavor
 from stead.cli.fetching.providers import fetch_provider, set_disabled
 from stead.cli.fetching.what_if import ask_what_if
-from stead.cli.options import options
-from stead.cli.server.connecting import connect, summary
-from stead.cli.terminal.output import line_width, page_lines, print_json, progress, say
+from stead.cli.server import connect, summary
+from stead.cli.terminal import line_width, page_lines, print_json, progress, say
 from stead.client.errors import Refused
 from stead.client.what_if import Drain
-from stead.domain.printable import one_line, printable
+from stead.domain.names import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead import Site
     from stead.cli.forest import Provider
-    from stead.client.advice import Advice
-    from stead.client.what_if import Move, WhatIf
+    from stead.client.what_if import Advice, Move, WhatIf
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.cli.arguments import inventory_text
+from stead.cli import arguments
+from stead.cli.arguments import options
 from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.fetching.providers import (
     delete_provider,
@@ -17,10 +18,9 @@ from stead.cli.fetching.providers import (
     write_providers,
 )
 from stead.cli.forest import as_json, walk
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, page_lines, print_json, say
-from stead.domain.printable import one_line, printable
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, page_lines, print_json, say
+from stead.domain.names import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show and cha
 Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="UUID or name of the provider.", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")]
 Inventory = Annotated[
-    list[str] | None, typer.Option(metavar="INVENTORY", help=f"Set an inventory: {inventory_text.HELP}. Repeatable.")
+    list[str] | None, typer.Option(metavar="INVENTORY", help=f"Set an inventory: {arguments.HELP}. Repeatable.")
 ]
 Trait = Annotated[list[str] | None, typer.Option(help="Add a trait; repeatable. Custom traits are created.")]
 Aggregate = Annotated[
@@ -85,9 +85,7 @@ def set_(
         if rename is not None:
             record["name"] = rename
         if inventory or remove_inventory:
-            record["inventories"] = inventory_text.changed(
-                provider.inventories, inventory or [], remove_inventory or []
-            )
+            record["inventories"] = arguments.changed(provider.inventories, inventory or [], remove_inventory or [])
         if trait or remove_trait:
             record["traits"] = _changed("trait", provider.traits, trait, remove_trait)
         if aggregate or remove_aggregate:
@@ -116,7 +114,7 @@ def create(
         record: dict[str, Any] = {"name": name, "parent_provider_uuid": parent and parent.uuid}
         if uuid is not None:
             record["uuid"] = uuid
-        record["inventories"] = inventory_text.changed({}, inventory or [], [])
+        record["inventories"] = arguments.changed({}, inventory or [], [])
         record |= {"traits": trait or [], "aggregates": aggregate or []}
         _write(api, [record], {parent.uuid: parent.name} if parent else {}, dry_run=dry_run)
 

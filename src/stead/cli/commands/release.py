@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.claiming import describe
 from stead.cli.commands.consumers import Project, Type, User  # noqa: TC001  # Typer reads them
 from stead.cli.errors import NO, CommandError
@@ -20,12 +21,11 @@ from stead.cli.fetching.consumers import (
     fetch_places,
 )
 from stead.cli.fetching.providers import fetch_provider
-from stead.cli.options import options
-from stead.cli.server.connecting import connect, summary
-from stead.cli.terminal.output import console, line_width, print_json, progress, say, show_lines
+from stead.cli.server import connect, summary
+from stead.cli.terminal import console, line_width, print_json, progress, say, show_lines
 from stead.client.consumers import type_of, uuid_of
 from stead.client.errors import Refused, Unreachable
-from stead.domain.printable import one_line, printable
+from stead.domain.names import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

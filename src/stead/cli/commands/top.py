@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.drawing.changes import line_of
 from stead.cli.drawing.top import Frame, View, draw_frame, frame_as_json, press
 from stead.cli.errors import CommandError
 from stead.cli.fetching.changes import fetch_details, fetch_token
 from stead.cli.fetching.trees import TreeFilter, fetch_roots
-from stead.cli.options import options
-from stead.cli.server.connecting import connect, summary
-from stead.cli.terminal.output import console, print_json, show_lines
+from stead.cli.server import connect, summary
+from stead.cli.terminal import console, print_json, show_lines
 from stead.client.calls import OWN
 from stead.client.errors import Failed, StartOver, Unavailable
 
@@ -122,7 +122,7 @@ def _live(reader: Reader, view: View, interval: float) -> None:
     from rich.console import Group
     from rich.live import Live
 
-    from stead.cli.terminal.keyboard import single_keys
+    from stead.cli.terminal import single_keys
 
     terminal = console()
     next_reading = time.monotonic() + interval

@@ -13,36 +13,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import name_of, options, read_file
 from stead.cli.errors import NO, CommandError
-from stead.cli.files import name_of, read_file
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.sites.collector import paused_collector
-from stead.cli.sites.documents import Manner, has_documents
-from stead.cli.sites.documents import apply as apply_documents
-from stead.cli.sites.providers import Outcome, Overcommits, Watcher, read_site, rehearse
-from stead.cli.sites.providers import apply as apply_site
-from stead.cli.sites.snapshot import SiteSnapshot, read_snapshot
-from stead.cli.terminal.cells import number
-from stead.cli.terminal.output import console, machine_readable, print_json, say, show
+from stead.cli.server import connect
+from stead.cli.sites import (
+    Manner,
+    Outcome,
+    Overcommits,
+    SiteSnapshot,
+    Watcher,
+    apply_documents,
+    has_documents,
+    paused_collector,
+    read_site,
+    read_snapshot,
+    rehearse,
+)
+from stead.cli.sites import apply_steps as apply_site
+from stead.cli.terminal import console, machine_readable, number, print_json, say, show
 from stead.client.calls import TREES
-from stead.domain.printable import one_line, printable
+from stead.domain.names import one_line, printable
 from stead.topology.document import MAX_BYTES as MAX_SITE_BYTES
 from stead.topology.document import as_data, dump, load
-from stead.topology.hwloc import Options, describe
+from stead.topology.hwloc import Options, Reserve, describe, omissions, reserve
 from stead.topology.machine import MAX_BYTES, read_xml
-from stead.topology.omissions import omissions
-from stead.topology.reserving import Reserve, reserve
-from stead.topology.site import Description, Site, SiteError, site_of
-from stead.topology.steps import SetInventories
-from stead.topology.table import write_allocations, write_inventories
+from stead.topology.plan import SetInventories
+from stead.topology.site import Description, Site, SiteError, site_of, write_allocations, write_inventories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import stead
-    from stead.cli.sites.snapshot import Holder
-    from stead.topology.steps import InventoryChange, Step
+    from stead.cli.sites import Holder
+    from stead.topology.plan import InventoryChange, Step
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save and generate provider trees as files.")
 

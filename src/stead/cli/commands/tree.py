@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.cli.drawing.tree_summary import draw_groups, group_trees, groups_as_json
+from stead.cli.arguments import options
 from stead.cli.errors import Negative
 from stead.cli.fetching.trees import TreeFilter, fetch_names, fetch_roots, fetch_trees, is_pattern
-from stead.cli.forest import amount_as_json, as_json, prune, select, sort_trees, sums_of
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
+from stead.cli.forest import (
+    amount_as_json,
+    as_json,
+    draw_groups,
+    group_trees,
+    groups_as_json,
+    prune,
+    select,
+    sort_trees,
+    sums_of,
+)
+from stead.cli.server import connect
 from stead.cli.suggestions import no_provider
-from stead.cli.terminal.output import line_width, page_lines, print_json, progress
+from stead.cli.terminal import line_width, page_lines, print_json, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +104,7 @@ def tree(
     elif is_summary:
         page_lines(draw_summary(tops, sort, line_width()))
     else:
-        from stead.cli.drawing.forest import draw_forest
+        from stead.cli.forest import draw_forest
 
         page_lines(draw_forest(tops, line_width(), traits=traits))
 
@@ -164,8 +173,8 @@ def draw_summary(roots: list[Provider], order: Order | None, width: int) -> Iter
     """The lines of the summary, none longer than *width* cells."""
     from rich.text import Text
 
-    from stead.cli.drawing.forest import draw_sums
-    from stead.cli.terminal.cells import wrapped
+    from stead.cli.forest import draw_sums
+    from stead.cli.terminal import wrapped
 
     providers = sum(root.hidden + 1 for root in roots)
     yield from draw_groups(group_trees(roots, order), width)

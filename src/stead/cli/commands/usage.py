@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.commands.consumers import Project, Type, User  # noqa: TC001  # Typer reads them
 from stead.cli.fetching.consumers import ConsumerFilter, add_up, fetch_consumers
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, page_lines, print_json, progress
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, page_lines, print_json, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

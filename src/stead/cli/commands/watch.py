@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.fetching.changes import fetch_changes, fetch_details
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import json_text, machine_readable, say
-from stead.domain.printable import one_line
+from stead.cli.server import connect
+from stead.cli.terminal import json_text, machine_readable, say
+from stead.domain.names import one_line
 
 if TYPE_CHECKING:
     from stead import Site

@@ -7,23 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.cli.arguments.planned_text import copies, inventory, of_provider
+from stead.cli.arguments import copies, inventory, of_provider, options
 from stead.cli.errors import CommandError, Negative
 from stead.cli.fetching.candidates import QUERY_HELP, candidates_of, names_of, query_string
 from stead.cli.fetching.flavors import expanded, with_flavor
 from stead.cli.fetching.what_if import ask_what_if, inventory_changes
-from stead.cli.options import options
-from stead.cli.server.connecting import connect
-from stead.cli.terminal.output import line_width, print_json, say, show_lines
-from stead.client.what_if import (
-    AddTrait,
-    Copy,
-    DeleteAggregate,
-    Disable,
-    Drain,
-    RemoveInventory,
-    RemoveTrait,
-)
+from stead.cli.server import connect
+from stead.cli.terminal import line_width, print_json, say, show_lines
+from stead.client.what_if import AddTrait, Copy, DeleteAggregate, Disable, Drain, RemoveInventory, RemoveTrait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import typer
 from stead.cli.commands.consumers import show_consumers
 from stead.cli.fetching.consumers import fetch_consumers_of_tree
 from stead.cli.fetching.providers import fetch_provider
-from stead.cli.server.connecting import connect
+from stead.cli.server import connect
 
 app = typer.Typer(add_completion=False)
 

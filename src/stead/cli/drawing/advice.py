@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from stead.cli.drawing.what_if import draw_plan
-from stead.cli.terminal.cells import wrapped
+from stead.cli.terminal import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stead.cli.fetching.consumers import Place
-    from stead.client.advice import Advice
+    from stead.client.what_if import Advice
 
 
 def draw_advice(advice: Advice, places: Mapping[str, Place], width: int) -> Iterator[Text]:

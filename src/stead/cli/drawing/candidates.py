@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from stead.cli.terminal.bars import bar, colour
-from stead.cli.terminal.cells import number, padded, shorten, widest
-from stead.cli.terminal.columns import GAP, Columns, beside, lay_out, name_width
-from stead.domain.printable import printable
+from stead.cli.terminal import GAP, Columns, bar, beside, colour, lay_out, name_width, number, padded, shorten, widest
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from stead.cli.drawing.consumers import in_words
 from stead.cli.fetching.changes import ConsumerChange, ProviderChange
-from stead.cli.terminal.cells import number
-from stead.domain.printable import one_line
+from stead.cli.terminal import number
+from stead.domain.names import one_line
 
 if TYPE_CHECKING:
     from datetime import datetime

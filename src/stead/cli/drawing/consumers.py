@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from stead.cli.ages import age_text
+from stead.cli.arguments import age_text
 from stead.cli.fetching.consumers import Consumer, Place, add_up
-from stead.cli.terminal.cells import number, wrapped
-from stead.cli.terminal.listing import draw_list
-from stead.domain.printable import printable
+from stead.cli.terminal import draw_list, number, wrapped
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from stead.cli.terminal.bars import EMPTY, FULL
-from stead.cli.terminal.cells import widest, wrapped
-from stead.cli.terminal.columns import GAP, Columns, beside, lay_out
-from stead.domain.printable import printable
+from stead.cli.terminal import EMPTY, FULL, GAP, Columns, beside, lay_out, widest, wrapped
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

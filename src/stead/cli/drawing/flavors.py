@@ -9,10 +9,8 @@ from urllib.parse import parse_qsl
 from rich.text import Text
 
 from stead.cli.drawing.headroom import bar_of, bounds_of, reason_of
-from stead.cli.terminal.cells import number, padded, widest, wrapped
-from stead.cli.terminal.columns import GAP, beside, lay_out
-from stead.cli.terminal.listing import draw_list
-from stead.domain.printable import printable
+from stead.cli.terminal import GAP, beside, draw_list, lay_out, number, padded, widest, wrapped
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,8 @@ from rich.text import Text
 
 from stead.cli.drawing.consumers import in_words
 from stead.cli.forest import capacity, walk
-from stead.cli.terminal.cells import number, wrapped
-from stead.cli.terminal.listing import draw_list
-from stead.domain.printable import printable
+from stead.cli.terminal import draw_list, number, wrapped
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

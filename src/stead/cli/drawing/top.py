@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from stead.cli.drawing.forest import draw_sums
-from stead.cli.drawing.tree_summary import TreeGroup, draw_groups
-from stead.cli.forest import Amount, Provider, amount_as_json, fill, natural, sums_of
-from stead.cli.terminal.cells import shorten
-from stead.domain.printable import printable
+from stead.cli.forest import Amount, Provider, TreeGroup, amount_as_json, draw_groups, draw_sums, fill, natural, sums_of
+from stead.cli.terminal import shorten
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

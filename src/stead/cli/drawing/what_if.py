@@ -8,17 +8,15 @@ from rich.text import Text
 
 from stead.cli.drawing.consumers import in_words
 from stead.cli.fetching.consumers import add_up
-from stead.cli.terminal.cells import number as shown
-from stead.cli.terminal.cells import widest, wrapped
-from stead.cli.terminal.columns import GAP, beside, lay_out
-from stead.cli.terminal.listing import draw_list
-from stead.domain.printable import printable
+from stead.cli.terminal import GAP, beside, draw_list, lay_out, widest, wrapped
+from stead.cli.terminal import number as shown
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stead.cli.fetching.consumers import Place
-    from stead.client.amounts import Amounts
+    from stead.client.provider import Amounts
     from stead.client.what_if import Move, Total, Unplaced, WhatIf
 
 _LEAST_DETAILS = 28  # cells, if the terminal is wide enough

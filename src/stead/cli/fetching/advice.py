@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from stead.cli.errors import CommandError
 from stead.cli.fetching.candidates import query_string
-from stead.client.advice import Advice
 from stead.client.calls import TREES
 from stead.client.errors import Unsupported
+from stead.client.what_if import Advice
 
 if TYPE_CHECKING:
     from stead import Site

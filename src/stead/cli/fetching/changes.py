@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from stead.cli.errors import Negative
 from stead.cli.fetching.consumers import Consumer, fetch_consumer
 from stead.cli.forest import Amount, capacity
-from stead.cli.server.connecting import summary
-from stead.client.calls import OWN
+from stead.cli.server import summary
+from stead.client.calls import OWN, random_pause
 from stead.client.errors import Refused, StartOver, Unavailable
-from stead.client.retrying import random_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

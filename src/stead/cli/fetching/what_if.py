@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead import Site
-    from stead.cli.arguments.planned_text import InventoryText
+    from stead.cli.arguments import InventoryText
     from stead.client.what_if import PlannedChange
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stead.cli.fetching.flavors import put_flavor
 from stead.cli.flavors.nova import Untranslated
-from stead.cli.server.connecting import summary
+from stead.cli.server import summary
 from stead.client.errors import Invalid
 
 if TYPE_CHECKING:

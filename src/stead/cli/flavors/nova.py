@@ -12,7 +12,7 @@ from typing import Any
 
 from stead.client.errors import InvalidRequest
 from stead.client.request import Group, Request
-from stead.domain.flavor import FLAVOR_NAME, FLAVOR_NAME_LENGTH
+from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH
 
 Json = dict[str, Any]
 

@@ -99,12 +99,10 @@ def _sync(conf: cfg.ConfigOpts) -> int:
 
 
 def _version(conf: cfg.ConfigOpts) -> int:
-    from stead.store.schema import positions
+    from stead.store.schema import schema
 
     with open_database(load_deployment(conf)) as store:
-        print(
-            next(standing.revision for standing in positions.standings(store.writer) if standing.history == "placement")
-        )
+        print(next(standing.revision for standing in schema.standings(store.writer) if standing.history == "placement"))
     return DONE
 
 
@@ -152,11 +150,11 @@ def _positive(text: str) -> int:
 
 def _migrations(store: Callable[[], Store], settings: Settings) -> dict[str, Callable[[int], int]]:
     """Functions by name, in order: each migrates up to a number of rows and returns how many it migrated."""
-    from stead.store.schema import online_migrations
+    from stead.store.schema import adoption
 
     return {
-        "set_root_provider_ids": lambda most: online_migrations.set_root_provider_ids(store(), most),
-        "create_incomplete_consumers": lambda most: online_migrations.create_incomplete_consumers(
+        "set_root_provider_ids": lambda most: adoption.set_root_provider_ids(store(), most),
+        "create_incomplete_consumers": lambda most: adoption.create_incomplete_consumers(
             store(),
             most,
             project=settings.allocations.incomplete_project_id,

@@ -94,7 +94,7 @@ def check(settings: Settings) -> list[Check]:
 
 
 def _check_roots(store: Store) -> Check:
-    from stead.store.schema.online_migrations import has_providers_without_root
+    from stead.store.schema.adoption import has_providers_without_root
 
     name = "Missing Root Provider IDs"
     if store.read(has_providers_without_root):
@@ -103,7 +103,7 @@ def _check_roots(store: Store) -> Check:
 
 
 def _check_consumers(store: Store) -> Check:
-    from stead.store.schema.online_migrations import count_incomplete_consumers
+    from stead.store.schema.adoption import count_incomplete_consumers
 
     name = "Incomplete Consumers"
     if missing := store.read(count_incomplete_consumers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from stead.client import address
+from stead.client import calls
 from stead.client.aio.running import in_thread
 from stead.client.aio.site import Site
 from stead.client.aio.transport import Http, InProcess
@@ -13,8 +13,7 @@ from stead.client.aio.transport import Http, InProcess
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stead.client.aio.tokens import TokenSource
-    from stead.client.aio.transport import Certificate
+    from stead.client.aio.transport import Certificate, TokenSource
 
 _EMBEDDED = "stead.embedded"
 """Imported by name when it is needed: it has the whole server, and stands above the client."""
@@ -47,7 +46,7 @@ def connect(
     Raises:
         InvalidRequest: the URL or the certificate cannot be used.
     """
-    transport = Http(address.read(url, encrypted=certificate is not None), certificate)
+    transport = Http(calls.read(url, encrypted=certificate is not None), certificate)
     return Site(transport, token, project=project, user=user, timeout=timeout, retry=retry)
 
 

@@ -6,44 +6,163 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from stead.client import calls
-from stead.client.aio import watching
-from stead.client.aio.calling import Calling
-from stead.client.aio.capacity import Capacity
-from stead.client.aio.claim import Claim
-from stead.client.aio.names import Names
-from stead.client.aio.tokens import Tokens
-from stead.client.amounts import Usage
-from stead.client.candidate import Candidates
-from stead.client.consumers import DEFAULT_TYPE, names_of_gang, uuid_of
+from stead.client.aio.running import sleep
+from stead.client.aio.transport import Calling, Connection, Tokens
+from stead.client.candidate import Candidates, Explanation
+from stead.client.consumers import DEFAULT_TYPE, names_of_gang, type_of, uuid_of
 from stead.client.description import Applied, document
 from stead.client.errors import (
     Invalid,
     InvalidRequest,
+    NotAllowed,
     NotFound,
     NothingFits,
     NothingFound,
     Stale,
+    StartOver,
+    Unavailable,
     Unsupported,
 )
-from stead.client.explanation import Explanation
-from stead.client.provider import Provider, Tree, disabled_of
-from stead.client.terms import BY_NAME
-from stead.client.terms import provider as reference_to
+from stead.client.headroom import Flavor, Headroom, MixHeadroom
+from stead.client.provider import CONSUMER, Change, Holding, Provider, Tree, Usage, changes_of, disabled_of
+from stead.client.request import BY_NAME
+from stead.client.request import provider as reference_to
+from stead.client.what_if import Advice, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from stead.client.aio.tokens import TokenSource
-    from stead.client.aio.transport import Transport
+    from stead.client.aio.transport import TokenSource, Transport
     from stead.client.calls import Json
     from stead.client.candidate import Candidate
-    from stead.client.change import Change
     from stead.client.description import Node
-    from stead.client.holding import Holding
     from stead.client.provider import Disabled
     from stead.client.request import Request
+    from stead.client.what_if import Move, PlannedChange
+
+
+# What fits on a site: headroom, flavors, and what planned changes would lead to.
+
+
+class Capacity(Connection):
+    """The part of a site that counts, and plans."""
+
+    async def headroom(self, request: Request) -> Headroom:
+        """How many times *request* can be claimed until nothing fits, where, and what runs out first."""
+        reply = await self._calling.send(calls.headroom(request))
+        return Headroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
+
+    async def headroom_of_mix(self, mix: Mapping[str, int]) -> MixHeadroom:
+        """How many times several flavors fit together.
+
+        Args:
+            mix: by name of the flavor, how many times one mix contains it.
+        """
+        reply = await self._calling.send(calls.headroom_of_mix(mix))
+        return MixHeadroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
+
+    async def flavors(self, *, headroom: bool = False) -> AsyncIterator[Flavor]:
+        """All flavors, ordered by the bytes of their names, read in pages.
+
+        Args:
+            headroom: also count how many times each fits.
+        """
+        async for body in self._calling.pages(calls.flavors(headroom=headroom)):
+            for record in body["flavors"]:
+                yield Flavor.of(record)
+
+    async def flavor(self, name: str) -> Flavor:
+        """One flavor, without its headroom.
+
+        Raises:
+            NotFound: it does not exist.
+        """
+        return Flavor.of((await self._calling.send(calls.flavor(name))).json())
+
+    async def put_flavor(self, name: str, request: Request, description: str = "") -> Flavor:
+        """Store *request* under a name, or replace what is stored under it. ``Request(flavor=name)`` requests it.
+
+        Args:
+            name: letters, digits and ``_ . : + -``; it begins with a letter or a digit.
+            request: without a limit.
+            description: one line for people.
+        """
+        call = calls.put_flavor(name, str(request), description)
+        return Flavor.of((await self._calling.send(call)).json())
+
+    async def delete_flavor(self, name: str) -> None:
+        """Delete a flavor. Claims that were made with it stay.
+
+        Raises:
+            NotFound: it does not exist.
+        """
+        await self._calling.send(calls.delete_flavor(name))
+
+    async def what_if(
+        self,
+        *changes: PlannedChange,
+        candidates: Request | None = None,
+        explain: Request | None = None,
+        headroom: Request | None = None,
+        totals: bool = False,
+    ) -> WhatIf:
+        """What *changes* would lead to, and the answers to questions after them. Nothing is written.
+
+        Args:
+            changes: :class:`Drain`, :class:`Disable`, :class:`Copy`, :class:`SetInventory`, :class:`RemoveInventory`,
+                :class:`AddTrait`, :class:`RemoveTrait`, :class:`DeleteAggregate`. They apply in their order.
+            candidates, explain, headroom: requests. The answer has what the methods of these names return.
+            totals: sum the inventories of all providers by class.
+
+        Raises:
+            NotFound: a provider or an aggregate does not exist.
+            Invalid: a change is impossible, or contradicts another one.
+        """
+        questions = {"candidates": candidates, "explain": explain, "headroom": headroom}
+        ask = {name: str(request) for name, request in questions.items() if request is not None}
+        call = calls.what_if([change.record() for change in changes], {**ask, **({"totals": True} if totals else {})})
+        reply = await self._calling.send(call)
+        return WhatIf(reply.json(), is_complete="stead-incomplete" not in reply.headers)
+
+    async def advice(
+        self, request: Request, make_room_for: int = 1, *, same_traits: bool = False, same_aggregates: bool = False
+    ) -> Advice:
+        """The fewest consumers to move, and their new places, so that *request* fits. Nothing is written.
+
+        Args:
+            make_room_for: how many times it must fit.
+            same_traits: a new provider has all traits of the one that it replaces.
+            same_aggregates: the new root shares an aggregate with the old one.
+        """
+        call = calls.advice(request, make_room_for, same_traits=same_traits, same_aggregates=same_aggregates)
+        reply = await self._calling.send(call)
+        return Advice(reply.json()["advice"], is_complete="stead-incomplete" not in reply.headers)
+
+    async def move(self, move: Move) -> Claim:
+        """Make a move of :meth:`what_if` or :meth:`advice`: the consumer has its old place or the new one.
+
+        Raises:
+            Stale: the consumer was changed meanwhile.
+            Conflict: the new place has no room any more, or is disabled.
+        """
+        try:
+            await self._calling.send(calls.hold(move.consumer, move.record()))
+        except Stale:
+            # An earlier attempt may have been done although its response was lost.
+            claim = await self._claim_of(move)
+            # This move alone raises the generation by one. With another number, another client wrote, too.
+            if claim.allocations == move.allocations and claim.generation == move.generation + 1:
+                return claim
+            raise
+        return await self._claim_of(move)
+
+    async def _claim_of(self, move: Move) -> Claim:
+        record = (await self._calling.send(calls.allocations(move.consumer))).json()
+        owner = {"project_id": move.project, "user_id": move.user, "consumer_type": move.type}
+        return Claim(self._calling, {**owner, "consumer_generation": None, **record, "consumer_uuid": move.consumer})
+
 
 _GENERATION = "consumer generation conflict"
 """In the detail of a refusal that is not a lost race, so that repeating it is no use."""
@@ -161,7 +280,7 @@ class Site(Capacity):
             except (NothingFits, NothingFound, Stale) as error:
                 if is_last or (isinstance(error, Stale) and _GENERATION in error.detail):
                     raise
-                token = await watching.wait_for_change(self._calling, token, max(until - monotonic(), 0.0))
+                token = await wait_for_change(self._calling, token, max(until - monotonic(), 0.0))
             else:
                 return granted
 
@@ -379,5 +498,246 @@ class Site(Capacity):
             project: only consumers of this project.
             heartbeat: seconds without a change after which a change of the kind ``heartbeat`` is returned.
         """
-        changes = watching.watch(self._calling, since, heartbeat)
-        return changes if project is None else watching.of_project(changes, self._calling, project)
+        changes = watch(self._calling, since, heartbeat)
+        return changes if project is None else of_project(changes, self._calling, project)
+
+
+# A claim: what one consumer has, and what can be done with it.
+
+
+class Claim(Holding):
+    """What one consumer has on a site. :meth:`move` and :meth:`release` change it there and here."""
+
+    __slots__ = ("_calling",)
+
+    def __init__(self, calling: Calling, record: Json, name: str | None = None) -> None:
+        """That of a *record* with the fields of GET ``/allocations`` and ``consumer_uuid``."""
+        super().__init__(
+            consumer=record["consumer_uuid"],
+            project=record["project_id"],
+            user=record["user_id"],
+            type=type_of(record),
+            generation=record["consumer_generation"],
+            allocations=_amounts(record),
+            mappings=record.get("mappings", {}),
+            name=name,
+        )
+        self._calling = calling
+
+    async def move(self, request: Request, *, timeout: float | None = None) -> None:
+        """Claim the best candidate of *request* instead of what the consumer has, in one step.
+
+        Its present allocations count as free. If nothing fits, it keeps them.
+
+        Raises:
+            NothingFits: there is no place.
+            NothingFound: the search for one reached its limit.
+            Stale: another client changed the consumer; read it again with :meth:`Site.find`.
+        """
+        call = calls.claim([self._record(request)], [request], distinct_roots=False, explain=True)
+        (granted,) = (await self._calling.send(call, timeout)).json()["claims"]
+        self.generation = granted["consumer_generation"]
+        self.allocations = _amounts(granted)
+        self.mappings = granted["mappings"]
+
+    async def release(self, *, timeout: float | None = None) -> None:
+        """Give everything back. Does nothing if that was done before.
+
+        Raises:
+            Stale: another client changed the consumer; read it again with :meth:`Site.find`.
+        """
+        if self.generation is None:
+            return
+        call = calls.release(self.consumer, self.project, self.user, self.type, self.generation)
+        try:
+            await self._calling.send(call, timeout)
+        except Stale:
+            # An earlier attempt may have been done although its response was lost.
+            if (await self._calling.send(calls.allocations(self.consumer), timeout)).json()["allocations"]:
+                raise
+        self.generation, self.allocations, self.mappings = None, {}, {}
+
+    def _record(self, request: Request) -> Json:
+        return {
+            "consumer_uuid": self.consumer,
+            "query": str(request),
+            "project_id": self.project,
+            "user_id": self.user,
+            "consumer_type": self.type,
+            "consumer_generation": self.generation,
+        }
+
+
+def _amounts(record: Json) -> dict[str, dict[str, int]]:
+    return {uuid: allocation["resources"] for uuid, allocation in record["allocations"].items()}
+
+
+# Names of providers beside their uuids, cached and kept true by GET ``/changes``.
+
+
+FRESH_SECONDS = 1.0
+"""A name may be this old."""
+
+FEW = 16
+"""For more unknown providers, the names of all are read, in pages."""
+
+MOST = 200_000
+"""Names in the cache."""
+
+
+class Names:
+    """A cache of names by uuid."""
+
+    def __init__(self, calling: Calling) -> None:
+        """It is empty."""
+        self._calling = calling
+        self._names: dict[str, str] = {}
+        self._token: str | None = None
+        self._checked = -FRESH_SECONDS  # on a clock that may begin at 0
+
+    async def of(self, providers: Iterable[str]) -> dict[str, str]:
+        """The name of each provider that exists. Costs nothing for those that are known since less than a second."""
+        requested = list(dict.fromkeys(providers))
+        # Before the reads: a name that changes after this token is discarded by the next call.
+        await self._forget_changed()
+        unknown = [uuid for uuid in requested if uuid not in self._names]
+        if len(unknown) > FEW:
+            await self._read({})
+        else:
+            for uuid in unknown:
+                if uuid not in self._names:  # a tree may have several of them
+                    await self._read({"in_tree": uuid})
+        return {uuid: self._names[uuid] for uuid in requested if uuid in self._names}
+
+    async def _forget_changed(self) -> None:
+        if monotonic() < self._checked + FRESH_SECONDS:
+            return
+        # Before the call: a change can happen after the server answers and before the answer arrives.
+        checked = monotonic()
+        try:
+            body = (await self._calling.send(calls.changes(self._token, 0))).json()
+            for record in body["providers"]:
+                self._names.pop(record["uuid"], None)
+        except NotAllowed:  # the client may see providers, but not their changes
+            self._names.clear()
+            self._checked = checked
+            return
+        except StartOver:
+            body = (await self._calling.send(calls.changes(None, 0))).json()
+            self._names.clear()
+        self._token, self._checked = body["token"], checked
+
+    async def _read(self, filters: dict[str, str]) -> None:
+        if len(self._names) > MOST:
+            self._names.clear()
+        try:
+            async for body in self._calling.pages(calls.trees({"fields": "name", **filters})):
+                for tree in body["provider_trees"]:
+                    self._names.update((provider["uuid"], provider["name"]) for provider in tree["providers"])
+        except NotFound:
+            return
+
+
+# Changes as they happen, without gaps.
+
+
+LEAST_SECONDS = 0.05
+"""Between two requests: a server that has no room for another waiting request answers at once, as does a closed port.
+"""
+
+POLL_SECONDS = 0.5
+"""Between two attempts of a client that may not see changes."""
+
+
+async def watch(
+    calling: Calling, since: str | None, heartbeat: float, outage: float | None = None
+) -> AsyncIterator[Change]:
+    """All changes after *since*, or after the first call.
+
+    Args:
+        heartbeat: seconds without a change after which a heartbeat is returned.
+        outage: seconds for which the server may be away; None: any time.
+
+    Raises:
+        Unavailable: it was away for longer.
+    """
+    token = since or await current_token(calling)
+    quiet_since = answered = monotonic()
+    while True:
+        wait = max(0, min(calling.transport.longest_wait, int(quiet_since + heartbeat - monotonic())))
+        asked = monotonic()
+        try:
+            # The server may use the whole wait, and needs the usual time besides.
+            body = (await calling.send(calls.changes(token, wait), wait + calling.timeout)).json()
+        except StartOver:
+            # The token before the notice: what the caller then reads includes all changes up to it.
+            token = await current_token(calling)
+            yield Change("start over", token)
+            continue
+        except Unavailable:
+            if outage is not None and monotonic() > answered + outage:
+                raise
+            await sleep(LEAST_SECONDS)  # a site without retries has not paused yet
+            continue
+        answered = monotonic()
+        is_quiet = True
+        for change in changes_of(body, token):
+            is_quiet = False
+            yield change
+        token = body["token"]
+        if not is_quiet or monotonic() >= quiet_since + heartbeat:
+            quiet_since = monotonic()
+        if is_quiet and quiet_since >= answered:
+            yield Change("heartbeat", token)
+        elif is_quiet and answered - asked < LEAST_SECONDS:
+            await sleep(LEAST_SECONDS if wait else min(LEAST_SECONDS * 4, heartbeat))
+
+
+async def current_token(calling: Calling) -> str:
+    """The token of this moment."""
+    return str((await calling.send(calls.changes(None, 0))).json()["token"])
+
+
+async def wait_for_change(calling: Calling, since: str | None, seconds: float) -> str | None:
+    """Return when something changed after *since*, or after *seconds*; the token of then.
+
+    Without a token, or if changes are not available, returns after a short pause: the caller looks then, and waits with
+    the token of before.
+    """
+    started = monotonic()
+    try:
+        if since is None:
+            return await current_token(calling)
+        wait = min(calling.transport.longest_wait, int(seconds))
+        body = (await calling.send(calls.changes(since, wait), wait + min(seconds, calling.timeout))).json()
+        token: str | None = body["token"]
+    except (StartOver, Unavailable):
+        token = None
+    except (NotAllowed, Unsupported):
+        await sleep(min(POLL_SECONDS, seconds))
+        return None
+    if monotonic() - started < LEAST_SECONDS:
+        await sleep(min(LEAST_SECONDS, seconds))
+    return token
+
+
+async def of_project(changes: AsyncIterator[Change], calling: Calling, project: str) -> AsyncIterator[Change]:
+    """The changes of consumers of *project*, and heartbeats.
+
+    A consumer that does not exist any more is of the project if it was before, or if that is not known.
+    """
+    foreign: set[str] = set()
+    async for change in changes:
+        if change.kind == CONSUMER and not change.is_deletion:
+            record = (await calling.send(calls.allocations(change.uuid))).json()
+            if record.get("project_id", project) == project:
+                foreign.discard(change.uuid)
+                yield change
+            else:
+                foreign.add(change.uuid)
+        elif change.kind == CONSUMER:
+            if change.uuid not in foreign:
+                yield change
+            foreign.discard(change.uuid)
+        elif not change.uuid:
+            yield change

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
-from stead.client import in_process
-from stead.client.aio.running import LONGEST_WAIT, in_thread
-from stead.client.calls import Reply
-from stead.client.errors import InvalidRequest, Unreachable
-from stead.client.retrying import NotSent
+from stead.client import calls
+from stead.client.aio.running import LONGEST_WAIT, called, in_thread, sleep
+from stead.client.calls import Call, NotSent, Reply, next_page
+from stead.client.errors import InvalidRequest, NotAllowed, Refused, Unavailable, Unreachable
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
+    from typing import Self
     from wsgiref.types import WSGIApplication
 
-    from stead.client.address import Address
-    from stead.client.calls import Call
+    from stead.client.calls import Address, Json
 
     Certificate = Path | str | ssl.SSLContext | None
+
 
 CONNECT_SECONDS = 10.0
 
@@ -117,7 +120,7 @@ class InProcess:
 
     async def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:  # noqa: ARG002  # the signature of a transport
         """The response. The service itself bounds its time."""
-        return await in_thread(in_process.answer, self._application, call, headers)
+        return await in_thread(calls.answer, self._application, call, headers)
 
     async def close(self) -> None:
         """Close the service."""
@@ -143,3 +146,166 @@ def _reason(error: Exception) -> str:
     """The operating system's words for *error*, without numbers."""
     text = str(error) or type(error).__name__
     return text.partition("] ")[2].lower() or text
+
+
+# A connection to the API: its life, and any call of it.
+
+
+class Connection:
+    """What a site is apart from what it knows of providers and claims."""
+
+    def __init__(self, calling: Calling) -> None:
+        """Nothing is sent yet."""
+        self._calling = calling
+
+    def __repr__(self) -> str:
+        return f"<Site {self._calling.transport.shown}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connections, or Stead in this process. Claims remain."""
+        await self._calling.transport.close()
+
+    @property
+    def url(self) -> str:
+        """The URL without user and password; in this process, the directory or URL of the database."""
+        return self._calling.transport.shown
+
+    async def request(self, method: str, path: str, body: Any = None, *, stead: str | None = None, **query: Any) -> Any:
+        """The decoded response of any call of the API, at the newest microversion that this library knows.
+
+        A GET is repeated if its response is lost; other methods are not. None if the response has no body.
+
+        Args:
+            path: with or without a query string.
+            stead: the version of Stead's own features to enable.
+            query: parameters; None leaves one out, a list repeats one.
+        """
+        return (await self.response(method, path, body, stead=stead, **query)).json()
+
+    async def response(
+        self, method: str, path: str, body: Any = None, *, stead: str | None = None, **query: Any
+    ) -> Reply:
+        """As :meth:`request`, with the status and the header fields of the response."""
+        call = Call(method, calls.with_query(path, query), body, stead, is_repeatable=method == "GET")
+        return await self._calling.send(call)
+
+    async def supports(self, version: str) -> bool:
+        """Whether the server has Stead's own features of *version*, for example ``1.1``. OpenStack Placement has none.
+
+        Raises:
+            Unavailable: there was no answer.
+        """
+        try:
+            return calls.announces((await self._calling.send(calls.versions())).json(), version)
+        except Unavailable:
+            raise
+        except Refused:
+            return False
+
+
+# Calls that are repeated until they succeed, fail for good, or the time is over.
+
+
+class Calling:
+    """Sends calls with a token, again where that is safe.
+
+    Attributes:
+        transport: sends each of them once.
+        timeout: seconds for a call with all its repetitions, if the call does not say otherwise.
+    """
+
+    def __init__(self, transport: Transport, tokens: Tokens, timeout: float, *, retry: bool = True) -> None:
+        """Nothing is sent yet. Without *retry*, nothing is sent twice."""
+        self.transport = transport
+        self.timeout = timeout
+        self._retries = retry
+        self._tokens = tokens
+
+    async def send(self, call: Call, timeout: float | None = None) -> Reply:
+        """The response to *call*, which has a status below 300.
+
+        Raises:
+            Refused: the last error.
+        """
+        deadline = monotonic() + (self.timeout if timeout is None else timeout)
+        may_renew = self._tokens.is_renewable
+        for attempts in count(1):
+            retry_after = None
+            try:
+                # For each attempt, because a token can expire during the pauses.
+                headers = {**call.headers, **await self._tokens.headers()}
+                # A slow renewal can end after the deadline, and a timeout must be positive.
+                reply = await self.transport.send(call, headers, max(deadline - monotonic(), 0.001))
+            except Refused as failure:
+                error: Refused | None = failure
+            else:
+                error = reply.error(call)
+                if error is None:
+                    return reply
+                retry_after = calls.retry_after(reply.headers)
+            assert error is not None
+            if may_renew and isinstance(error, NotAllowed) and error.status == 401:
+                # Only once: the second rejection is of a fresh token, so another one would not help.
+                may_renew = False
+                await self._tokens.renew()
+                continue
+            pause = calls.pause_before(call, error, attempts, deadline - monotonic(), retry_after)
+            if pause is None or not self._retries:
+                raise error
+            await sleep(pause)
+        raise AssertionError("counting does not end")
+
+    async def pages(self, call: Call) -> AsyncIterator[Json]:
+        """The body of each page of a list."""
+        page: Call | None = call
+        while page is not None:
+            body = (await self.send(page)).json()
+            yield body
+            page = next_page(page, body)
+
+
+# The token of each call: fixed, or from Keystone.
+
+
+TokenSource = str | Callable[[], str | Awaitable[str | None] | None] | Any
+"""A token, a function that returns one, or a session of keystoneauth1."""
+
+
+class Tokens:
+    """Returns the token for each call."""
+
+    def __init__(self, source: TokenSource | None) -> None:
+        """Nothing is requested yet."""
+        self._source = source
+
+    @property
+    def is_renewable(self) -> bool:
+        """Whether a rejected token may be replaced by another one."""
+        return self._source is not None and not isinstance(self._source, str)
+
+    async def headers(self) -> dict[str, str]:
+        """The header fields that identify the client.
+
+        Raises:
+            InvalidRequest: the token has characters that no header can carry.
+        """
+        token = self._source
+        if token is not None and not isinstance(token, str):
+            token = await called(getattr(token, "get_token", token))
+        if token is None:
+            return {}
+        if not (token.isascii() and token.isprintable()):
+            raise InvalidRequest("the token contains characters that cannot be sent in a header")
+        return {"x-auth-token": token}
+
+    async def renew(self) -> None:
+        """Discard a token that was rejected. A function is expected to return a valid one by itself."""
+        invalidate = getattr(self._source, "invalidate", None)
+        if invalidate is not None:
+            await called(invalidate)

@@ -7,13 +7,13 @@ protocol", docs/protocol.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from stead.domain.inventory import capacity, has_room
-from stead.store.audit.findings import Fault, Finding, NoBooks
-from stead.store.audit.trees import misplaced
+from stead.domain.errors import SteadError
+from stead.domain.provider import capacity, has_room
 from stead.store.protocol.clock import SLOTS
 from stead.store.tables import (
     allocations,
@@ -35,9 +35,120 @@ from stead.store.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy.engine import Connection
+
+
+# The faults that an audit can find, by name, and one finding of a fault.
+
+
+@dataclass(eq=False)
+class NoBooks(SteadError):
+    """The database has none of the tables of a Placement service."""
+
+    def __str__(self) -> str:
+        return "The database has no tables of a Placement service."
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The description of a fault: what it means, and what to do."""
+
+    meaning: str
+    help: str
+    is_repaired: bool = False
+    """A repair can fix it safely; otherwise *help* tells the operator what to do."""
+
+
+_DROPPED = "A repair removes the row, which means nothing."
+_CLOCK = "A repair writes the row again; all running services reload everything."
+_OWNER = "Insert the missing row with this id, or let the consumer's owner claim again, which creates it."
+_RELEASE = "Find out from its owner what it holds, then release or claim again over the API (stead release)."
+
+
+class Fault(Enum):
+    """A kind of fault; the member's name determines its name in JSON."""
+
+    OVERCOMMITTED = About(
+        "more is taken than the capacity",
+        "Move or release consumers, or raise total or allocation_ratio, or lower reserved.",
+    )
+    ALLOCATION_WITHOUT_CONSUMER = About(
+        "allocations of a consumer that does not exist",
+        "Run placement-manage db online_data_migrations, which makes such consumers; then release what is not used.",
+    )
+    ALLOCATION_WITHOUT_PROVIDER = About(
+        "allocations of a provider that does not exist",
+        "See what the consumers use. If nothing, delete these rows of allocations by SQL; else let them claim again.",
+    )
+    ALLOCATION_WITHOUT_CLASS = About(
+        "allocations of a resource class that does not exist",
+        "Insert the missing row of resource_classes with this id, or delete these rows of allocations by SQL.",
+    )
+    ALLOCATION_WITHOUT_INVENTORY = About(
+        "allocations of a class of which the provider has no inventory",
+        "Give the provider this inventory again, or move or release the consumers.",
+    )
+    CONSUMER_WITHOUT_ALLOCATIONS = About(
+        "a consumer without allocations", "A repair removes the consumer.", is_repaired=True
+    )
+    UNKNOWN_PROJECT = About("a consumer of a project that does not exist", _OWNER)
+    UNKNOWN_USER = About("a consumer of a user that does not exist", _OWNER)
+    UNKNOWN_CONSUMER_TYPE = About("a consumer of a type that does not exist", _OWNER)
+    UNKNOWN_PARENT = About(
+        "a provider whose parent does not exist",
+        "Stop the writers, set its parent_provider_id by SQL to what it should be (NULL for a root), then repair.",
+    )
+    CYCLE = About(
+        "providers that are their own ancestors",
+        "Stop the writers, set parent_provider_id of the one that should be on top to NULL by SQL, then repair.",
+    )
+    NO_ROOT = About("a provider without a root", "A repair sets the root that its parents lead to.", is_repaired=True)
+    WRONG_ROOT = About(
+        "a provider whose root is not where its parents lead",
+        "A repair sets the root that its parents lead to.",
+        is_repaired=True,
+    )
+    INVENTORY_WITHOUT_PROVIDER = About(
+        "inventory of a provider that does not exist",
+        "Delete these rows of inventories by SQL, once nothing is allocated of them.",
+    )
+    INVENTORY_WITHOUT_CLASS = About(
+        "inventory of a resource class that does not exist",
+        "Insert the missing row of resource_classes with this id, or delete these rows of inventories by SQL.",
+    )
+    DANGLING_TRAIT = About("a trait and a provider of which one does not exist", _DROPPED, is_repaired=True)
+    DANGLING_AGGREGATE = About("an aggregate and a provider of which one does not exist", _DROPPED, is_repaired=True)
+    CLOCK_SLOTS = About("a slot of the clock that is missing, too many, or below its floor", _CLOCK, is_repaired=True)
+    CHANGE_OUT_OF_STEP = About(
+        "a change row that its slot of the clock does not explain",
+        "A repair records the change again with a new tick.",
+        is_repaired=True,
+    )
+    KEPT_SUM = About(
+        "kept sums that are not those of the allocations",
+        "A repair drops the provider's kept sums; they are added up again with its next claim.",
+        is_repaired=True,
+    )
+
+    @property
+    def slug(self) -> str:
+        """The name in JSON."""
+        return self.name.lower().replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One occurrence of a fault."""
+
+    fault: Fault
+    subject: str
+    """The affected row, in the operator's terms."""
+    detail: str
+    key: int | str | tuple[int, int]
+    """The key by which a repair finds the row: an id, a uuid, or a pair of ids, as the fault's check selects it."""
+
 
 _a, _c, _i, _p, _rc = allocations.c, consumers.c, inventories.c, resource_providers.c, resource_classes.c
 _number = sa.func.count().label("number")
@@ -313,3 +424,69 @@ CHECKS = (
     _wrong_sums(),
     _missing_sums(),
 )
+
+
+# The provider forest: checks for missing parents, cycles, and roots that differ from where the parents lead.
+
+
+_columns = resource_providers.c
+
+
+def misplaced(connection: Connection) -> Iterator[Finding]:
+    """Faults of parents and roots. If the parents of a provider lead to no root, its stored root is not checked."""
+    rows = connection.execute(
+        sa.select(_columns.id, _columns.uuid, _columns.parent_provider_id, _columns.root_provider_id)
+    ).all()
+    parents = {row.id: row.parent_provider_id for row in rows}
+    roots = roots_of(parents)
+    cyclic = cycles(parents, roots)
+    for id_, uuid, parent, root in rows:
+        subject = f"provider {uuid}"
+        if parent is not None and parent not in parents:
+            yield Finding(Fault.UNKNOWN_PARENT, subject, f"parent id {parent}", id_)
+        elif id_ in cyclic:
+            yield Finding(Fault.CYCLE, subject, f"parent id {parent}", id_)
+        elif (right_root := roots[id_]) is None:
+            continue
+        elif root is None:
+            yield Finding(Fault.NO_ROOT, subject, f"no root instead of id {right_root}", id_)
+        elif root != right_root:
+            yield Finding(Fault.WRONG_ROOT, subject, f"root id {root} instead of {right_root}", id_)
+
+
+def roots_of(parents: Mapping[int, int | None]) -> dict[int, int | None]:
+    """The root that each provider's parents lead to; None if they lead to a cycle or a missing parent."""
+    roots: dict[int, int | None] = {}
+    for start in parents:
+        path: dict[int, None] = {}
+        at = start
+        while at not in roots and at not in path:
+            path[at] = None
+            above = parents[at]
+            if above is None:
+                roots[at] = at
+            elif above not in parents:
+                roots[at] = None
+            else:
+                at = above
+        root = roots.get(at)  # also None if the path is a cycle
+        roots.update(dict.fromkeys(path, root))
+    return roots
+
+
+def cycles(parents: Mapping[int, int | None], roots: Mapping[int, int | None]) -> set[int]:
+    """Providers that are their own ancestors; their other descendants are not included."""
+    lost = {id_: parent for id_, parent in parents.items() if roots[id_] is None and parent in parents}
+    below = dict.fromkeys(lost, 0)
+    for parent in lost.values():
+        if parent in below:
+            below[parent] += 1
+    leaves = [id_ for id_, children in below.items() if not children]
+    while leaves:
+        parent = lost.pop(leaves.pop())
+        if parent in lost:
+            below[parent] -= 1
+            if not below[parent]:
+                leaves.append(parent)
+    # Providers below a missing parent are on no cycle: the loop above removes them from the bottom up.
+    return set(lost)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from stead.store import consumers, providers
-from stead.store.audit.findings import Fault
-from stead.store.audit.trees import roots_of
-from stead.store.protocol import epoch
+from stead.store import allocations, providers
+from stead.store.audit.checks import Fault, roots_of
 from stead.store.protocol.clock import SLOTS
+from stead.store.protocol.store import renew_epoch
 from stead.store.sql.statements import in_portions
 from stead.store.tables import allocations as allocation_table
 from stead.store.tables import consumers as consumer_table
@@ -39,9 +38,8 @@ from stead.store.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from stead.store.audit.findings import Finding
-    from stead.store.protocol.store import Store
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.audit.checks import Finding
+    from stead.store.protocol.store import Store, Transaction
 
 
 def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, int], None]) -> None:
@@ -79,7 +77,7 @@ def _slots(tx: Transaction, _found: Sequence[int]) -> None:
     writes for writes that it has already seen.
     """
     clock = stead_clock.c
-    epoch.renew(tx)
+    renew_epoch(tx)
     tx.connection.execute(sa.delete(stead_clock).where(clock.slot.not_in(range(SLOTS))))
     rows = {row.slot: row for row in tx.connection.execute(sa.select(clock.slot, clock.tick, clock.floor))}
     for slot in range(SLOTS):
@@ -151,13 +149,13 @@ def _ways_up(tx: Transaction, ids: Sequence[int]) -> set[int]:
 
 def _consumers(tx: Transaction, uuids: Sequence[str]) -> None:
     """Delete consumers without allocations. A concurrent claim waits for the lock, then creates its consumer again."""
-    present = consumers.lock(tx, uuids)
+    present = allocations.lock(tx, uuids)
     with_allocations = sa.select(consumer_table.c.uuid).join(
         allocation_table, allocation_table.c.consumer_id == consumer_table.c.uuid
     )
     holding = set(tx.connection.scalars(with_allocations.where(consumer_table.c.uuid.in_(uuids))))
     removed = {uuid: row for uuid, row in present.items() if uuid not in holding}
-    consumers.remove(tx, removed.values())
+    allocations.remove(tx, removed.values())
     if sa.inspect(tx.connection).has_table(stead_change_log.name):
         tx.log_consumers(removed)
 

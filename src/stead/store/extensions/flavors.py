@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from stead.domain.errors import FlavorNotFound
-from stead.domain.flavor import Flavor
+from stead.domain.request import Flavor
 from stead.store.tables import stead_flavor
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 _columns = stead_flavor.c
 _FLAVOR = sa.select(_columns.name, _columns.query, _columns.description)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
     from stead.store.sql.dialects import Dialect
 
 _columns = stead_disabled_provider.c

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.protocol.store import Store
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Store, Transaction
 
 PAUSE_SECONDS = 60.0
 """Interval between checks of the log."""

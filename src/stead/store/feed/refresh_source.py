@@ -5,34 +5,50 @@ Source: "The write and refresh protocol", docs/protocol.md (rules 9 and 11 to 13
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import sqlalchemy as sa
 
-from stead.domain.changes import Changes, InventoryRow, NameRow, ProviderRow, StandingRow, Totals, Unfit
+from stead.domain.changes import (
+    Changes,
+    InventoriesByColumn,
+    InventoryRow,
+    MembersByColumn,
+    NameRow,
+    Portion,
+    ProviderRow,
+    ProvidersByColumn,
+    StandingRow,
+    Totals,
+    Unfit,
+)
 from stead.domain.errors import ConnectionLost, Unavailable
-from stead.domain.portion import InventoriesByColumn, MembersByColumn, Portion, ProvidersByColumn
-from stead.domain.provider import Disabled
-from stead.store import usages
+from stead.domain.provider import MAX_INT, Disabled
+from stead.store import providers, usages
 from stead.store.among import all_in_portions, with_ids
 from stead.store.extensions import service_states
-from stead.store.feed import stored_moments
 from stead.store.protocol.clock import (
     EVERYTHING,
+    SLOTS,
     Changed,
     Clock,
     LostTick,
+    all_earlier_stamps,
     changed_between,
     changed_since,
+    class_change,
     moved_slots,
     read_clock,
     read_sums,
+    trait_change,
 )
 from stead.store.protocol.connections import Breaks
-from stead.store.protocol.kept_connection import KeptConnection
+from stead.store.protocol.store import KeptConnection
 from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
     inventories,
@@ -42,19 +58,20 @@ from stead.store.tables import (
     resource_provider_traits,
     resource_providers,
     stead_disabled_provider,
+    stead_usage,
     traits,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
-    from stead.domain.changes import Moment
+    from stead.domain.changes import Differences, Moment
     from stead.store.among import Among, By
-    from stead.store.protocol.own_writes import OwnWrites, Standing
-    from stead.store.protocol.store import Store
+    from stead.store.protocol.clock import OwnWrites, Standing
+    from stead.store.protocol.store import Store, Transaction
     from stead.store.sql.dialects import Dialect
 
 
@@ -145,7 +162,7 @@ class ChangeSource:
         """*moment* of the last refresh, and the server, as JSON values; None if it cannot be recognized later."""
         if not isinstance(moment, _Moment) or moment.server is None:
             return None
-        return stored_moments.written(moment.clock, moment.server)
+        return written(moment.clock, moment.server)
 
     def resumed(self, stored: Mapping[str, Any]) -> tuple[Changes, Totals]:
         """The changes since a stored moment, with the new moment, and sums over the providers after them.
@@ -232,7 +249,7 @@ class _Reading:
 
     def since_stored(self, stored: Mapping[str, Any], commits: tuple[int, Hashable] | None) -> Changes:
         now = read_clock(self._connection)
-        earlier = stored_moments.earlier(self._connection, stored, self._server, now)
+        earlier = earlier_moment(self._connection, stored, self._server, now)
         changed = changed_between(self._connection, earlier, now)
         if EVERYTHING in changed.whole or len(changed.whole) + len(changed.usage) > MOST_CHANGED:
             raise Unfit("too much has changed since")
@@ -416,3 +433,154 @@ def _modified(table: sa.Table, dialect: Dialect) -> sa.ColumnElement[int]:
     """When a row was last written, in seconds since 1970; 0 if an old row has no timestamp."""
     written = sa.func.coalesce(table.c.updated_at, table.c.created_at)
     return sa.func.coalesce(dialect.seconds(written), 0)
+
+
+# Reconciling: detects what another service writes to the same database, by comparison, and notes it as a change.
+#
+# The other service does not tick the clock, and raises no generation when it releases allocations. So this process
+# reads all providers in portions, adds up their allocations, and compares them with its catalog. Differences are
+# compared again, since they may result from a concurrent write of Stead. What still differs is touched under its
+# lock, and its maintained sums are deleted, so that every process reloads it.
+#
+# Source: "The write and refresh protocol", docs/protocol.md (rules 15 and 16).
+
+
+COMPARED_AT_ONCE = 1000
+"""Providers that are compared together. Requests that wait for a refresh may have to wait for one comparison."""
+
+BREATH_SECONDS = 0.01
+"""Pause between two portions, so that requests can run."""
+
+_log = logging.getLogger(__name__)
+
+
+class Known(Protocol):
+    """The catalog of this process, at the moment of the call or later."""
+
+    def ids_between(self, after: int, last: int) -> Collection[int]:
+        """Ids of the known providers greater than *after*, up to and including *last*."""
+        ...
+
+    def uuids(self, ids: Iterable[int]) -> Mapping[int, str]:
+        """The uuids of the known ones of these providers, by id."""
+        ...
+
+    def differing(self, state: Changes) -> Differences:
+        """The objects in *state* that differ from the catalog. *state* is complete for the objects that it has."""
+        ...
+
+
+class Reconciling:
+    """Repeated passes over all providers, portion by portion."""
+
+    def __init__(self, store: Store, catalog: Known, interval: float) -> None:
+        """Read nothing yet.
+
+        Args:
+            interval: seconds between two passes.
+        """
+        self._store = store
+        self._catalog = catalog
+        self._interval = interval
+        self._last = 0
+
+    def step(self) -> float:
+        """Compare the next portion; returns the seconds until the next step.
+
+        Raises:
+            Unavailable: the database does not answer. The next step retries the same portion.
+        """
+        if self._last == 0:
+            self._reconcile_names()
+        ids = self._store.read(_next_ids, self._last)
+        # To the greatest id: the catalog may have deleted providers above the last one of the database.
+        last = ids[-1] if len(ids) == COMPARED_AT_ONCE else MAX_INT
+        # Also those of the catalog, since the other service may have deleted them.
+        self._reconcile({*ids, *self._catalog.ids_between(self._last, last)})
+        self._last = last if last < MAX_INT else 0
+        return BREATH_SECONDS if self._last else self._interval
+
+    def _reconcile_names(self) -> None:
+        for _ in range(2):
+            changed_names = self._catalog.differing(self._store.read(names_of, self._store.dialect))
+            if not changed_names.traits and not changed_names.resource_classes:
+                return
+        self._store.write(_touch_names, changed_names)
+        _log.info("another service changed %d names", len(changed_names.traits) + len(changed_names.resource_classes))
+
+    def _reconcile(self, ids: Collection[int]) -> None:
+        for _ in range(2):
+            if not ids:
+                return
+            ids = self._catalog.differing(self._store.read(state_of, self._store.dialect, ids)).providers
+        if ids:
+            self._store.write(_touch, ids, self._catalog.uuids(ids))
+            _log.info("another service changed %d providers", len(ids))
+
+
+def _next_ids(connection: Connection, after: int) -> Sequence[int]:
+    id_ = resource_providers.c.id
+    return connection.scalars(sa.select(id_).where(id_ > after).order_by(id_).limit(COMPARED_AT_ONCE)).all()
+
+
+def _touch(tx: Transaction, provider_ids: Collection[int], uuids: Mapping[int, str]) -> None:
+    """Note that these providers changed; *uuids* has those that may have been deleted."""
+    tx.lock(resource_providers, provider_ids)
+    there = providers.rows_by_id(tx.connection, provider_ids)
+    for id_ in uuids.keys() - there.keys():
+        tx.log_gone_provider(uuids[id_])
+    tx.connection.execute(sa.delete(stead_usage).where(stead_usage.c.provider_id.in_(provider_ids)))
+    tx.touch(provider_ids)
+
+
+def _touch_names(tx: Transaction, changed_names: Differences) -> None:
+    tx.touch(map(trait_change, changed_names.traits))
+    tx.touch(map(class_change, changed_names.resource_classes))
+
+
+# Moments of the clock in a snapshot file: what is stored, and whether changes since then can be known.
+#
+# Source: "The write and refresh protocol", docs/protocol.md (rules 12 and 20).
+
+
+def written(clock: Clock, identity: Hashable) -> Mapping[str, Any]:
+    """A moment of the server with *identity*, as JSON values."""
+    return {
+        "server": _digest(identity),
+        "epoch": clock.epoch,
+        "ticks": list(clock.ticks),
+        "stamps": list(clock.stamps),
+        "floors": list(clock.floors),
+    }
+
+
+def earlier_moment(connection: Connection, stored: Mapping[str, Any], identity: Hashable, now: Clock) -> Clock:
+    """The stored clock, if the clock that shows *now* has advanced from it.
+
+    Raises:
+        Unfit: it is of another server or epoch, the clock was set back, or change rows of that age were removed.
+    """
+    if identity is None or stored.get("server") != _digest(identity):
+        raise Unfit("the database server is another one, or was restarted")
+    try:
+        numbers = [tuple(map(int, stored[name])) for name in ("ticks", "stamps", "floors")]
+        clock = Clock(str(stored["epoch"]), *numbers)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unfit("it has no clock") from error
+    if any(len(each) != SLOTS for each in numbers):
+        raise Unfit("it has no clock")
+    if clock.epoch != now.epoch:
+        raise Unfit("the epoch is another one")
+    if not now.can_follow(clock):
+        raise Unfit("the clock was set back, or the change rows since then were removed")
+    before = all_earlier_stamps(connection)
+    for slot in moved_slots(clock, now):
+        # A running process sees a clock that was set back. During a stop, it may have advanced again.
+        stamp = before[slot].get(clock.ticks[slot])
+        if clock.ticks[slot] and stamp is not None and stamp != clock.stamps[slot]:
+            raise Unfit("the clock was set back, and has advanced since")
+    return clock
+
+
+def _digest(identity: Hashable) -> str:
+    return hashlib.sha256(repr(identity).encode()).hexdigest()

@@ -6,33 +6,38 @@ Source: "The write and refresh protocol", docs/protocol.md (rules 2 and 6 to 8).
 from __future__ import annotations
 
 import logging
+import random
+import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from contextlib import contextmanager
-from dataclasses import replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from uuid import uuid4
 
 import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
-from stead.store.protocol.clock import LostTick, OwnSlots, tick
-from stead.store.protocol.connections import Breaks, Connections, PoolState
-from stead.store.protocol.grouping import Grouping
-from stead.store.protocol.outcome import OutcomeUnknown, commit, has_happened
-from stead.store.protocol.own_writes import OwnWrites, Written
-from stead.store.protocol.pauses import Pauses
-from stead.store.protocol.transaction import RaceLost, Transaction
-from stead.store.protocol.writability import Outage, Writability, write_and_remove
+from stead.store.protocol.clock import LogKind, LostTick, OwnSlots, OwnWrites, Part, Written, earlier_stamps, tick
+from stead.store.protocol.connections import Breaks, Connections, Outage, PoolState, Writability, write_and_remove
+from stead.store.sql import statements
 from stead.store.sql.dialects import Database, dialect_of
+from stead.store.sql.statements import LISTED, Query, Swap, failure, value
+from stead.store.tables import resource_providers, stead_epoch, stead_provider_change, stead_usage, stead_usage_change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.engine import Transaction as DatabaseTransaction
 
+    from stead.store.protocol.clock import Standing, Ticked
     from stead.store.sql.dialects import Dialect
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -265,3 +270,519 @@ def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
     if error.connection_invalidated or dialect.is_unavailable(error):
         return Unavailable(f"{dialect.failure(error).words}.")
     return error
+
+
+# One attempt at a write: what it locks, what it touches, and how it raises generations.
+#
+# Source: "The write and refresh protocol", docs/protocol.md (rules 2 and 6).
+
+
+class RaceLost(Exception):
+    """The data that the attempt depended on changed; another attempt may succeed."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One attempt at a write: a connection, one timestamp for all its rows, and what it has touched."""
+
+    connection: Connection
+    dialect: Dialect
+    now: datetime
+    """When the attempt began, naive UTC; used for all timestamps of its rows."""
+    touched: set[int] = field(default_factory=set)
+    touched_usage: set[int] = field(default_factory=set)
+    logged: dict[str, LogKind] = field(default_factory=dict)
+    parts: set[tuple[int, Part]] = field(default_factory=set)
+    raised: set[int] = field(default_factory=set)
+    """Providers whose generation and ``updated_at`` changed."""
+    standings: dict[int, Standing] = field(default_factory=dict)
+    """Touched providers as this transaction leaves them, for this process's next refresh. No decision depends on it."""
+
+    def touch(self, changes: Iterable[int]) -> None:
+        """Note that these providers or names changed, or that the decision depends on them.
+
+        Read what the decision depends on after this call, see `_hold`.
+        """
+        new = set(changes) - self.touched  # a row that is held already needs no second statement
+        self._hold(stead_provider_change, new)
+        self.touched |= new
+
+    def touch_usage(self, provider_ids: Iterable[int]) -> None:
+        """Note that the usage of these providers (with generation and ``updated_at``) changed, or that it matters here.
+
+        It does not replace `touch`: a caller that changes more calls both.
+        """
+        new = set(provider_ids) - self.touched_usage
+        self._hold(stead_usage_change, new)
+        self.touched_usage |= new
+
+    def tell(self, part: Part, provider_ids: Iterable[int]) -> None:
+        """Note for clients that watch what of these providers changed, all of which are touched.
+
+        No decision depends on it.
+        """
+        self.parts.update((id_, part) for id_ in provider_ids)
+
+    def written(self, ticked: Ticked) -> Written:
+        """What this transaction wrote, with its tick."""
+        return Written(ticked, frozenset(self.touched), frozenset(self.touched_usage), self.standings)
+
+    def log_consumers(self, uuids: Iterable[str]) -> None:
+        """Note that these consumers changed, were created or deleted. Only watchers use this."""
+        self.logged.update(dict.fromkeys(uuids, LogKind.CONSUMER))
+
+    def log_gone_provider(self, uuid: str) -> None:
+        """Note that this provider was deleted: the id in its change row can no longer be resolved."""
+        self.logged[uuid] = LogKind.GONE_PROVIDER
+
+    def _hold(self, table: sa.Table, changes: Iterable[int]) -> None:
+        """On a Galera cluster, lock the change rows that `tick` will write, and create missing ones.
+
+        Writes of other nodes do not wait for this node's locks. A write that arrives during this one's commit is found
+        by certification, which compares the rows of both. A write that arrives between two statements aborts this
+        transaction if this one holds a lock on a row of it. So the locks must be taken early: otherwise two writes that
+        collide only in a change row, which is written last, would not notice each other.
+        """
+        if self.dialect.certifies(self.connection):
+            # In id order, like all locks, so that two writes cannot deadlock.
+            # Tick 0 is newer than no clock, and `tick` overwrites it before the COMMIT.
+            rows = [{"provider_id": change, "slot": 0, "tick": 0} for change in sorted(changes)]
+            if rows:
+                self.connection.execute(self.dialect.insert_missing(table, "provider_id"), rows)
+
+    def alone(self) -> None:
+        """Lock out upgrades and repairs until the end, so that no process adds Stead's own tables meanwhile.
+
+        Call it first: data that was read before the lock may be out of date.
+
+        Raises:
+            Unavailable: another process held the lock too long.
+        """
+        self.dialect.alone(self.connection)
+
+    def lock(self, table: sa.Table, ids: Iterable[int], *, shared: bool = False) -> None:
+        """Lock rows by primary key, in id order, until the end; missing rows are skipped.
+
+        Read the rows afterwards, with separate statements: the lock may have waited, so that data read before it, or by
+        it, may be out of date.
+        """
+        if not self.dialect.locks_rows:
+            return  # SQLite: a writer holds the whole database from its first statement
+        _locking(table, shared=shared).rows(self.connection, sorted(ids))
+
+    def bump_generations(
+        self, generations: Mapping[int, int], *, by: Mapping[int, int] | None = None, writes_sums: bool = False
+    ) -> dict[int, int]:
+        """Raise the generations of locked providers; returns the new ones.
+
+        Args:
+            generations: provider id → the generation that was read under the lock.
+            by: provider id → increment; 1 if not given.
+            writes_sums: the caller writes the maintained sums with the new generations. Otherwise valid sums are
+                updated to the new generations.
+
+        Raises:
+            RaceLost: one of them is no longer at that generation.
+        """
+        raised = {id_: generation + (by[id_] if by else 1) for id_, generation in generations.items()}
+        # Grouped, since one statement raises all of its rows by the same number.
+        by_rise: dict[int, dict[int, int]] = defaultdict(dict)
+        for id_, generation in generations.items():
+            by_rise[raised[id_] - generation][id_] = generation
+        for rise, expected in sorted(by_rise.items()):
+            self.swap(_RAISE, expected, rise=rise, updated_at=self.now)
+            if not writes_sums:
+                # A sum is valid only at its provider's generation, so an unchanged sum must follow it.
+                _CARRY.run(self.connection, expected, rise=rise)
+        self.raised |= raised.keys()
+        # These standings have the old generation: without them, the next refresh reads the providers.
+        for id_ in raised.keys() & self.standings.keys():
+            del self.standings[id_]
+        return raised
+
+    def swap(self, swap: Swap, generations: Mapping[int, int], **values: Any) -> None:
+        """Run a compare-and-swap of rows by their ids, every one of which must be at its generation.
+
+        Raises:
+            RaceLost: a row is at another generation.
+        """
+        self.require_count(swap.run(self.connection, generations, **values), len(generations))
+
+    def change(self, statement: sa.Update | sa.Delete, rows: Sequence[dict[str, Any]]) -> None:
+        """Run a compare-and-swap for each of *rows*, each of which must match exactly one row.
+
+        Raises:
+            RaceLost: one did not match.
+        """
+        if rows:
+            self.require_count(self.connection.execute(statement, list(rows)), len(rows))
+
+    @staticmethod
+    def require_count(changed: sa.CursorResult[Any] | int, expected: int) -> None:
+        """Check that a statement changed the expected number of rows.
+
+        Raises:
+            RaceLost: it changed another number.
+        """
+        count = changed if isinstance(changed, int) else changed.rowcount
+        if count != expected:
+            raise RaceLost(f"{count} rows instead of {expected}")
+
+
+@cache
+def _locking(table: sa.Table, *, shared: bool) -> Query:
+    return Query(
+        sa.select(table.c.id).where(table.c.id.in_([LISTED])).order_by(table.c.id).with_for_update(read=shared)
+    )
+
+
+_RAISE = Swap(
+    sa.update(resource_providers).values(
+        generation=resource_providers.c.generation + value("rise"), updated_at=value("updated_at")
+    )
+)
+_CARRY = Swap(sa.update(stead_usage).values(generation=stead_usage.c.generation + value("rise")), "provider_id")
+
+
+# Group commit: writes of one process that wait for each other share one transaction, and so one COMMIT.
+#
+# For a database with a single writer, in which each commit waits for the disk. A write that arrives while no other
+# runs becomes the leader. The leader runs its own write, then the writes that arrived meanwhile, in order, each in a
+# savepoint. Then it commits, and only after that the members get their outcomes. The first write that arrived too
+# late leads the next group. This queue is fair, while the database's own lock is not.
+#
+# A write without concurrency has no extra cost: the first of a group needs no savepoint, since no earlier write could
+# be lost by rolling back the whole transaction.
+#
+# Source: "The write and refresh protocol", docs/protocol.md (rule 2).
+
+
+MOST_MEMBERS = 64
+
+LONGEST_SECONDS = 0.05
+"""A group accepts no more members after its further members took this long: all wait for the last of them."""
+
+
+@dataclass(eq=False, slots=True)
+class _Member(Generic[R]):
+    """A write that waits for its outcome, or for the lead."""
+
+    work: Callable[[Connection], R]
+    context: Context = field(default_factory=copy_context)  # of the thread that submitted it; another may run it
+    called: threading.Event = field(default_factory=threading.Event)
+    leads: bool = False
+    result: R = field(init=False)
+    error: Exception | None = None
+
+    def run(self, connection: Connection) -> None:
+        self.result = self.context.run(self.work, connection)
+
+    def run_apart(self, connection: Connection) -> None:
+        """Run in a savepoint, so that an error does not affect the earlier writes of the transaction.
+
+        Raises:
+            Exception: that of the write, if the database rolled back the whole transaction because of it.
+        """
+        statements.count(connection, "SAVEPOINT member", ())
+        try:
+            self.run(connection)
+        except Exception as error:
+            self.error = error
+            try:
+                statements.count(connection, "ROLLBACK TO member", ())
+            except sa.exc.DBAPIError:  # the savepoint no longer exists
+                raise error from None
+        # A rollback to a savepoint keeps it.
+        statements.count(connection, "RELEASE member", ())
+
+    def outcome(self) -> R:
+        """Return the result of the write or raise its error. Call it only once."""
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.result
+        finally:
+            self.error = None  # its traceback refers to this member
+
+
+class Grouping:
+    """The queue of the writers of one process."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[Connection]], *, patience: float) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            begin: begins a transaction that excludes all other writers; commits it, or rolls it back after an error.
+            patience: maximum wait for the write's turn, in seconds.
+        """
+        self._begin = begin
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._waiting: deque[_Member[Any]] = deque()
+        self._is_led = False  # False: the queue is empty
+
+    def run(self, work: Callable[[Connection], R]) -> R:
+        """The result of *work*, once its writes are committed. Another thread may run it.
+
+        If *work* raises an error, its writes are undone, and the other writes of the transaction stay. The error is
+        raised only after the COMMIT, since it may depend on the other writes: a claim must not be refused because of
+        another claim that is never committed. All members of a transaction receive an error of the transaction itself.
+
+        Raises:
+            Unavailable: its turn did not come in time.
+        """
+        member = _Member(work)
+        with self._lock:
+            self._waiting.append(member)
+            leads = not self._is_led
+            self._is_led = True
+        if leads or self._is_called_to_lead(member):
+            self._lead()
+        return member.outcome()
+
+    def _is_called_to_lead(self, member: _Member[Any]) -> bool:
+        """Wait until *member* has its outcome, or must lead."""
+        try:
+            if not member.called.wait(self._patience):
+                if self._withdraw(member):
+                    raise Unavailable("The database was too busy to take the write in time.")
+                member.called.wait()  # another thread is running it
+        except BaseException:  # such as an interrupt: the others must not wait for a leader that never runs
+            self._withdraw(member)
+            raise
+        return member.leads
+
+    def _withdraw(self, member: _Member[Any]) -> bool:
+        """Remove *member* from the queue; returns whether it was still in it."""
+        with self._lock:
+            if member not in self._waiting:
+                return False
+            self._waiting.remove(member)
+            # Another thread may have called it to lead just after its time was over: then the next write must lead.
+            if member.leads:
+                self._call_next()
+            return True
+
+    def _lead(self) -> None:
+        """Run the waiting writes, the caller's first; commit; deliver the outcomes."""
+        group: list[_Member[Any]] = []
+        try:
+            with self._begin() as connection:
+                if first := self._join(group):
+                    first.run(connection)
+                until = time.monotonic() + LONGEST_SECONDS
+                # Bounded, since all members wait for the COMMIT, and other processes for the end of the transaction.
+                while len(group) < MOST_MEMBERS and time.monotonic() < until and (member := self._join(group)):
+                    member.run_apart(connection)
+        except BaseException as error:
+            if not group:  # the transaction did not begin: the waiting writes fail for the same reason
+                while self._join(group):
+                    pass
+            # Also for members that were refused: the refusal may depend on a write that is undone now.
+            for member in group:
+                member.error = error if isinstance(error, Exception) else Unavailable("The write was interrupted.")
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            with self._lock:
+                self._call_next()
+            for member in group:
+                member.called.set()
+
+    def _join(self, group: list[_Member[Any]]) -> _Member[Any] | None:
+        """Move the first member of the queue to *group* and return it; None if the queue is empty."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            group.append(self._waiting.popleft())
+            return group[-1]
+
+    def _call_next(self) -> None:
+        """Make the first member of the queue the leader, if there is one."""
+        self._is_led = bool(self._waiting)
+        if self._waiting:
+            self._waiting[0].leads = True
+            self._waiting[0].called.set()
+
+
+# The outcome of a commit that the database did not acknowledge: determined before the client gets an answer.
+#
+# If a connection breaks during COMMIT, the transaction may or may not be committed. If it is still alive at the
+# server, it holds the lock on the row of its slot. So this module ticks that slot with a void tick, which waits for
+# the end of the transaction. On a Galera cluster, where nodes do not wait for each other's locks, the void tick is
+# certified against it. Afterwards the transaction can no longer commit. The earlier ticks of the slot show whether
+# its stamp is among them. The void tick is committed before the answer: what it read is then as durable as the void
+# tick itself, even if the first commit was still on its way to the disk.
+#
+# Source: "The write and refresh protocol", docs/protocol.md (rule 8).
+
+
+_UNKNOWN = "The database failed while it committed the write. It is not known whether it happened."
+
+
+class OutcomeUnknown(Exception):
+    """A commit had no answer; ``ticked`` is what its transaction wrote in the clock, None for nothing."""
+
+    def __init__(self, ticked: Ticked | None) -> None:
+        super().__init__(ticked)
+        self.ticked = ticked
+
+
+def commit(transaction: DatabaseTransaction, dialect: Dialect, ticked: Ticked | None) -> None:
+    """Commit a transaction that wrote *ticked* in the clock.
+
+    Raises:
+        DBAPIError: it was not committed.
+        OutcomeUnknown: it may have been committed.
+    """
+    try:
+        transaction.commit()
+    except sa.exc.DBAPIError as error:
+        transaction.rollback()  # otherwise SQLAlchemy leaves it open for the next user of the connection
+        if dialect.is_undone(error):
+            raise
+        _log.warning("the database failed during a commit: %s", error.orig)
+        raise OutcomeUnknown(ticked) from error
+
+
+def has_happened(writer: Engine, ticked: Ticked | None, until: float) -> bool:
+    """Whether an unacknowledged commit happened. If not, it never will.
+
+    Args:
+        ticked: what it wrote in the clock. None: it touched nothing, so that the caller may repeat it.
+        until: deadline on the monotonic clock for a database that does not answer; there is at least one attempt.
+
+    Raises:
+        Unavailable: the outcome cannot be determined, or not in time.
+    """
+    if ticked is None:
+        return False
+    pauses = Pauses(first=0.01, longest=0.5)
+    while True:
+        try:
+            return _settled(writer, ticked)
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError, LostTick) as error:
+            if not pauses.end_before(until):
+                raise Unavailable(_UNKNOWN) from error
+        pauses.pause()
+
+
+def _settled(writer: Engine, ticked: Ticked) -> bool:
+    with writer.begin() as connection:
+        void = tick(connection, ticked.slot, (), ())  # waits for the lost transaction, so it comes before the read
+        earlier = earlier_stamps(connection, ticked.slot)
+    if void.tick <= ticked.tick:
+        return False  # it was rolled back, or the database was restored to an earlier state
+    if ticked.tick not in earlier:
+        _log.warning("the outcome of a commit was overwritten by %d later ones", void.tick - ticked.tick - 1)
+        raise Unavailable(_UNKNOWN)
+    return earlier[ticked.tick] == ticked.stamp
+
+
+# Pauses between attempts: each about twice as long as the last, and random, so that competing writers spread out.
+
+
+class Pauses:
+    """The pauses of one caller, in seconds."""
+
+    def __init__(self, *, first: float, longest: float) -> None:
+        """Start before the first failure."""
+        self._next, self._longest = first, longest
+
+    def end_before(self, deadline: float) -> bool:
+        """Whether the next pause ends before *deadline* (monotonic clock)."""
+        return time.monotonic() + self._next <= deadline
+
+    def pause(self) -> None:
+        """Wait. The next pause is longer."""
+        # At least half of it: a pause near zero would lose the same race again.
+        time.sleep(self._next * random.uniform(0.5, 1.0))
+        self._next = min(self._next * 2, self._longest)
+
+
+# A new epoch: after a restore, every process discards its catalog, and all derived sums are deleted.
+#
+# Source: "The write and refresh protocol", docs/protocol.md (rules 12, 15 and 16).
+
+
+def renew_epoch(tx: Transaction) -> str:
+    """Begin a new epoch, and delete the maintained sums; returns the epoch's name.
+
+    Every process reloads everything at its next poll. No tick is needed: the epoch is read together with the clock.
+    """
+    epoch = str(uuid4())
+    # Not an UPDATE, since a restore may have lost the row.
+    tx.connection.execute(sa.delete(stead_epoch))
+    tx.connection.execute(sa.insert(stead_epoch), {"id": 1, "epoch": epoch})
+    tx.connection.execute(sa.delete(stead_usage))
+    return epoch
+
+
+# One connection, kept for snapshots: borrowing one from the pool each time would cost more than its statements.
+
+
+class KeptConnection:
+    """Opened at first use, and again after an error or when it is too old. One user at a time."""
+
+    def __init__(self, store: Store) -> None:
+        """Connect to nothing yet."""
+        self._store = store
+        self._connection: Connection | None = None
+        self._old_at = 0.0
+        self._broken = 0
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """The connection, in a transaction that has read nothing yet. SQLAlchemy does not know of the transaction.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: the database failed.
+        """
+        connection = self._working()
+        try:
+            self._begin(connection)
+            yield connection
+        except BaseException:
+            # Also if the caller failed: its transaction is open, and the next snapshot must not continue it.
+            self.close()
+            raise
+        self._end(connection)
+
+    def _working(self) -> Connection:
+        if self._connection is not None and self._is_doubtful(self._connection):
+            self.close()
+        if self._connection is None:
+            broken = self._store.connections.broken  # before it connects: one that breaks meanwhile makes this doubtful
+            self._connection = self._store.refresher.connect()
+            self._old_at = time.monotonic() + self._store.connection_seconds
+            self._broken = broken
+        return self._connection
+
+    def _is_doubtful(self, connection: Connection) -> bool:
+        """Whether it is too old, another connection broke, or its address leads to another server."""
+        return (
+            time.monotonic() > self._old_at
+            or self._store.connections.broken != self._broken
+            or self._store.dialect.leads_elsewhere(connection.connection)
+        )
+
+    def _begin(self, connection: Connection) -> None:
+        try:
+            self._store.dialect.begin(connection.connection)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise failure(connection, error, "BEGIN") from error
+
+    def _end(self, connection: Connection) -> None:
+        try:
+            connection.connection.commit()
+        except connection.dialect.loaded_dbapi.Error as error:
+            # What was read is of one snapshot all the same. The failure counts as a broken connection.
+            failure(connection, error, "COMMIT")
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the next snapshot opens another."""
+        # Forgotten first: if closing fails, the next snapshot must not use it.
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

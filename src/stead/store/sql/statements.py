@@ -12,12 +12,12 @@ Source: docs/decisions/0023-statements-past-the-compiler.md.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import sqlalchemy as sa
 
-from stead.store.sql import driver
 from stead.store.sql.dialects import MANY, dialect_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.sql.dialects.base import Rows
+
 
 _MARK = re.compile(r"/\*:(\w+)\*/")
 _LISTED, _IDS, _PAIRS, _ROWS = "in", "ids", "pairs", "rows"
@@ -192,7 +193,7 @@ class Query(_Statement):
                 written = written.replace(_mark(_IDS), ",".join(map(str, map(int, listed))))
             else:
                 arguments.append(values[name])
-        return driver.rows(connection, written, tuple(arguments))
+        return rows(connection, written, tuple(arguments))
 
     def _compiled(self, connection: Connection) -> _Text:
         return _Text(self._query, connection)
@@ -266,7 +267,7 @@ class Scalars:
         values: list[Any] = []
         for portion in in_portions(asked):
             columns = ", ".join([self._text(connection, key) for key, _ in portion])
-            values += driver.rows(connection, f"SELECT {columns}", tuple([given for _, given in portion]))[0]
+            values += rows(connection, f"SELECT {columns}", tuple([given for _, given in portion]))[0]
         return values
 
     def _text(self, connection: Connection, key: Any) -> str:
@@ -293,7 +294,7 @@ class Update(_Statement):
     def run(self, connection: Connection, **values: int) -> int | None:
         """The new value; None if the row does not exist."""
         text = self._text(connection)
-        cursor = driver.run(connection, text.of(), tuple([values[name] for name in text.names]))
+        cursor = run(connection, text.of(), tuple([values[name] for name in text.names]))
         returned = text.dialect.returned(cursor)
         cursor.close()
         return returned
@@ -337,7 +338,7 @@ class Insert(_Statement):
                     for name, conversion in given
                 ]
             )
-            driver.count(connection, text.of(len(portion)), arguments)
+            count(connection, text.of(len(portion)), arguments)
 
     def _compiled(self, connection: Connection) -> _Text:
         text = _Text(self._insert(connection).values(self._values), connection, self._table.columns)
@@ -396,8 +397,79 @@ class Swap(_Statement):
                     arguments += [part for pair in portion for part in pair]
                 else:
                     arguments.append(text.converted(name, values[name]))
-            changed += driver.count(connection, text.of(len(portion)), tuple(arguments))
+            changed += count(connection, text.of(len(portion)), tuple(arguments))
         return changed
 
     def _compiled(self, connection: Connection) -> _Text:
         return _Text(self._statement, connection, self._table.columns)
+
+
+# Passes statements to the driver as text: SQLAlchemy's processing takes longer than many of the statements.
+#
+# SQLAlchemy's events are still sent, so that the listeners of an engine see these statements too. Errors are
+# SQLAlchemy's own.
+
+
+def run(connection: Connection, text: str, arguments: Any) -> Any:
+    """The driver's cursor after executing *text*, whose placeholders are the driver's own.
+
+    The connection must be in a transaction.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    # Past the pool's proxy and the connection's own listeners, which would cost as much as a short statement.
+    driver: Any = connection.connection.dbapi_connection
+    cursor, heard = driver.cursor(), connection.engine.dispatch
+    for hear in heard.before_cursor_execute:
+        text, arguments = hear(connection, cursor, text, arguments, None, False)
+    try:
+        cursor.execute(text, arguments)
+    except connection.dialect.loaded_dbapi.Error as error:
+        cursor.close()
+        raise failure(connection, error, text) from error
+    for hear in heard.after_cursor_execute:
+        hear(connection, cursor, text, arguments, None, False)
+    return cursor
+
+
+def rows(connection: Connection, text: str, arguments: Any) -> list[Any]:
+    """All rows, as tuples."""
+    cursor = run(connection, text, arguments)
+    try:
+        fetched: list[Any] = cursor.fetchall()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise failure(connection, error, text) from error
+    finally:
+        cursor.close()
+    return fetched
+
+
+def count(connection: Connection, text: str, arguments: Any) -> int:
+    """The number of rows that the statement changed."""
+    cursor = run(connection, text, arguments)
+    changed: int = cursor.rowcount
+    cursor.close()
+    return changed
+
+
+def failure(connection: Connection, error: Exception, text: str) -> sa.exc.DBAPIError:
+    """The driver's *error* as SQLAlchemy would raise it. If the connection is lost, the whole pool is discarded."""
+    dialect = connection.dialect
+    lost = dialect.is_disconnect(error, connection.connection, None)  # type: ignore[arg-type]  # an error of its driver
+    if lost:
+        connection.invalidate(error)
+        connection.engine.dispose()
+    wrapped = sa.exc.DBAPIError.instance(
+        text, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost, dialect=dialect
+    )
+    assert isinstance(wrapped, sa.exc.DBAPIError)
+    return wrapped
+
+
+# Timestamps: naive UTC in SQL, whole seconds since 1970 everywhere else.
+
+
+def seconds(moment: datetime | None) -> int:
+    """Seconds since 1970 of a naive UTC time; 0 if an old row has none."""
+    return int(moment.replace(tzinfo=UTC).timestamp()) if moment is not None else 0

@@ -6,19 +6,23 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from stead.domain.errors import InvalidQuery, StartOver
 from stead.store.feed.changes import happened_since
-from stead.ui.views.activity import last_written
+from stead.ui.pages.provider import Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stead.api.request import Request, Response
+    from stead.catalog.snapshot import Snapshot
     from stead.observe.doings import Done
-    from stead.observe.workers import AllWorkers
+    from stead.observe.exporter import AllWorkers
     from stead.service.service import Service
     from stead.store.feed.changes import Happened
     from stead.ui.rendering import Rendering
+
 
 _SHOWN = 200
 """Limit of the changed providers, and of the changed consumers, in the page."""
@@ -76,3 +80,18 @@ class Activity:
 
     def _happened(self, since: str | None) -> Happened:
         return self._service.read(partial(happened_since, since=since))
+
+
+# The Activity page: what was written last, by the times in the snapshot.
+
+
+ROWS = 30
+
+
+def last_written(snapshot: Snapshot) -> list[Recent]:
+    """The providers that were written last, the newest first, at most :data:`ROWS`."""
+    slots = np.flatnonzero(snapshot.live)
+    moments = snapshot.modified.at(slots)
+    newest = slots[np.argsort(-moments, kind="stable")[:ROWS]].tolist()
+    providers = [snapshot.provider(slot) for slot in newest]
+    return [Recent(provider.uuid, provider.name, "provider", provider.modified) for provider in providers]

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from stead.api import uuids
 from stead.api.errors import Refused
-from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.flavors import with_flavor
-from stead.api.query.pairs import Pairs
+from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate_request, with_flavor
+from stead.api.query.values import Pairs
+from stead.api.request import is_strict, normalised_uuid
 from stead.api.resources.allocation_candidates import finder
 from stead.api.versions import ALL_FEATURES
-from stead.auth.credentials import Credentials
+from stead.auth.authentication import Credentials
+from stead.candidates.explain import Constraint
 from stead.domain.claim import Claim
-from stead.domain.errors import BadRequest, SteadError
+from stead.domain.errors import BadRequest, InvalidQuery, SteadError
 from stead.store.extensions import flavors
-from stead.ui.forms import read_own_form
-from stead.ui.pages.access import may
-from stead.ui.views import ask as view
+from stead.ui.pages.provider import nodes
+from stead.ui.sessions import may, read_own_form
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from stead.api.limits import Limits
+    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
+    from stead.candidates.candidate import Candidate
+    from stead.candidates.explain import Count, Explanation, Relaxation
+    from stead.candidates.headroom.headroom import Headroom
+    from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service
+    from stead.ui.pages.provider import Node
     from stead.ui.rendering import Rendering
+
+    Given = Sequence[tuple[str, str]]
+
 
 _CANDIDATES = 20
 """Candidates in a page, if the query has no limit, or a higher one."""
@@ -72,8 +80,8 @@ class Ask:
             req,
             resp,
             "ask",
-            groups=view.groups_of(given),
-            fields=view.request_fields(given),
+            groups=groups_of(given),
+            fields=request_fields(given),
             choice=self._choice_of_flavors(req, _chosen_flavor(given)),
             chosen=_chosen_flavor(given),
             query=urlencode(given),
@@ -99,7 +107,7 @@ class Ask:
         snapshot, candidates = self._service.find(replace(request, limit=most + 1))
         req.note(candidates=len(candidates))
         answer: dict[str, Any] = {
-            "candidates": [view.shown(snapshot, candidate) for candidate in candidates[:most]],
+            "candidates": [shown(snapshot, candidate) for candidate in candidates[:most]],
             "is_more": len(candidates) > most,
             "flavor": find(chosen) if chosen and may(req, "stead:flavors:show") else None,
             "written_out": urlencode(given),
@@ -108,21 +116,21 @@ class Ask:
             answer["why"] = self._why(req, given, request)
         if candidates and may(req, "stead:headroom:show"):
             snapshot, _, room, _ = self._service.headroom(replace(request, limit=None))
-            answer["headroom"] = view.room_for(snapshot, room)
+            answer["headroom"] = room_for(snapshot, room)
         return answer
 
-    def _choice_of_flavors(self, req: Request, chosen: str) -> view.Choice | None:
+    def _choice_of_flavors(self, req: Request, chosen: str) -> Choice | None:
         """The flavors of the form; None if the policy does not list them to the caller."""
         if not may(req, "stead:flavors:list"):
             return None
         names = self._service.read(flavors.names, _FLAVORS + 1)
-        return view.choice_of_flavors(names[:_FLAVORS], chosen, is_whole=len(names) <= _FLAVORS)
+        return choice_of_flavors(names[:_FLAVORS], chosen, is_whole=len(names) <= _FLAVORS)
 
-    def _why(self, req: Request, given: Sequence[tuple[str, str]], request: CandidateRequest) -> view.Why | None:
+    def _why(self, req: Request, given: Sequence[tuple[str, str]], request: CandidateRequest) -> Why | None:
         if not may(req, "stead:allocation_candidates:explain"):
             return None
         snapshot, explanation = self._service.explain(request)
-        return view.why(snapshot, explanation, given, request)
+        return why(snapshot, explanation, given, request)
 
     def on_post(self, req: Request, resp: Response) -> None:
         """Claim one candidate for a new consumer.
@@ -157,7 +165,7 @@ def _claim(form: Mapping[str, str]) -> Claim:
     Raises:
         Refused: 400
     """
-    consumer = uuids.normalised(form.get("consumer", ""))
+    consumer = normalised_uuid(form.get("consumer", ""))
     project, user = form.get("project", "").strip(), form.get("user", "").strip()
     try:
         allocations = json.loads(form.get("allocations", ""))
@@ -180,10 +188,306 @@ def _are_allocations(value: object) -> bool:
         isinstance(value, dict)
         and bool(value)
         and all(
-            uuids.is_strict(uuid)
+            is_strict(uuid)
             and isinstance(amounts, dict)
             and bool(amounts)
             and all(type(amount) is int and 0 < amount < 2**31 for amount in amounts.values())
             for uuid, amounts in value.items()
         )
     )
+
+
+# The Ask page: a query as fields of a form, candidates on their trees, and an explanation with its ways out.
+
+
+_GROUP_KEY = re.compile(rf"({'|'.join(sorted(GROUP_KEYS, key=len, reverse=True))})(.*)", re.DOTALL)
+_NODES = 200
+"""Limit of the providers of one candidate's tree that are shown."""
+
+
+class Field(NamedTuple):
+    """One field of the form, with what the query has for it."""
+
+    name: str
+    label: str
+    value: str
+
+
+class Group(NamedTuple):
+    """The fields of one request group; the unsuffixed group has no suffix."""
+
+    suffix: str
+    fields: Sequence[Field]
+
+
+_LABELS = {
+    "resources": "Amounts",
+    "required": "Traits",
+    "member_of": "Aggregates",
+    "in_tree": "In tree",
+    "in_subtree": "Below",
+    "limit": "Limit",
+    "group_policy": "Group policy",
+    "root_required": "Traits of the root",
+    "root_member_of": "Aggregates of the root",
+    "same_subtree": "Same subtree",
+    "isolate": "Isolated groups",
+    "can_split": "Amounts that may be split",
+    "order_by": "Order",
+}
+
+
+def groups_of(given: Given) -> list[Group]:
+    """The groups of a query, the unsuffixed one first, and an empty one to add."""
+    suffixes = [""]
+    for key, _ in given:
+        match = _GROUP_KEY.fullmatch(key)
+        if key not in REQUEST_KEYS and match and match[2] not in suffixes:
+            suffixes.append(match[2])
+    number = 1
+    while f"_{number}" in suffixes:
+        number += 1
+    return [_group(given, suffix) for suffix in [*suffixes, f"_{number}"]]
+
+
+def _group(given: Given, suffix: str) -> Group:
+    return Group(suffix, [field for key in GROUP_KEYS for field in _fields(given, f"{key}{suffix}", _LABELS[key])])
+
+
+def request_fields(given: Given) -> list[Field]:
+    """The fields of the whole request."""
+    return [field for key in REQUEST_KEYS for field in _fields(given, key, _LABELS[key])]
+
+
+def _fields(given: Given, name: str, label: str) -> Iterator[Field]:
+    """A field for each value of a key, or an empty one."""
+    for value in [value for key, value in given if key == name] or [""]:
+        yield Field(name, label, value)
+
+
+class Choice(NamedTuple):
+    """The flavors to choose from, and the one that the query names, empty if none.
+
+    ``is_whole``: the names are those of all flavors, and of the chosen one even if it does not exist.
+    """
+
+    names: Sequence[str]
+    chosen: str
+    is_whole: bool
+
+
+def choice_of_flavors(names: Sequence[str], chosen: str, *, is_whole: bool) -> Choice:
+    """The choice among *names*; *is_whole*: no other flavors exist."""
+    # A form that leaves out an unknown flavor would send another request than the one that the page is about.
+    missing = [chosen] if chosen and chosen not in names else []
+    return Choice([*names, *missing], chosen, is_whole)
+
+
+class Shown(NamedTuple):
+    """One candidate: its tree, the amounts by class that each provider gives (by uuid), and the same for a claim."""
+
+    root: Node
+    tree: Sequence[Node]
+    hidden: int
+    given: Mapping[str, Mapping[str, int]]
+    groups: Mapping[str, Sequence[str]]
+    allocations: str
+
+
+def shown(snapshot: Snapshot, candidate: Candidate) -> Shown:
+    """A candidate on its tree: the providers that give or serve something, and all above them."""
+    names = snapshot.class_names.by_id
+    given = {
+        snapshot.uuid(slot): {names[class_id].name: amount for class_id, amount in amounts.items()}
+        for slot, amounts in candidate.allocations.items()
+    }
+    serving: dict[str, list[str]] = {}
+    for suffix, slots in candidate.mappings.items():
+        for slot in slots:
+            if suffix:
+                serving.setdefault(snapshot.uuid(slot), []).append(suffix)
+    with_parents = set()
+    for slot in {*candidate.allocations, *(slot for slots in candidate.mappings.values() for slot in slots)}:
+        above: int = slot
+        while above >= 0:
+            with_parents.add(above)
+            above = snapshot.forest.parent[above]
+    roots = dict.fromkeys(snapshot.forest.root[slot] for slot in [candidate.members[0], *sorted(with_parents)])
+    members = [member for root in roots for member in snapshot.forest.members(root)]
+    visible = [member for member in members if member in with_parents][:_NODES]
+    tree = list(nodes(snapshot, visible))
+    return Shown(tree[0], tree, len(members) - len(visible), given, serving, json.dumps(given, sort_keys=True))
+
+
+class Bar(NamedTuple):
+    """One step of a funnel: how many remain of how many, in words of the query."""
+
+    words: str
+    left: int
+    removed: int
+    of: int
+
+
+class Part(NamedTuple):
+    """One funnel, with the providers that fail one constraint only: words, number, lacking amounts, and examples."""
+
+    title: str
+    noun: str
+    in_play: int
+    steps: Sequence[Bar]
+    misses: Sequence[tuple[str, int, str, Sequence[tuple[str, str]]]]
+
+
+class WayOut(NamedTuple):
+    """A changed request that has candidates; ``query`` is None if the change cannot be spelled."""
+
+    words: str
+    candidates: str
+    query: str | None
+
+
+class Why(NamedTuple):
+    """An explanation."""
+
+    candidates: str
+    is_complete: bool
+    parts: Sequence[Part]
+    ways_out: Sequence[WayOut]
+
+
+_CHECKS = {
+    "inventory": "has inventory",
+    "units": "amount fits its units",
+    "room": "has enough free",
+    "part": "could give a part",
+    "sum": "has enough free for the sum",
+}
+
+
+def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: CandidateRequest) -> Why:
+    """An explanation of *request*, whose query is *given*."""
+    parts = []
+    if explanation.root_steps:
+        steps = [(_words(step.constraint), step.left, step.removed) for step in explanation.root_steps]
+        parts.append(_part("Roots", "roots", explanation.roots, steps))
+    for choice in explanation.choices:
+        title = f"Providers of {choice.resource_class or f'group {choice.suffix}'}"
+        misses = [
+            (
+                _words(miss.constraint),
+                miss.providers,
+                ", ".join(f"{number} lack {amount}" for amount, number in miss.lacking),
+                [(snapshot.uuid(slot), snapshot.identities.names[slot]) for slot in miss.examples],
+            )
+            for miss in choice.misses
+        ]
+        steps = [(_words(step.constraint), step.left, step.removed) for step in choice.steps]
+        parts.append(_part(title, "providers", choice.in_play, steps)._replace(misses=misses))
+    steps = [(_lost_words(lost.by), lost.left, lost.removed) for lost in explanation.trees.steps]
+    parts.append(_part("Trees", "trees", explanation.trees.in_play, steps))
+    ways_out = [_way_out(relaxation, count, given, request) for relaxation, count in explanation.relaxations]
+    return Why(_counted(explanation.candidates), explanation.is_complete, parts, ways_out)
+
+
+class Room(NamedTuple):
+    """How many times a request fits: the answer in words, what runs out first with the number of trees, what is left.
+
+    ``rest`` has what is left of each class after the last claim. ``is_complete``: the work for one request sufficed.
+    """
+
+    times: str
+    limits: Sequence[tuple[str, int]]
+    rest: Mapping[str, int]
+    is_complete: bool
+
+
+def room_for(snapshot: Snapshot, headroom: Headroom) -> Room:
+    """A headroom in words."""
+    least, most = headroom.at_least, headroom.at_most
+    times = "time" if most == 1 else "times"
+    words = f"{least:,} {times}" if least == most else f"at least {least:,} and at most {most:,} {times}"
+    limits = [(limit_words(limit.by), limit.trees) for limit in headroom.limited_by]
+    names = snapshot.class_names.by_id
+    rest = {names[class_id].name: amount for class_id, amount in headroom.stranded.items()}
+    return Room(words, limits, rest, headroom.is_complete)
+
+
+def limit_words(by: Constraint | tuple[str, str | None]) -> str:
+    """What runs out first, in words of the query."""
+    if isinstance(by, Constraint):
+        return _words(by)
+    suffix, resource_class = by
+    group = f"group {suffix}" if suffix else ""
+    return f"{resource_class} of {group}" if resource_class and group else resource_class or group
+
+
+def _part(title: str, noun: str, in_play: int, steps: Sequence[tuple[str, int, int]]) -> Part:
+    return Part(title, noun, in_play, [Bar(*step, in_play) for step in steps], ())
+
+
+def _counted(count: Count) -> str:
+    noun = "candidate" if count.number == 1 and not count.more else "candidates"
+    return f"{'more than ' if count.more else ''}{count.number} {noun}"
+
+
+def _words(constraint: Constraint) -> str:
+    check = _CHECKS.get(constraint.check or "", constraint.check or "")
+    return f"{constraint.parameter}={constraint.value}{f': {check}' if check else ''}"
+
+
+def _lost_words(by: Constraint | tuple[str, str | None]) -> str:
+    if isinstance(by, Constraint):
+        return _words(by)
+    suffix, resource_class = by
+    return f"a provider of {resource_class or f'group {suffix}'}"
+
+
+def _way_out(relaxation: Relaxation, count: Count, given: Given, request: CandidateRequest) -> WayOut:
+    without, instead = relaxation.without, relaxation.instead
+    if without is None:
+        words = f"with {_words(instead)}" if instead else "without change"
+    else:
+        words = f"without {_words(without)}" + (f", with {_words(instead)}" if instead else "")
+    # The change is made in the text, so the result is parsed: the link must be the request that was counted.
+    pairs = relaxed(given, without, instead)
+    return WayOut(words, _counted(count), urlencode(pairs) if _means(pairs, relaxation.request, request) else None)
+
+
+def _means(given: Given, request: CandidateRequest, original: CandidateRequest) -> bool:
+    """Whether a query stands for *request*, with the limit of the original."""
+    try:
+        parsed = parse_candidate_request(Pairs(list(given)), ALL_FEATURES)
+    except InvalidQuery:
+        return False
+    return parsed == replace(request, limit=original.limit)
+
+
+def relaxed(given: Given, without: Constraint | None, instead: Constraint | None) -> list[tuple[str, str]]:
+    """A query with one constraint less, one more, or another."""
+    pairs = list(given)
+    if without is not None:
+        pairs = [(key, text) for key, value in pairs for text in _remaining(key, value, without, instead)]
+        if instead is not None and without.parameter.startswith("resources"):
+            return pairs
+    if instead is not None:
+        pairs.append((instead.parameter, instead.value))
+    return pairs
+
+
+def _remaining(key: str, value: str, without: Constraint, instead: Constraint | None) -> list[str]:
+    """What remains of a value of *key*; empty if nothing does."""
+    if key != without.parameter:
+        return [value]
+    if value == without.value:
+        return [instead.value] if instead and key.startswith("resources") else []
+    if value.startswith(("in:", "!in:")):
+        return [value]
+    terms = []
+    for term in value.split(","):
+        if term.strip() != without.value:
+            terms.append(term)
+        elif instead is not None:
+            terms.append(instead.value)
+    if terms == value.split(",") and not key.startswith(("resources", "required", "member_of", "same_subtree", "root")):
+        return []  # a key with one value, such as group_policy
+    return [",".join(terms)] if terms else []

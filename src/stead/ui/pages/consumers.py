@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stead.api import uuids
 from stead.api.errors import Refused
-from stead.api.query.pairs import Pairs
+from stead.api.query.values import Pairs
+from stead.api.request import normalised_uuid
 from stead.domain.errors import AllocationsNotFound
-from stead.domain.pages import Page
+from stead.domain.request import Page
 from stead.store import allocations, consumer_listing
 from stead.store.consumer_listing import Holders, Whose
-from stead.ui.forms import read_own_form
-from stead.ui.pages.access import changed, may
+from stead.ui.sessions import changed, may, read_own_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +65,7 @@ class Consumers:
             whose = Whose(*(given.get(key) for key in FILTERS[:5]))
             marker = given.get("marker")
             return self._service.read(consumer_listing.page_of, whose, Page(_ROWS, marker), _ROWS, with_totals=True)
-        consumed = self._service.read(consumer_listing.of_consumer, uuids.normalised(consumer) or consumer)
+        consumed = self._service.read(consumer_listing.of_consumer, normalised_uuid(consumer) or consumer)
         # The policy decided about the project in the query, so a consumer of another project stays hidden.
         if consumed is None or not consumed.providers or consumed.project != given.get("project_id", consumed.project):
             return Holders({}, {}, goes_on=False)
@@ -83,7 +82,7 @@ class Consumers:
             raise Refused(403, "The web interface only reads ([stead] ui_writes).")
         form = read_own_form(req)
         req.require("placement:allocations:delete", None)
-        consumer = uuids.normalised(form.get("consumer", ""))
+        consumer = normalised_uuid(form.get("consumer", ""))
         if consumer is None:
             raise AllocationsNotFound(form.get("consumer", ""))
         self._service.write(allocations.release, consumer)

@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING
 import falcon
 
 from stead.api.errors import Refused
-from stead.auth import one_time_codes
-from stead.auth.admin_token import ensure_admin_token
+from stead.auth import tokens
 from stead.auth.attempts import TooManyAttempts
-from stead.ui.forms import read_form
-from stead.ui.guard import CSRF_FIELD, is_own_write, is_same_origin
-from stead.ui.heads import IS_HEAD_KEY
-from stead.ui.keystone_password import SignInRefused, token_of_password
-from stead.ui.sessions import cookie, open_for, read
+from stead.auth.tokens import ensure_admin_token
+from stead.ui.rendering import IS_HEAD_KEY
+from stead.ui.sessions import (
+    CSRF_FIELD,
+    SignInRefused,
+    cookie,
+    is_own_write,
+    is_same_origin,
+    open_for,
+    read,
+    read_form,
+    token_of_password,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stead.api.request import Request, Response
     from stead.auth.attempts import Attempts
-    from stead.auth.signing_in import Strategy
+    from stead.auth.authentication import Strategy
     from stead.ui.rendering import Rendering
 
 _PLACE = re.compile(r"/ui(/[^\\\x00-\x20]*)?")
@@ -46,7 +53,7 @@ class SignIn:
         else:
 
             def session() -> str:
-                if not one_time_codes.accept(data_dir, code):
+                if not tokens.accept(data_dir, code):
                     raise SignInRefused(403, "The code was used already, or is older than an hour.")
                 return self._session_of(ensure_admin_token(data_dir))
 

@@ -6,13 +6,11 @@ Source: "Query grammar" and "GET /resource_providers", docs/api.md.
 import pytest
 
 from stead.api.query.candidates import parse_candidate_request, request_of
-from stead.api.query.pairs import Pairs
 from stead.api.query.providers import parse_provider_query
-from stead.api.query.values import BEYOND
+from stead.api.query.values import BEYOND, Pairs
 from stead.api.versions import ALL_FEATURES, NEWEST, Agreed, S, V
 from stead.domain.errors import InvalidQuery
-from stead.domain.flavor import Flavor
-from stead.domain.request import Apart, ProviderQuery, RequestGroup, Terms
+from stead.domain.request import Apart, Flavor, ProviderQuery, RequestGroup, Terms
 from tests.rooms.api.query.queries import CANDIDATE_FAULTS, OWN_FAULTS, PROVIDER_FAULTS, A, B
 
 UNDEFINED = None

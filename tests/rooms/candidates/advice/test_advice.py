@@ -13,12 +13,10 @@ import pytest
 from hypothesis import Phase, event, given, note, settings
 from hypothesis import strategies as st
 
-from stead.candidates.advice.advice import Advice, advise
-from stead.candidates.advice.bound import sources
-from stead.candidates.advice.leaving import leavers_of
+from stead.candidates.advice import Advice, advise, leavers_of, sources
+from stead.candidates.draining import Tenant
 from stead.candidates.engine import Enumeration
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.moving import Tenant
 from stead.candidates.work import Work
 from stead.domain.request import CandidateRequest, RequestGroup
 from tests.rooms.candidates.advice.brute_advice import Occupied, fewest_moves, places

@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given, note, settings
 
-from stead.candidates.explain.explain import MOST_COUNTED, MOST_TRIED, explain
-from stead.candidates.explain.funnel import ROOM, funnels
-from stead.candidates.explain.relaxations import relaxations
-from stead.candidates.match import match
-from stead.candidates.resolve import in_ids
+from stead.candidates.explain import MOST_COUNTED, MOST_TRIED, ROOM, explain, funnels, relaxations
+from stead.candidates.match import in_ids, match
 from stead.candidates.work import WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import RequestGroup, Terms
@@ -37,8 +34,7 @@ from tests.rooms.candidates.test_work import packing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stead.candidates.explain.explain import Explanation
-    from stead.candidates.explain.funnel import Choice, Step
+    from stead.candidates.explain import Choice, Explanation, Step
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 

@@ -13,9 +13,8 @@ from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from stead.candidates.engine import match_all
-from stead.candidates.headroom.each_tree import NOWHERE, each_tree, each_tree_of_all
-from stead.candidates.headroom.forms import form_of
-from stead.candidates.resolve import resolve, resolve_traits
+from stead.candidates.headroom.each_tree import NOWHERE, each_tree, each_tree_of_all, form_of
+from stead.candidates.match import resolve, resolve_traits
 from stead.candidates.work import Work
 from stead.domain.errors import BadRequest
 from stead.domain.request import CandidateRequest, RequestGroup, Terms

@@ -14,11 +14,11 @@ from hypothesis import Phase, assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from stead.candidates.engine import Enumeration, find
-from stead.candidates.explain.funnel import SUM, Constraint
+from stead.candidates.explain import SUM, Constraint
 from stead.candidates.headroom import filling
+from stead.candidates.headroom.coupling import most_served
+from stead.candidates.headroom.filling import pack
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.packing import pack
-from stead.candidates.headroom.sharing import most_served
 from stead.candidates.work import Work
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import CandidateRequest, RequestGroup, Terms

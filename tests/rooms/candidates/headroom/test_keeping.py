@@ -13,7 +13,7 @@ from hypothesis import event, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from stead.candidates.headroom.forms import form_of
+from stead.candidates.headroom.each_tree import form_of
 from stead.candidates.headroom.headroom import headroom
 from stead.candidates.headroom.keeping import Kept, Places, after, keep
 from stead.candidates.work import Work, WorkSpent

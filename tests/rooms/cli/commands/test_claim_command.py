@@ -3,7 +3,7 @@ import pytest
 from stead.cli.claiming import Owner, claim_first
 from stead.cli.errors import Negative
 from stead.client.blocking.connecting import connect
-from stead.client.retrying import random_pause
+from stead.client.calls import random_pause
 from tests.system.api.client import NEWEST
 
 CONSUMER = "2f0f2d34-6d6d-4f3c-9d6e-0a1b2c3d4e5f"

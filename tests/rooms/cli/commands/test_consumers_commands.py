@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.cells import cell_len
 
-from stead.cli.ages import age_text, read_age
 from stead.cli.app import run
+from stead.cli.arguments import age_text, read_age
 from stead.cli.commands.usage import By, sums_by
 from stead.cli.drawing.consumers import draw_consumer, draw_consumers, draw_sums
 from stead.cli.errors import CommandError

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from stead.cli.app import run
-from stead.cli.arguments.inventory_text import changed
+from stead.cli.arguments import changed
 from stead.cli.drawing.provider import draw_provider
 from stead.cli.errors import CommandError
 from tests.rooms.cli.commands.test_tree_command import site as small_site

@@ -1,9 +1,8 @@
 import pytest
 from rich.text import Text
 
-from stead.cli.drawing.forest import draw_forest
-from stead.cli.forest import natural, plant, prune, select, sort_trees, sums_of, walk
-from stead.cli.terminal.output import PIPE_WIDTH
+from stead.cli.forest import draw_forest, natural, plant, prune, select, sort_trees, sums_of, walk
+from stead.cli.terminal import PIPE_WIDTH
 
 AGGREGATE = "d004302c-7a16-4304-9958-993c19403760"
 UNLIMITED = {"reserved": 0, "min_unit": 1, "max_unit": 2147483647, "step_size": 1, "allocation_ratio": 1.0}

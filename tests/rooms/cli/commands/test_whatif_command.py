@@ -5,8 +5,8 @@ import json
 import pytest
 from rich.cells import cell_len
 
+from stead.cli import arguments
 from stead.cli.app import run
-from stead.cli.arguments import planned_text
 from stead.cli.drawing.what_if import draw_plan, draw_totals
 from stead.cli.errors import CommandError
 from stead.cli.fetching.consumers import Place
@@ -197,7 +197,7 @@ def test_a_server_without_what_ifs_is_told(server, stead):
 @pytest.mark.parametrize("text", ["", "VCPU", "=3", "VCPU=", ":VCPU=3", "host:=3"])
 def test_text_that_is_no_inventory_is_refused(text):
     with pytest.raises(CommandError):
-        planned_text.inventory("--total", "total", text)
+        arguments.inventory("--total", "total", text)
 
 
 def both(planned):

@@ -19,14 +19,11 @@ from rich.text import Text
 from stead.cli.commands.local.audit import _lines as draw_findings
 from stead.cli.drawing.candidates import draw_candidates
 from stead.cli.drawing.explanation import draw_explanation
-from stead.cli.drawing.forest import draw_forest
 from stead.cli.fetching.candidates import Candidate, Row
-from stead.cli.forest import plant, walk
-from stead.cli.terminal.cells import number, shorten, wrapped
-from stead.cli.terminal.listing import draw_list
-from stead.cli.terminal.output import PIPE_WIDTH
-from stead.domain.printable import printable
-from stead.store.audit.findings import Fault, Finding
+from stead.cli.forest import draw_forest, plant, walk
+from stead.cli.terminal import PIPE_WIDTH, draw_list, number, shorten, wrapped
+from stead.domain.names import printable
+from stead.store.audit.checks import Fault, Finding
 from tests.rooms.cli.commands.test_explain_command import explanation
 from tests.rooms.cli.commands.test_tree_command import UNLIMITED, can_site, lines, record, site
 

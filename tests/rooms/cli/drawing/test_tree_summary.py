@@ -7,9 +7,7 @@ from rich.cells import cell_len
 
 from stead.cli.app import run
 from stead.cli.commands.tree import draw_summary, summary_as_json
-from stead.cli.drawing.name_ranges import folded
-from stead.cli.drawing.tree_summary import group_trees
-from stead.cli.forest import Amount, Provider
+from stead.cli.forest import Amount, Provider, folded, group_trees
 from tests.servers.placements import stead_itself
 
 WIDTHS = [80, 120, 200]

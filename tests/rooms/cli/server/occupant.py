@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import os, pathlib, sys, time
-from stead.cli.server.running import NotServed, occupied
+from stead.cli.server import NotServed, occupied
 
 directory, url, until = sys.argv[1:]
 try:

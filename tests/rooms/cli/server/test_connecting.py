@@ -1,8 +1,8 @@
 import pytest
 
+from stead.cli.arguments import Options, use_options
 from stead.cli.errors import CommandError
-from stead.cli.options import Options, use_options
-from stead.cli.server.connecting import connect
+from stead.cli.server import connect
 from stead.client.errors import Stale
 from tests.system.api.client import NEWEST
 

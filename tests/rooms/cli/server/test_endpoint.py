@@ -10,9 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from stead.cli.app import run
-from stead.cli.options import Options, use_options
-from stead.cli.server.connecting import connect, open_site
-from stead.cli.server.endpoint import Endpoint
+from stead.cli.arguments import Options, use_options
+from stead.cli.server import Endpoint, connect, open_site
 from stead.client.errors import InvalidRequest, Unreachable
 from tests.rooms.cli.conftest import canned_server
 from tests.rooms.cli.server.occupant import occupant

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stead.cli.server.port_holder import port_holder
+from stead.cli.server import port_holder
 
 HOLD = """
 import os, socket, sys, time
@@ -84,7 +84,7 @@ def test_a_listener_is_named_before_its_clients(hold):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_of_another_user_s_process_the_user_is_named():
     ask = (
-        "import os, sys; from stead.cli.server.port_holder import port_holder;"
+        "import os, sys; from stead.cli.server import port_holder;"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); print(port_holder('127.0.0.1', int(sys.argv[1])))"
     )
     with socket.create_server(("127.0.0.1", 0)) as taken:

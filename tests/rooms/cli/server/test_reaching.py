@@ -11,8 +11,7 @@ import pytest
 
 from stead.cli.app import run
 from stead.cli.errors import CommandError
-from stead.cli.server.connecting import open_site
-from stead.cli.server.endpoint import Endpoint
+from stead.cli.server import Endpoint, open_site
 from stead.client.errors import InvalidRequest, Unreachable
 from tests.rooms.serve.test_serve import machine
 from tests.rooms.serve.test_serving import certificate

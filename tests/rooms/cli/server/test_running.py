@@ -8,8 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from stead.cli.errors import CommandError
-from stead.cli.server.addresses import NotServed
-from stead.cli.server.running import LOCK, occupied, running
+from stead.cli.server import LOCK, NotServed, occupied, running
 from tests.rooms.cli.server.occupant import occupant, start
 
 URL = "http://127.0.0.1:1"

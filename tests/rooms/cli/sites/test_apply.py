@@ -2,13 +2,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from stead.cli.errors import Negative
-from stead.cli.sites.providers import ATTEMPTS, Watcher, apply, read_site, rehearse
+from stead.cli.sites import ATTEMPTS, Watcher, apply_steps, read_site, rehearse
 from stead.client.errors import NotAllowed
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.document import load
-from stead.topology.plan import Kept
+from stead.topology.plan import CreateProvider, DeleteProvider, Kept, MoveProvider, SetInventories
 from stead.topology.site import Site, SiteError
-from stead.topology.steps import CreateProvider, DeleteProvider, MoveProvider, SetInventories
 from tests.rooms.cli.sites.server import Server
 from tests.rooms.topology.sites import sites
 
@@ -27,7 +26,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 
 
 def apply_text(server: Server, text: str, *, prune: bool = False):
-    return apply(server, load(text), Watcher(), prune=prune)
+    return apply_steps(server, load(text), Watcher(), prune=prune)
 
 
 def without_uuids(site: Site) -> dict[str, tuple[object, ...]]:
@@ -45,8 +44,8 @@ def on(server: Server) -> dict[str, tuple[object, ...]]:
 @given(sites(), sites())
 def test_pruned_the_server_says_exactly_what_the_site_says(before: Site, after: Site):
     server = Server()
-    apply(server, before, Watcher(), prune=True)
-    apply(server, after, Watcher(), prune=True)
+    apply_steps(server, before, Watcher(), prune=True)
+    apply_steps(server, after, Watcher(), prune=True)
     assert on(server) == without_uuids(after)
 
 
@@ -54,9 +53,9 @@ def test_pruned_the_server_says_exactly_what_the_site_says(before: Site, after: 
 @given(sites(), sites())
 def test_unpruned_nothing_is_removed(before: Site, after: Site):
     server = Server()
-    apply(server, before, Watcher(), prune=False)
+    apply_steps(server, before, Watcher(), prune=False)
     try:
-        apply(server, after, Watcher(), prune=False)
+        apply_steps(server, after, Watcher(), prune=False)
     except SiteError:  # the two together would close a loop
         assert on(server) == without_uuids(before)
         return
@@ -73,9 +72,9 @@ def test_unpruned_nothing_is_removed(before: Site, after: Site):
 @given(sites(), sites())
 def test_exact_described_providers_are_as_described_and_others_stay(before: Site, after: Site):
     server = Server()
-    apply(server, before, Watcher(), prune=True)
+    apply_steps(server, before, Watcher(), prune=True)
     try:
-        apply(server, after, Watcher(), exact=True)
+        apply_steps(server, after, Watcher(), exact=True)
     except SiteError:  # the two together would close a loop
         return
     assert on(server) == without_uuids(before) | without_uuids(after)
@@ -85,7 +84,7 @@ def test_exact_inventory_in_use_is_kept_and_reported():
     server = Server()
     apply_text(server, HOST)
     server.allocate("numa", "VCPU", 2)
-    outcome = apply(server, load("providers: [{name: numa, parent: host}]"), Watcher(), exact=True)
+    outcome = apply_steps(server, load("providers: [{name: numa, parent: host}]"), Watcher(), exact=True)
     assert outcome.kept == (Kept("numa", "VCPU", "2 in use"),)
     assert set(server.named("numa")["inventories"]) == {"VCPU"}
     assert server.named("host")["traits"] == ["COMPUTE_NODE"]
@@ -96,13 +95,13 @@ def test_exact_inventory_in_use_is_kept_and_reported():
 def test_applying_twice_changes_nothing_the_second_time(before: Site, after: Site):
     server = Server()
     for prune in (False, True):
-        apply(server, before, Watcher(), prune=True)
+        apply_steps(server, before, Watcher(), prune=True)
         try:
-            apply(server, after, Watcher(), prune=prune)
+            apply_steps(server, after, Watcher(), prune=prune)
         except SiteError:
             continue
         server.writes.clear()
-        assert apply(server, after, Watcher(), prune=prune).steps == []
+        assert apply_steps(server, after, Watcher(), prune=prune).steps == []
         assert server.writes == []
 
 

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from stead.cli.app import run
-from stead.cli.sites.providers import Overcommits, Watcher, apply, rehearse
+from stead.cli.sites import Overcommits, Watcher, apply_steps, rehearse
 from stead.client.blocking.connecting import connect
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.topology.document import load
-from stead.topology.plan import Overcommitted
+from stead.topology.plan import InventoryChange, Overcommitted
 from stead.topology.site import SiteError
-from stead.topology.steps import InventoryChange
 from tests.rooms.cli.sites.server import Server
 from tests.rooms.topology.sites import CLASSES, sites
 from tests.servers.placements import other_placement, stead_itself
@@ -30,7 +29,7 @@ def site(vcpu="8", memory="1024"):
 
 def in_use(used=6):
     server = Server()
-    apply(server, site(), Watcher(), prune=False)
+    apply_steps(server, site(), Watcher(), prune=False)
     server.allocate("numa", "VCPU", used)
     server.writes.clear()
     return server
@@ -52,7 +51,7 @@ def test_an_inventory_is_not_lowered_below_its_use(what, prune):
     server = in_use()
     amounts = f"VCPU of provider numa: 6 used, capacity 8 -> {CAPACITIES[what]}; nothing was changed"
     with pytest.raises(Overcommits, match=re.escape(amounts)) as refused:
-        apply(server, site(LOWERED[what], memory="2048"), Watcher(), prune=prune)
+        apply_steps(server, site(LOWERED[what], memory="2048"), Watcher(), prune=prune)
     assert "--allow-overcommit" in str(refused.value)
     assert server.writes == []
     rehearsed = rehearse(server, site(LOWERED[what]), Watcher(), prune=prune)
@@ -62,7 +61,7 @@ def test_an_inventory_is_not_lowered_below_its_use(what, prune):
 @pytest.mark.parametrize("what", LOWERED)
 def test_it_is_lowered_where_that_is_allowed_and_said(what):
     server = in_use()
-    done = apply(server, site(LOWERED[what]), Watcher(), prune=False, allow_overcommit=True)
+    done = apply_steps(server, site(LOWERED[what]), Watcher(), prune=False, allow_overcommit=True)
     (overcommitted,) = done.overcommitted
     assert (overcommitted.provider, overcommitted.change.used) == ("numa", 6)
     assert overcommitted.change.after.capacity == CAPACITIES[what]
@@ -72,22 +71,22 @@ def test_it_is_lowered_where_that_is_allowed_and_said(what):
 @pytest.mark.parametrize("vcpu", ["6", "7", "100", "{total: 8, reserved: 2}", "{total: 3, allocation_ratio: 2.0}"])
 def test_an_inventory_that_still_holds_what_is_used_is_lowered(vcpu):
     server = in_use()
-    assert apply(server, site(vcpu), Watcher(), prune=False).overcommitted == ()
+    assert apply_steps(server, site(vcpu), Watcher(), prune=False).overcommitted == ()
 
 
 def test_units_may_change_below_what_is_used_since_they_bind_new_claims_only():
     units = "{total: 8, max_unit: 2, min_unit: 2, step_size: 2}"
-    assert len(apply(in_use(), site(units), Watcher(), prune=False).steps) == 1
+    assert len(apply_steps(in_use(), site(units), Watcher(), prune=False).steps) == 1
 
 
 def test_an_inventory_that_the_plan_does_not_change_is_not_its_doing():
     server = in_use(used=9)
-    assert len(apply(server, site(memory="2048"), Watcher(), prune=True).steps) == 1
+    assert len(apply_steps(server, site(memory="2048"), Watcher(), prune=True).steps) == 1
 
 
 def test_an_inventory_that_grows_and_stays_too_small_is_refused():
     with pytest.raises(Overcommits, match="20 used, capacity 8 -> 10"):
-        apply(in_use(used=20), site("10"), Watcher(), prune=False)
+        apply_steps(in_use(used=20), site("10"), Watcher(), prune=False)
 
 
 def test_a_message_names_some_and_counts_the_rest():
@@ -102,7 +101,7 @@ def test_a_message_names_some_and_counts_the_rest():
 @given(sites(), sites(), st.dictionaries(st.sampled_from(CLASSES), st.integers(0, 2**40)), st.booleans())
 def test_whatever_is_applied_no_changed_inventory_is_smaller_than_its_use(before, after, used, prune):
     server = Server()
-    apply(server, before, Watcher(), prune=True)
+    apply_steps(server, before, Watcher(), prune=True)
     for provider in server.providers.values():
         for name in provider["inventories"]:
             provider["usages"][name] = used.get(name, 0)
@@ -111,7 +110,7 @@ def test_whatever_is_applied_no_changed_inventory_is_smaller_than_its_use(before
     }
     server.writes.clear()
     try:
-        apply(server, after, Watcher(), prune=prune)
+        apply_steps(server, after, Watcher(), prune=prune)
     except Overcommits:
         assert server.writes == []
         return
@@ -133,7 +132,7 @@ def test_use_that_grows_after_the_plan_stops_the_write():
 
     server.interfere = claim_once
     with pytest.raises(Overcommits, match="6 used, capacity 8 -> 4; nothing was changed"):
-        apply(server, site("4"), Watcher(), prune=False)
+        apply_steps(server, site("4"), Watcher(), prune=False)
     assert server.named("numa")["inventories"]["VCPU"]["total"] == 8
 
 
@@ -148,7 +147,7 @@ def test_use_that_grows_while_the_provider_is_read_stops_the_write(moment):
 
     server = Busy(**{name: getattr(in_use(used=2), name) for name in ("providers", "classes", "traits")})
     with pytest.raises(Overcommits, match="6 used, capacity 8 -> 4"):
-        apply(server, site("4"), Watcher(), prune=False)
+        apply_steps(server, site("4"), Watcher(), prune=False)
 
 
 def test_steps_that_were_done_before_the_use_grew_are_counted():
@@ -162,7 +161,7 @@ def test_steps_that_were_done_before_the_use_grew_are_counted():
     server.interfere = claim_at_the_second_write
     described = load("providers: [{name: new}, {name: numa, inventories: {VCPU: 4}}]")
     with pytest.raises(Overcommits, match="1 steps are done, the rest is not"):
-        apply(server, described, Watcher(), prune=False)
+        apply_steps(server, described, Watcher(), prune=False)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Inventory)])
@@ -302,6 +301,6 @@ def test_a_claim_between_the_plan_and_the_write_is_seen_by_either_server(stead, 
     url, token = stead.server
     api = Interrupted(connect(url, token))
     with api.site, pytest.raises(Overcommits, match="7 used, capacity 8 -> 6"):
-        apply(api, load(FILE.format(vcpu="6")), Watcher(), prune=False)
+        apply_steps(api, load(FILE.format(vcpu="6")), Watcher(), prune=False)
     assert api.claimed
     assert "7 / 8 " in stead("tree")[1]

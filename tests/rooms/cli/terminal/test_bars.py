@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.cli.terminal.bars import CLAIMED, EMPTY, FULL, bar, colour
+from stead.cli.terminal import CLAIMED, EMPTY, FULL, bar, colour
 
 amounts = st.integers(0, 2**40)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stead.cli.terminal.output import say
+from stead.cli.terminal import say
 
 RELEASED = "released a82447f2-e41e-4941-b689-07b19c423801: 100 CUSTOM_X, 1,016,384 MEMORY_MB, 8 PCPU"
 CHANGED = "18:59:11 provider host-1: 4 / 16 VCPU, 1,000 / 2,000 MEMORY_MB, 512 / 2,000,000 DISK_GB, 9 / 9 VGPU"

@@ -11,10 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import StartOver
-from stead.store.audit.checks import audit
-from stead.store.audit.findings import Fault, Finding, NoBooks
+from stead.store.audit.checks import Fault, Finding, NoBooks, audit, cycles, roots_of
 from stead.store.audit.repairs import repair
-from stead.store.audit.trees import cycles, roots_of
 from stead.store.feed.changes import happened_since
 from stead.store.protocol.clock import SLOTS
 from stead.store.protocol.store import Store

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 import pytest
 
+from stead.domain import changes as columns
 from stead.domain import changes as domain
-from stead.domain import portion as columns
-from stead.domain.changes import Changes
-from stead.domain.portion import Portion
+from stead.domain.changes import Changes, Portion
 from stead.domain.provider import Disabled
 from stead.store import traits
 from stead.store.feed.refresh_source import ChangeSource, names_of, state_of

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from stead.domain.errors import StartOver, SteadError
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.service import claims
 from stead.store import inventories, providers
 from stead.store.feed import changes, pruning
 from stead.store.feed.changes import happened_since
 from stead.store.feed.pruning import Pruning
-from stead.store.protocol import clock, epoch
+from stead.store.protocol import clock
+from stead.store.protocol import store as epoch
 from stead.store.tables import metadata
 from tests.rooms.store.books import Books, claim_of
 
@@ -172,7 +173,7 @@ class Watching(RuleBasedStateMachine):
                 with store.writer.begin() as connection:
                     clock.tick(connection, SLOTS[choice % len(SLOTS)], (), ())
             case "the epoch changes":
-                store.write(epoch.renew)
+                store.write(epoch.renew_epoch)
                 self.refusable()
             case "change rows are pruned":
                 Pruning(store, 0).prune_change_rows(self.read_earlier(choice).ticks)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from stead.store.feed import reconcile
-from stead.store.feed.reconcile import Reconciling
+from stead.store.feed import refresh_source
+from stead.store.feed.refresh_source import Reconciling
 from tests.rooms.store.books import Books, faults, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol.test_clock import id_of, ticks
 from tests.waiting import wait_until
@@ -36,7 +36,7 @@ def host(books: Books) -> str:
 
 @pytest.fixture(params=[3, 1000], ids=["in portions", "at once"])
 def portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "PORTION", request.param)
+    monkeypatch.setattr(refresh_source, "PORTION", request.param)
 
 
 def execute(books: Books, *statements: str, **values: object) -> None:
@@ -175,8 +175,8 @@ def test_our_own_writes_are_not_taken_for_those_of_others(
         return states
 
     writes: list[Callable[[], Any]] = [lambda: second.claim(fresh_uuid(), {host: {"VCPU": 1}})]
-    real = reconcile.state_of
-    monkeypatch.setattr(reconcile, "state_of", state_of)
+    real = refresh_source.state_of
+    monkeypatch.setattr(refresh_source, "state_of", state_of)
     before = sum(tick for tick, _ in ticks(books).values())
     pass_over(books)
     assert writes == []

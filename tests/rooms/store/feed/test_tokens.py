@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.store.feed.tokens import NotAToken, Token
+from stead.store.feed.changes import NotAToken, Token
 from stead.store.protocol.clock import SLOTS, Clock
 
 numbers = st.integers(0, 2**63 - 1)

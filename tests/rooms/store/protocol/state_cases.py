@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stead.store import providers, traits
-from stead.store.provider_trees import disabling
+from stead.store import provider_trees, providers, traits
 from tests.rooms.store.books import Books, fresh_uuid
 from tests.rooms.store.protocol.interleaving import Case
 from tests.rooms.store.protocol.tree_cases import described, put
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def disable(books: Books, provider: str, reason: str = "broken fan") -> int:
-    return books.service.write(disabling.disable, provider, reason, None).generation
+    return books.service.write(provider_trees.disable, provider, reason, None).generation
 
 
 def enable(books: Books, provider: str) -> int:
-    return books.service.write(disabling.enable, provider).generation
+    return books.service.write(provider_trees.enable, provider).generation
 
 
 def state(books: Books, provider: str) -> Disabled | None:

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.store import consumer_listing, inventories, providers, resource_classes, tables, traits
-from stead.store.protocol import clock, epoch
-from stead.store.protocol.transaction import RaceLost
+from stead.store.protocol import clock, store
+from stead.store.protocol.store import RaceLost
 from tests.rooms.store.books import Books, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol.interleaving import outcome
 from tests.rooms.store.protocol.other_process import OtherProcess
@@ -21,7 +21,7 @@ from tests.rooms.store.protocol.other_process import OtherProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 
 def ticks(books: Books) -> dict[int, tuple[int, int]]:
@@ -226,7 +226,7 @@ def test_the_sums_of_the_clock_change_with_every_tick_and_every_epoch(empty_book
         lambda: books.claim(fresh_uuid(), {host: {"VCPU": 1}}),
         lambda: books.execute(f"UPDATE stead_clock SET stamp = stamp + {2**40} WHERE slot = 3"),  # as after a restore
         lambda: books.execute("UPDATE stead_clock SET tick = tick - 1, stamp = 7 WHERE slot = 3"),
-        lambda: books.service.write(epoch.renew),
+        lambda: books.service.write(store.renew_epoch),
     ):
         write()
         now, sums = books.service.read(lambda connection: (clock.read_clock(connection), clock.read_sums(connection)))

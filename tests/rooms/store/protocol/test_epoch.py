@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.cli.app import run
-from stead.store.protocol import epoch
+from stead.store.protocol import store
 from tests.conftest import write_configuration
 from tests.rooms.store.books import Books, fresh_uuid
 
@@ -22,7 +22,7 @@ def test_every_process_loads_everything_anew(books: Books, second: Books) -> Non
         service.service.snapshot()
     books.execute("UPDATE resource_providers SET name = :name WHERE uuid = :uuid", name=name, uuid=host)
     assert second.service.snapshot().find_named(name) is None
-    begun = books.service.write(epoch.renew)
+    begun = books.service.write(store.renew_epoch)
     assert books.scalar("SELECT epoch FROM stead_epoch") == begun
     for service in (books, second):
         assert service.service.snapshot().find_named(name) is not None
@@ -35,14 +35,14 @@ def test_kept_sums_from_before_a_restore_are_gone(books: Books) -> None:
     books.claim(consumer, {host: {"VCPU": 3}})
     books.release_elsewhere(consumer)
     assert books.used(host) == 3
-    books.service.write(epoch.renew)
+    books.service.write(store.renew_epoch)
     assert books.used(host) == 0
     books.claim(fresh_uuid(), {host: {"VCPU": 4}})
 
 
 def test_an_epoch_that_a_restore_lost_is_made(books: Books) -> None:
     books.execute("DELETE FROM stead_epoch")
-    begun = books.service.write(epoch.renew)
+    begun = books.service.write(store.renew_epoch)
     host = books.provider()
     assert books.knows(host)
     assert books.scalar("SELECT epoch FROM stead_epoch") == begun

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, CapacityExceeded, Unavailable
 from stead.store import providers
-from stead.store.protocol import grouping
-from stead.store.protocol.grouping import Grouping
+from stead.store.protocol import store
+from stead.store.protocol.store import Grouping
 from tests.rooms.store.books import Books, fresh_uuid
 from tests.rooms.store.protocol.interleaving import outcome
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 pytestmark = pytest.mark.one_database  # only SQLite's writers are grouped
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.one_database  # only SQLite's writers are grouped
 @pytest.fixture(autouse=True)
 def groups_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what is in one group does not depend on how fast the machine is."""
-    monkeypatch.setattr(grouping, "LONGEST_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(store, "LONGEST_SECONDS", PATIENCE_SECONDS)
 
 
 class Crowd:
@@ -196,7 +196,7 @@ def test_an_error_for_which_the_database_rolled_back_everything_is_told_to_all(b
 
 
 def test_a_group_is_bounded(books: Books, crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(store, "MOST_MEMBERS", 3)
     host = books.provider(VCPU=10)
     assert crowd.writes(*claims(books, host, [1] * 8)) == [None] * 8
     assert crowd.commits == 3
@@ -205,7 +205,7 @@ def test_a_group_is_bounded(books: Books, crowd: Crowd, monkeypatch: pytest.Monk
 def test_nobody_joins_a_group_that_has_run_for_long(
     books: Books, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grouping, "LONGEST_SECONDS", -1.0)
+    monkeypatch.setattr(store, "LONGEST_SECONDS", -1.0)
     host = books.provider(VCPU=10)
     assert crowd.writes(*claims(books, host, [1] * 4)) == [None] * 4
     assert crowd.commits == 5
@@ -285,7 +285,7 @@ def interrupt(thread: threading.Thread) -> None:
 
 
 def test_a_leader_who_does_not_come_is_replaced(books: Books, crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "LONGEST_SECONDS", -1.0)  # so the first who waits is called to lead
+    monkeypatch.setattr(store, "LONGEST_SECONDS", -1.0)  # so the first who waits is called to lead
     host = books.provider(VCPU=10)
     first, second = claims(books, host, [1, 2])
     threads: list[threading.Thread] = []

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.store import inventories, providers, resource_classes, traits
 from stead.store.feed.changes import happened_since
 from tests.rooms.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture, reloaded

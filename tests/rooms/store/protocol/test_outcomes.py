@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import Unavailable
-from stead.store.protocol import clock, outcome
+from stead.store.protocol import clock, store
 from stead.store.protocol.store import Store
 from stead.store.sql.dialects import Database, dialect_of
 from stead.store.tables import projects
@@ -20,7 +20,7 @@ from tests.rooms.store.protocol.test_failures import DriverError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stead.store.protocol.transaction import Transaction
+    from stead.store.protocol.store import Transaction
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def test_a_database_that_does_not_come_back_is_unavailable(
         asked.append(1)
         raise lost()
 
-    monkeypatch.setattr(outcome, "tick", gone)
+    monkeypatch.setattr(store, "tick", gone)
     consumer = fresh_uuid()
     with one_commit(hasty, reaches=True), pytest.raises(Unavailable, match="not known"):
         hasty.claim(consumer, {host: {"VCPU": 1}}, None)
@@ -156,7 +156,7 @@ def test_finding_out_is_itself_tried_again(books: Books, host: str, monkeypatch:
             raise lost()
         return clock.tick(*args)
 
-    monkeypatch.setattr(outcome, "tick", tick)
+    monkeypatch.setattr(store, "tick", tick)
     consumer = fresh_uuid()
     with one_commit(books, reaches=True):
         books.claim(consumer, {host: {"VCPU": 1}}, None)

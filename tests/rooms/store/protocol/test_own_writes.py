@@ -13,10 +13,20 @@ import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
 from stead.store.feed import refresh_source
-from stead.store.protocol import own_writes
+from stead.store.protocol import clock as own_writes
 from stead.store.protocol import store as writing
-from stead.store.protocol.clock import NOTHING, Changed, Clock, Ticked
-from stead.store.protocol.own_writes import MOST, MOST_TOUCHED, Own, OwnWrites, Standing, Written
+from stead.store.protocol.clock import (
+    MOST,
+    MOST_TOUCHED,
+    NOTHING,
+    Changed,
+    Clock,
+    Own,
+    OwnWrites,
+    Standing,
+    Ticked,
+    Written,
+)
 from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ import pytest
 import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
-from stead.domain.inventory import Inventory
+from stead.domain.provider import Inventory
 from stead.store import inventories, providers, resource_classes, traits
 from stead.store.audit.checks import audit
 from stead.store.audit.repairs import repair
 from stead.store.feed.pruning import Pruning
 from stead.store.protocol.clock import read_clock
-from stead.store.schema import online_migrations
+from stead.store.schema import adoption
 from tests.rooms.store.books import Books, fresh_custom, fresh_uuid
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def a_repair(books: Books) -> Write:
 def roots_set(books: Books) -> Write:
     uuid = host(books)
     books.execute("UPDATE resource_providers SET root_provider_id = NULL WHERE uuid = :uuid", uuid=uuid)
-    return lambda: online_migrations.set_root_provider_ids(books.store, 10)
+    return lambda: adoption.set_root_provider_ids(books.store, 10)
 
 
 def a_pruning(books: Books) -> Write:

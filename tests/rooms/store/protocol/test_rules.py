@@ -19,13 +19,13 @@ import sqlalchemy as sa
 
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
-from stead.store import allocations, consumers, tables, usages
+from stead.store import allocations, tables, usages
 from stead.store.among import with_ids
-from stead.store.feed import reconcile, refresh_source
+from stead.store.feed import refresh_source
 from stead.store.feed.refresh_source import ChangeSource
-from stead.store.protocol import clock, epoch
+from stead.store.protocol import clock, store
 from stead.store.protocol import store as writing
-from stead.store.protocol.transaction import Transaction
+from stead.store.protocol.store import Transaction
 from stead.store.sql import dialects
 from tests.rooms.catalog.test_waiting_for_a_refresh import Numbers
 from tests.rooms.store.books import Books, faults, fresh_uuid, picture, reloaded
@@ -96,8 +96,8 @@ class TestReadAfterTheLocks:
             return {id_: sums[id_] for id_ in generations}
 
         assert is_explained(books, two_claims_of_the_last_unit)
-        real_lock, real_sums = consumers.lock, usages.of_rows
-        monkeypatch.setattr(consumers, "lock", lock_and_read_early)
+        real_lock, real_sums = allocations.lock, usages.of_rows
+        monkeypatch.setattr(allocations, "lock", lock_and_read_early)
         monkeypatch.setattr(usages, "of_rows", stale)
         assert not is_explained(books, two_claims_of_the_last_unit)
 
@@ -127,7 +127,7 @@ class TestReadAfterTheLocks:
     ) -> None:
         told = [end[:2] for end in orders(lambda: two_next_claims_of_one_consumer(books))]
         assert told == [(None, "ConsumerConflict"), ("ConsumerConflict", None)]
-        monkeypatch.setattr(consumers, "require_expected", lambda *_: None)
+        monkeypatch.setattr(allocations, "require_expected", lambda *_: None)
         told = [end[:2] for end in orders(lambda: two_next_claims_of_one_consumer(books))]
         assert told == [(None, None), (None, None)]
 
@@ -323,7 +323,7 @@ class TestWhatAnotherServiceWrote:
     def test_with_the_kept_sums_left_it_is_refused_for_ever(
         self, books: Books, host: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reconcile, "_touch", lambda tx, ids, _uuids: tx.touch(ids))
+        monkeypatch.setattr(refresh_source, "_touch", lambda tx, ids, _uuids: tx.touch(ids))
         pass_over(books)
         assert books.used(host) == 3
         assert outcome(lambda: books.claim(fresh_uuid(), {host: {"VCPU": 2}})) == "CapacityExceeded"
@@ -333,11 +333,11 @@ class TestWhatAnotherServiceWrote:
         host = books.provider()
         books.service.snapshot()
         books.execute("UPDATE resource_providers SET name = 'restored' WHERE uuid = :uuid", uuid=host)
-        monkeypatch.setattr(epoch, "uuid4", lambda: same)
-        books.service.write(epoch.renew)
+        monkeypatch.setattr(store, "uuid4", lambda: same)
+        books.service.write(store.renew_epoch)
         assert books.service.snapshot().find_named("restored") is None
         monkeypatch.undo()
-        books.service.write(epoch.renew)
+        books.service.write(store.renew_epoch)
         assert books.service.snapshot().find_named("restored") is not None
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from stead.candidates.engine import Enumeration
 from stead.domain.errors import CapacityExceeded, GenerationConflict
-from stead.domain.inventory import Inventory
 from stead.domain.names import STANDARD_RESOURCE_CLASSES
+from stead.domain.provider import Inventory
 from stead.service.service import Service
 from stead.store import inventories
 from stead.store.protocol.store import Store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stead.store import resource_classes
-from stead.store.protocol.transaction import Transaction
+from stead.store.protocol.store import Transaction
 from tests.rooms.store.books import fresh_custom
 from tests.rooms.store.protocol.interleaving import Case, interleavings, orders, outcome
 from tests.rooms.store.protocol.test_interleavings import (

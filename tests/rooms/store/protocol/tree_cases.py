@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stead.domain.inventory import Inventory
-from stead.domain.tree_document import UNSTATED, DescribedProvider, TreeDocument
+from stead.domain.provider import Inventory
+from stead.domain.provider_trees import UNSTATED, DescribedProvider, TreeDocument
 from stead.store import inventories, providers, resource_classes, traits
 from tests.rooms.store.books import Books, fresh_custom, fresh_uuid
 from tests.rooms.store.protocol.interleaving import Case
 
 if TYPE_CHECKING:
-    from stead.domain.tree_plan import TreePlan
+    from stead.domain.provider_trees import TreePlan
 
 
 def described(uuid: str | None, **fields: Any) -> DescribedProvider:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from stead.cli.app import run
 from stead.store.protocol.store import Store
-from stead.store.schema import adoption, positions, schema
+from stead.store.schema import adoption, schema
 from stead.store.sql.dialects import Database
 from stead.store.tables import metadata
 from tests.checkout import ROOT
@@ -121,9 +121,9 @@ def test_tables_of_an_unknown_age_are_not_touched(store: Store) -> None:
     [objection] = against(store)
     assert "placement-manage db stamp REVISION" in objection
     assert adoption.examine(store.writer).pending == ()
-    assert isinstance(positions.refusal_of(positions.standings(store.writer)), positions.Unversioned)
+    assert isinstance(schema.refusal_of(schema.standings(store.writer)), schema.Unversioned)
     for refused in (schema.upgrade, schema.upgrade_statements):
-        with pytest.raises(positions.Unversioned):
+        with pytest.raises(schema.Unversioned):
             refused(store.writer)
     schema.stamp(store.writer, REVISIONS[2])
     assert against(store) == []
@@ -136,8 +136,8 @@ def test_what_a_release_that_is_not_known_made_is_refused_without_advice_to_upgr
     examined = adoption.examine(store.writer)
     [objection] = examined.objections
     assert "placement is at ffffffffffff" in objection
-    assert "stead db upgrade" not in f"{objection}{positions.refusal_of(examined.standings)}"
-    with pytest.raises(positions.SchemaTooNew):
+    assert "stead db upgrade" not in f"{objection}{schema.refusal_of(examined.standings)}"
+    with pytest.raises(schema.SchemaTooNew):
         schema.upgrade(store.writer)
 
 
@@ -238,11 +238,11 @@ def test_a_lost_table_of_our_own_is_named_with_what_brings_it_back(
     configuration = tmp_path / "placement.conf"
     configuration.write_text(f"[placement_database]\nconnection = {empty_books.url}\n")
     execute(store.writer, f"DROP TABLE {table}")
-    assert against(store) == [f"the table {table} is missing, which revision {LAST} has made. {positions.BEGIN_ANEW}"]
+    assert against(store) == [f"the table {table} is missing, which revision {LAST} has made. {schema.BEGIN_ANEW}"]
     assert run(["db", "check", "--config-file", str(configuration)]) == 1
     assert "is ready" not in capsys.readouterr().out
-    for refusing in (schema.upgrade, schema.upgrade_statements, positions.require_current):
-        with pytest.raises(positions.TablesMissing, match=f"{table}.*stead db downgrade --to upstream"):
+    for refusing in (schema.upgrade, schema.upgrade_statements, schema.require_current):
+        with pytest.raises(schema.TablesMissing, match=f"{table}.*stead db downgrade --to upstream"):
             refusing(store.writer)
     assert run(["db", "upgrade", "--config-file", str(configuration)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -259,8 +259,8 @@ def test_a_lost_table_of_the_deployment_is_for_a_backup_to_restore(store: Store,
     schema.upgrade(store.writer)
     execute(store.writer, f"DROP TABLE {table}")
     assert f"the table {table} is missing, which revision {REVISIONS[-1]} has made" in against(store)
-    for refusing in (schema.upgrade, schema.upgrade_statements, positions.require_current):
-        with pytest.raises(positions.TablesMissing, match=f"{table}. Restore it from a backup"):
+    for refusing in (schema.upgrade, schema.upgrade_statements, schema.require_current):
+        with pytest.raises(schema.TablesMissing, match=f"{table}. Restore it from a backup"):
             refusing(store.writer)
 
 
@@ -269,7 +269,7 @@ def test_a_table_that_was_lost_before_an_upgrade_does_not_go_unnoticed_in_it(sto
     execute(store.writer, "DROP TABLE stead_usage")
     execute(store.writer, f"UPDATE stead_version SET version_num = '{STEAD_REVISIONS[-2]}'")
     assert [objection for objection in against(store) if "stead_usage" in objection]
-    with pytest.raises(positions.TablesMissing, match="stead_usage"):
+    with pytest.raises(schema.TablesMissing, match="stead_usage"):
         schema.upgrade(store.writer)
 
 

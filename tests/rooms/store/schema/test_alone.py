@@ -15,7 +15,7 @@ from stead.domain.errors import Unavailable
 from stead.store.audit.checks import audit
 from stead.store.audit.repairs import repair
 from stead.store.protocol.store import Store
-from stead.store.schema import online_migrations, positions, schema
+from stead.store.schema import adoption, schema
 from stead.store.sql.dialects import Database, base, sqlite
 from tests.rooms.store.books import Books
 
@@ -61,10 +61,10 @@ OPERATIONS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "start": ("", lambda store: schema.prepare(store.writer, may_upgrade=True)),
     "downgrade": ("", lambda store: schema.remove(store.writer)),
     "stamp": ("", lambda store: schema.stamp(store.writer, "head")),
-    "roots": (UNROOTED, lambda store: online_migrations.set_root_provider_ids(store, 10)),
+    "roots": (UNROOTED, lambda store: adoption.set_root_provider_ids(store, 10)),
     "consumers": (
         UNKNOWN,
-        lambda store: online_migrations.create_incomplete_consumers(store, 10, project="p", user="u"),
+        lambda store: adoption.create_incomplete_consumers(store, 10, project="p", user="u"),
     ),
     "repair": (IDLE, repaired),
 }
@@ -122,7 +122,7 @@ def test_who_loses_the_lock_changes_nothing_more(store: Store) -> None:
     assert killed == [""], "went on without the lock"
     sa.event.remove(store.writer, "after_cursor_execute", note)
     schema.upgrade(store.writer)
-    positions.require_current(store.writer)
+    schema.require_current(store.writer)
 
 
 def kill_holder(store: Store, kind: str) -> None:

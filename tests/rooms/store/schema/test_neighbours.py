@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from stead.cli import app as cli
 from stead.store.protocol.store import Store
-from stead.store.schema import positions, schema
+from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 from stead.store.tables import metadata
 from tests.rooms.store.books import Books, faults, fresh_custom, fresh_uuid
@@ -207,7 +207,7 @@ def test_a_release_that_is_too_old_does_not_start_and_says_why(
     configuration.write_text(f"[placement_database]\nconnection = {database_url}\n[api]\nauth_strategy = noauth2\n")
     with upgraded(database_url, oldest) as store:
         for may_upgrade in (False, True):
-            with pytest.raises(positions.SchemaTooNew, match="stead is at stead9999"):
+            with pytest.raises(schema.SchemaTooNew, match="stead is at stead9999"):
                 schema.prepare(store.writer, may_upgrade=may_upgrade)
         for command in ("check", "upgrade"):
             assert cli.run(["db", command, "--config-file", str(configuration)]) in (1, 2)

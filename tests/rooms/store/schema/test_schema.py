@@ -15,11 +15,11 @@ from alembic.runtime.migration import MigrationContext
 from os_resource_classes import STANDARDS
 
 from stead.cli import app as cli
-from stead.cli.options import Options, use_options
+from stead.cli.arguments import Options, use_options
 from stead.domain.errors import Unavailable
 from stead.store import resource_classes
 from stead.store.protocol.store import Store
-from stead.store.schema import histories, positions, schema
+from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 from tests.rooms.store.books import Books, fresh_uuid
 
@@ -128,8 +128,8 @@ def type_of(column: Any) -> str:
 
 def upgrade_to(engine: sa.Engine, revision: str) -> None:
     """Bring the deployment's own tables only so far."""
-    history = histories.HISTORIES[0]
-    with engine.begin() as connection, histories.scripts_of(history) as scripts:
+    history = schema.HISTORIES[0]
+    with engine.begin() as connection, schema.scripts_of(history) as scripts:
         options = {
             "version_table": history.version_table,
             "fn": lambda current, _context: scripts._upgrade_revs(revision, current),
@@ -185,7 +185,7 @@ def test_the_indexes_and_constraints_are_those_of_a_placement_database(store: St
 
 def test_both_histories_are_stamped_at_their_heads_and_a_second_upgrade_does_nothing(store: Store) -> None:
     assert schema.upgrade(store.writer) == [*REVISIONS, *STEAD_REVISIONS]
-    assert [each.revision for each in positions.standings(store.writer)] == [
+    assert [each.revision for each in schema.standings(store.writer)] == [
         "a082b8bb98d0",
         STEAD_REVISIONS[-1],
     ]
@@ -211,7 +211,7 @@ def test_workers_that_start_together_do_not_disturb_each_other(store: Store, dat
     done += schema.upgrade(store.writer)
     somebody_else()  # unless it was before: on MariaDB the connection with the lock goes to no pool
     assert done == [*REVISIONS, *STEAD_REVISIONS]
-    positions.require_current(store.writer)
+    schema.require_current(store.writer)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -219,8 +219,8 @@ def test_a_database_of_any_release_is_brought_to_the_head_with_all_that_is_in_it
     store: Store, database_url: str, revision: str
 ) -> None:
     upgrade_to(store.writer, revision)
-    with pytest.raises(positions.SchemaOutdated, match="stead db upgrade"):
-        positions.require_current(store.writer)
+    with pytest.raises(schema.SchemaOutdated, match="stead db upgrade"):
+        schema.require_current(store.writer)
     host, consumer = fresh_uuid(), fresh_uuid()
     for statement in (
         "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)"
@@ -245,10 +245,10 @@ def test_a_database_of_any_release_is_brought_to_the_head_with_all_that_is_in_it
 
 
 def test_the_kept_sums_and_what_came_after_them_can_be_taken_away_and_added_again(empty_books: Books) -> None:
-    books, history = empty_books, histories.HISTORIES[1]
+    books, history = empty_books, schema.HISTORIES[1]
     host = books.provider(VCPU=4)
     books.claim(fresh_uuid(), {host: {"VCPU": 1}})
-    with books.store.writer.begin() as connection, histories.scripts_of(history) as scripts:
+    with books.store.writer.begin() as connection, schema.scripts_of(history) as scripts:
         options = {
             "version_table": history.version_table,
             "fn": lambda current, _context: scripts._downgrade_revs("stead0001", current),
@@ -260,7 +260,7 @@ def test_the_kept_sums_and_what_came_after_them_can_be_taken_away_and_added_agai
     assert {table for table in inspector.get_table_names() if table.startswith("stead_")} == {
         "stead_clock", "stead_counter", "stead_epoch", "stead_provider_change", "stead_version",
     }  # fmt: skip
-    assert [standing.revision for standing in positions.standings(books.store.writer)] == ["a082b8bb98d0", "stead0001"]
+    assert [standing.revision for standing in schema.standings(books.store.writer)] == ["a082b8bb98d0", "stead0001"]
     assert schema.upgrade(books.store.writer) == STEAD_REVISIONS[1:]
     [index] = sa.inspect(books.store.writer).get_indexes("stead_usage_change")
     assert index["column_names"] == ["slot", "tick"]
@@ -274,7 +274,7 @@ def test_a_provider_without_a_root_is_refused_and_nothing_is_changed(store: Stor
     execute(store.writer, f"INSERT INTO resource_providers (uuid, name) VALUES ('{fresh_uuid()}', 'h')")
     with pytest.raises(RuntimeError, match=r"without a root.*online_data_migrations"):
         schema.upgrade(store.writer)
-    assert [each.revision for each in positions.standings(store.writer)] == [REVISIONS[0], None]
+    assert [each.revision for each in schema.standings(store.writer)] == [REVISIONS[0], None]
 
 
 def test_an_allocation_without_a_consumer_is_refused(store: Store) -> None:
@@ -286,7 +286,7 @@ def test_an_allocation_without_a_consumer_is_refused(store: Store) -> None:
     )
     with pytest.raises(RuntimeError, match=r"without a consumer.*online_data_migrations"):
         schema.upgrade(store.writer)
-    assert positions.standings(store.writer)[0].revision == REVISIONS[1]
+    assert schema.standings(store.writer)[0].revision == REVISIONS[1]
 
 
 def test_the_standard_names_are_put_in_once(database_url: str) -> None:

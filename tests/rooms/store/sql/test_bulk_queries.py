@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.store.sql import driver
+from stead.store.sql import statements
 from stead.store.sql.statements import BulkQuery
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_many_rows_of_sqlite_are_one_for_the_driver(connection: Connection, monk
         fetched.append(len(portion := plainly(*arguments)))
         return portion
 
-    plainly = driver.rows
-    monkeypatch.setattr(driver, "rows", rows)
+    plainly = statements.rows
+    monkeypatch.setattr(statements, "rows", rows)
     assert len(EVERYTHING.rows(connection)) == 100
     assert fetched == [1]

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.commands.local.db import ConfigFile, open_store
 from stead.cli.errors import NO, CommandError
-from stead.cli.options import options
-from stead.cli.terminal.output import console, line_width, print_json, show_lines
-from stead.domain.printable import printable
+from stead.cli.terminal import console, line_width, print_json, show_lines
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.text import Text
 
-    from stead.store.audit.findings import Fault, Finding
+    from stead.store.audit.checks import Fault, Finding
 
 app = typer.Typer(add_completion=False)
 
@@ -95,8 +95,7 @@ def _lines(fault: Fault, findings: Sequence[Finding], most: int | None, width: i
     """The fault, its findings, and what to do, in lines of at most *width* cells."""
     from rich.text import Text
 
-    from stead.cli.terminal.cells import widest, wrapped
-    from stead.cli.terminal.columns import beside, lay_out
+    from stead.cli.terminal import beside, lay_out, widest, wrapped
 
     yield from wrapped(Text(f"{fault.slug}: {fault.value.meaning} ({len(findings)})", style="bold"), width)
     rows = [(f"  {printable(finding.subject)}", printable(finding.detail)) for finding in findings[:most]]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stead.cli.arguments import chosen_data_dir, options
 from stead.cli.errors import CommandError, Negative
-from stead.cli.options import chosen_data_dir, options
-from stead.cli.terminal.output import print_json
-from stead.domain.printable import one_line
+from stead.cli.terminal import print_json
+from stead.domain.names import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.errors import CommandError, Negative
-from stead.cli.options import options
-from stead.cli.settings import service_settings
-from stead.cli.terminal.output import print_json
-from stead.domain.printable import printable
+from stead.cli.server import service_settings
+from stead.cli.terminal import print_json
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,10 +90,10 @@ def downgrade(
 @app.command()
 def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """Show the revisions of the tables."""
-    from stead.store.schema import positions
+    from stead.store.schema import schema
 
     with open_store(config_file, config_dir) as store:
-        revisions = {standing.history: standing.revision for standing in positions.standings(store.writer)}
+        revisions = {standing.history: standing.revision for standing in schema.standings(store.writer)}
     if options().json:
         print_json(revisions)
     else:
@@ -106,7 +106,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
 
     Nothing is changed.
     """
-    from stead.store.schema import adoption, positions
+    from stead.store.schema import adoption, schema
 
     with open_store(config_file, config_dir) as store:
         findings = adoption.examine(store.writer)
@@ -115,7 +115,7 @@ def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     else:
         print("\n".join(map(printable, _told(findings))))
     if not findings.is_ready:
-        raise Negative(str(positions.refusal_of(findings.standings) or "The database is not ready; see above"))
+        raise Negative(str(schema.refusal_of(findings.standings) or "The database is not ready; see above"))
 
 
 def _told(findings: Findings) -> Iterator[str]:
@@ -139,10 +139,10 @@ def _as_json(findings: Findings) -> dict[str, Any]:
 @app.command()
 def new_epoch(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """Start a new epoch after a restore: running services reload everything, and sums are recomputed."""
-    from stead.store.protocol import epoch
+    from stead.store.protocol.store import renew_epoch
 
     with open_store(config_file, config_dir) as store:
-        begun = store.write(epoch.renew)
+        begun = store.write(renew_epoch)
     if options().json:
         print_json({"epoch": begun})
     else:

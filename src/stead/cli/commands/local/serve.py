@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stead.cli.arguments import chosen_data_dir, options
 from stead.cli.errors import CommandError
-from stead.cli.options import chosen_data_dir, options
-from stead.cli.server.addresses import Address, NotServed, UnixAddress
-from stead.cli.server.running import occupied
+from stead.cli.server import Address, NotServed, UnixAddress, occupied
 from stead.serve.main_process import MainProcess, WorkersFailed
-from stead.serve.tls import TlsFiles, UnusableFiles
+from stead.serve.worker import TlsFiles, UnusableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stead.cli.server.running import Occupation
+    from stead.cli.server import Occupation
     from stead.config import Settings
 
 app = typer.Typer(add_completion=False)
@@ -236,7 +235,7 @@ def _admin_token(settings: Settings) -> str | None:
         return None
     os.umask(0o077)  # other users must not read the database
     from stead.auth import ensure_admin_token
-    from stead.auth.private_files import private_directory
+    from stead.auth.tokens import private_directory
     from stead.config import ConfigError
 
     try:
@@ -252,7 +251,7 @@ def _admin_token(settings: Settings) -> str | None:
 
 def _hand_over(settings: Settings) -> None:
     """Pass the configuration files that were found here to the workers, in place of their own search."""
-    from stead.config.paths import CONFIG_DIR_VARIABLE, CONFIG_FILE_VARIABLE, DATA_DIR_VARIABLE
+    from stead.config.settings import CONFIG_DIR_VARIABLE, CONFIG_FILE_VARIABLE, DATA_DIR_VARIABLE
 
     for variable, paths in (
         (CONFIG_FILE_VARIABLE, settings.config_files),
@@ -298,7 +297,7 @@ def _sign_in(settings: Settings, url: str) -> dict[str, str]:
     """The link with which the owner of an embedded service signs in to the web interface, once."""
     if not settings.ui.enabled or not settings.embedded or settings.auth_strategy != "token" or url.startswith("unix:"):
         return {}
-    from stead.auth.one_time_codes import new_code
+    from stead.auth.tokens import new_code
 
     return {"web_interface": f"{url}/ui/sign-in?code={new_code(settings.data_dir)}"}
 

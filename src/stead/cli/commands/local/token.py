@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.arguments import options
 from stead.cli.commands.local.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError, Negative
-from stead.cli.options import options
-from stead.cli.settings import service_settings
-from stead.cli.terminal.output import line_width, print_json, show_lines
-from stead.domain.printable import printable
+from stead.cli.server import service_settings
+from stead.cli.terminal import line_width, print_json, show_lines
+from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stead.auth.token_file import Token
+    from stead.auth.tokens import Token
     from stead.config import Settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -44,7 +44,7 @@ def create(
     config_dir: ConfigDir = None,
 ) -> None:
     """Create a token and print it. Stead stores only its hash."""
-    from stead.auth import token_editing
+    from stead.auth import tokens
     from stead.config import ConfigError
 
     end = None if expires is None else _end(expires)
@@ -54,7 +54,7 @@ def create(
         _require_known(role, settings)
     who: dict[str, Any] = {"user": name if user is None else user, "project": name if project is None else project}
     try:
-        made = token_editing.create(path, name, **who, roles=role, expires=end)
+        made = tokens.create(path, name, **who, roles=role, expires=end)
     except ConfigError as error:
         raise CommandError(str(error)) from error
     if options().json:
@@ -66,8 +66,7 @@ def create(
 @app.command("list")
 def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """List tokens with their users, projects, roles and expiry."""
-    from stead.auth.private_files import exposure_of
-    from stead.auth.token_editing import tokens_in
+    from stead.auth.tokens import exposure_of, tokens_in
     from stead.config import ConfigError
 
     path = _token_file(service_settings(config_file, config_dir))
@@ -91,11 +90,11 @@ def revoke(
     config_dir: ConfigDir = None,
 ) -> None:
     """Revoke tokens immediately."""
-    from stead.auth import token_editing
+    from stead.auth import tokens
     from stead.config import ConfigError
 
     try:
-        token_editing.revoke(_token_file(service_settings(config_file, config_dir)), names)
+        tokens.revoke(_token_file(service_settings(config_file, config_dir)), names)
     except KeyError as error:
         raise Negative(f"there is no token {error.args[0]}") from error
     except ConfigError as error:
@@ -175,7 +174,7 @@ def _as_json(token: Token, now: datetime) -> dict[str, Any]:
 
 
 def _show(tokens: tuple[Token, ...], now: datetime) -> None:
-    from stead.cli.terminal.listing import draw_list
+    from stead.cli.terminal import draw_list
 
     if not tokens:
         print("no tokens")

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
-from stead.store.sql.dialects.tracing import name_places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from sqlalchemy.engine import URL, Connection, Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import PoolProxiedConnection
 
     Rows = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
+
 
 CONNECT_SECONDS = 10
 """A server that does not accept a connection within this time has failed."""
@@ -355,3 +358,31 @@ class Server(Returning):
 
     def without_transactions(self, connection: Connection) -> list[str]:  # noqa: ARG002 - all tables have them
         return []
+
+
+# Adds the place in the code to each statement, as a comment at its end: implements ``connection_trace``.
+#
+# A database's own list of slow or running statements then shows the place.
+
+
+_HOUSE = str(Path(__file__).parents[3])
+_MECHANICS = (f"{_HOUSE}/store/sql/", f"{_HOUSE}/store/among.py")
+"""Files that run all statements; the caller above them is the place."""
+
+
+def name_places(engine: Engine) -> None:
+    """Make every statement of *engine* name its place."""
+    sa.event.listen(engine, "before_cursor_execute", _with_place, retval=True)
+
+
+def _with_place(  # the signature is that of SQLAlchemy's event
+    _connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool
+) -> tuple[str, Any]:
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - what `inspect` and `traceback` do costs more than the statement
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_HOUSE) and not file.startswith(_MECHANICS):
+            place = f"stead{file.removeprefix(_HOUSE)}:{frame.f_lineno} {frame.f_code.co_name}"
+            return f"{statement} /* {place} */", parameters
+        frame = frame.f_back
+    return statement, parameters

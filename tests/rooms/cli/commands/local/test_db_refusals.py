@@ -9,10 +9,10 @@ import pytest
 
 from stead.cli.app import run
 from stead.cli.commands.local.serve import prepare_database
-from stead.cli.server.addresses import NotServed
+from stead.cli.server import NotServed
 from stead.config import load
 from stead.store.protocol.store import Store
-from stead.store.schema import positions, schema
+from stead.store.schema import schema
 from stead.store.sql.dialects import Database
 from tests.rooms.store.schema.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade_to
 
@@ -102,7 +102,7 @@ def test_several_revisions_are_one_line_that_says_what_helps(
     else:
         execute(store.writer, f"DELETE FROM {table}")
         assert schema.upgrade(store.writer) == STEAD_REVISIONS
-    positions.require_current(store.writer)
+    schema.require_current(store.writer)
 
 
 @pytest.mark.parametrize("stamped", REVISIONS)
@@ -110,7 +110,7 @@ def test_whichever_of_several_revisions_is_stamped_is_the_only_one_then(store: S
     schema.upgrade(store.writer)
     execute(store.writer, f"INSERT INTO alembic_version (version_num) VALUES ('{REVISIONS[2]}')")
     schema.stamp(store.writer, stamped)
-    assert positions.standings(store.writer)[0].revision == stamped
+    assert schema.standings(store.writer)[0].revision == stamped
 
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-1]])

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from stead.auth.token_editing import create
+from stead.auth.tokens import create
 from tests.rooms.auth.odd_files import KINDS, replace_with
 from tests.servers.stead import STEAD, started
 from tests.system.api.client import NEWEST

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stead.auth.token_file import TokenFile, parse
+from stead.auth.tokens import TokenFile, parse
 from stead.cli.app import run
 
 
@@ -218,7 +218,7 @@ def test_where_another_strategy_is_chosen_it_says_so(token):
 
 
 def test_commands_at_the_same_time_do_not_lose_each_others_tokens(token):
-    from stead.auth.token_editing import create
+    from stead.auth.tokens import create
 
     def make(number):
         create(token.file, f"t{number}", user="u", project="p", roles=["admin"])

@@ -1,1 +1,0 @@
-"""A site on a server, for ``stead topology``: reads it, and changes it to match a file."""

@@ -1,1 +1,0 @@
-"""Text on a terminal: its width, columns, lists and bars, the output itself, and single keys."""

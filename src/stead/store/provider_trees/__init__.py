@@ -1,1 +1,0 @@
-"""Writes whole provider trees from a document: locks and reads them, and writes the changes."""
