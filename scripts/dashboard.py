@@ -129,9 +129,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     ),
     "Claims": (
         Panel(
-            "Claims by outcome",
-            "Consumers whose allocations a client wrote, per second.",
-            (("sum by (outcome) (rate(stead_claims_total[$__rate_interval]))", "{{outcome}}"),),
+            "Claims and releases by outcome",
+            "Consumers whose allocations clients wrote or deleted, per second.",
+            (
+                ("sum by (outcome) (rate(stead_claims_total[$__rate_interval]))", "claim {{outcome}}"),
+                ("sum by (outcome) (rate(stead_releases_total[$__rate_interval]))", "release {{outcome}}"),
+            ),
             unit="ops",
             is_stacked=True,
         ),

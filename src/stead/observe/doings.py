@@ -23,9 +23,10 @@ class Done(NamedTuple):
     """Counts of one process since ``began`` (seconds since 1970).
 
     Attributes:
-        written: consumers whose allocations were written, by POST, PUT or the web interface.
-        per_second: the mean of that over the last :data:`SECONDS`, or since the start if that is later.
-        refused_claims: requests that write allocations and were refused, by reason.
+        written: consumers whose allocations were created or replaced.
+        released: consumers whose allocations were deleted.
+        per_second: the mean of ``written`` over the last :data:`SECONDS`, or since the start if that is later.
+        refused_claims: requests that write or delete allocations and were refused, by reason.
         conflicts: other requests that returned 409, by reason.
         retries: retries of writes, by cause.
         refused_requests: requests and connections that the HTTP server rejected, by reason.
@@ -33,6 +34,7 @@ class Done(NamedTuple):
 
     began: float
     written: int
+    released: int
     per_second: float
     refused_claims: Mapping[str, int]
     conflicts: Mapping[str, int]
@@ -50,6 +52,7 @@ class Doings:
         self._began_wall = time.time()
         self._lock = Lock()
         self._written = 0
+        self._released = 0
         self._seconds: deque[tuple[int, int]] = deque(maxlen=SECONDS + 1)
         self._refused_claims: Counter[str] = Counter()
         self._conflicts: Counter[str] = Counter()
@@ -58,12 +61,14 @@ class Doings:
 
     def __call__(self, _environ: WSGIEnvironment, notes: Notes) -> None:
         """Count one request, if it writes allocations or met a conflict."""
-        if not notes.claims and notes.status != 409:
+        is_claim = notes.claims or notes.releases
+        if not is_claim and notes.status != 409:
             return
         with self._lock:
-            if notes.claims and notes.status < 400:
+            if is_claim and notes.status < 400:
+                self._released += notes.releases
                 self._count(notes.claims)
-            elif notes.claims:
+            elif is_claim:
                 self._refused_claims[cause(notes.error or str(notes.status))] += 1
             else:
                 self._conflicts[cause(notes.error or "other")] += 1
@@ -93,6 +98,7 @@ class Doings:
             return Done(
                 self._began_wall,
                 self._written,
+                self._released,
                 recent / max(1.0, min(SECONDS, now - self._began)),
                 *(
                     dict(counter.most_common())

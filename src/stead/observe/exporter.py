@@ -32,6 +32,7 @@ from stead.observe.metrics import (
     MEMORY,
     METRICS,
     REFUSED,
+    RELEASES,
     REPORTED,
     RETRIES,
     WORKER_FAILURES,
@@ -449,9 +450,14 @@ class AllWorkers(NamedTuple):
 
     workers: Sequence[Worker]
     claims: Mapping[str, int]
+    releases: Mapping[str, int]
     conflicts: Mapping[str, int]
     retries: Mapping[str, int]
     refused_requests: Mapping[str, int]
+
+
+_COUNTED = (CLAIMS, RELEASES, CONFLICTS, RETRIES, REFUSED)
+"""In the order of the fields of `AllWorkers`."""
 
 
 def all_workers(directory: Path) -> AllWorkers:
@@ -467,4 +473,4 @@ def all_workers(directory: Path) -> AllWorkers:
         for name, _, value in report.measured
         if name == LAG.name
     ]
-    return AllWorkers(workers, *(counts.get(metric.name, {}) for metric in (CLAIMS, CONFLICTS, RETRIES, REFUSED)))
+    return AllWorkers(workers, *(counts.get(metric.name, {}) for metric in _COUNTED))

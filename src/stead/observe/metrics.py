@@ -131,8 +131,16 @@ CUT = Metric(
 CLAIMS = Metric(
     "stead_claims_total",
     "counter",
-    "Consumers in PUT and POST of allocations and in reshapes, by outcome: `written`, `conflict` (409), "
-    "`invalid` (other 4xx), `failed` (5xx).",
+    "Consumers whose allocations a request creates or replaces, by outcome: `written`, `conflict` (409), "
+    "`invalid` (other 4xx), `failed` (5xx). Such are the consumers of POST `/claims`, PUT and POST of allocations, "
+    "reshapes and the web interface.",
+    ("outcome",),
+)
+RELEASES = Metric(
+    "stead_releases_total",
+    "counter",
+    "Consumers whose allocations a request deletes, by outcome as in `stead_claims_total`: DELETE of allocations, "
+    "empty allocations in PUT, POST and reshapes, and the web interface.",
     ("outcome",),
 )
 CONFLICTS = Metric(
@@ -261,9 +269,9 @@ WORKER_FAILURES = Metric(
 BUILD = Metric("stead_build_info", "gauge", "Always 1. The version is in the label.", ("version",))
 
 METRICS: tuple[Metric, ...] = (
-    REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL, POOL_LIMIT, BROKEN,
-    WATCHERS, REFUSED, SIGN_INS, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES, UNSENT_BYTES, MEMORY, CPU,
-    REPORTED, WORKERS, WORKER_FAILURES, BUILD,
+    REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, RELEASES, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL,
+    POOL_LIMIT, BROKEN, WATCHERS, REFUSED, SIGN_INS, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES,
+    UNSENT_BYTES, MEMORY, CPU, REPORTED, WORKERS, WORKER_FAILURES, BUILD,
 )  # fmt: skip
 
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -291,6 +299,8 @@ class RequestMetrics:
                 record(CUT)
         if notes.claims:
             record(CLAIMS, (_outcome(notes.status),), notes.claims)
+        if notes.releases:
+            record(RELEASES, (_outcome(notes.status),), notes.releases)
         if notes.status == 409:
             record(CONFLICTS, (cause(notes.error or "other"),))
 
@@ -324,7 +334,8 @@ class Notes:
 
     ``began`` and ``ended`` are of ``time.perf_counter``; ``began_wall`` is in nanoseconds since 1970. ``route`` is the
     template of the path, None if no route matched or routing was not reached. ``error`` names the exception. ``claims``
-    counts the consumers whose allocations the request writes. ``marks`` starts with the beginning of the first phase.
+    counts the consumers whose allocations the request creates or replaces, ``releases`` those that lose all. ``marks``
+    starts with the beginning of the first phase.
     """
 
     __slots__ = (
@@ -340,6 +351,7 @@ class Notes:
         "microversion",
         "phases_began",
         "project",
+        "releases",
         "route",
         "status",
     )
@@ -354,6 +366,7 @@ class Notes:
         self.project: str | None = None
         self.error: str | None = None
         self.claims = 0
+        self.releases = 0
         self.candidates: int | None = None
         self.is_cut = False
         self.marks: Marks = []
@@ -386,6 +399,8 @@ class Notes:
                 facts[name] = value
         if self.claims:
             facts["claims"] = self.claims
+        if self.releases:
+            facts["releases"] = self.releases
         if self.is_cut:
             facts["incomplete"] = True
         if self.marks:

@@ -37,10 +37,13 @@ from stead.store.allocations import NewInventories
 from stead.store.consumer_listing import Whose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.api.shapes import Owner
     from stead.api.versions import Agreed, Microversion, Step
+    from stead.domain.claim import Claim
     from stead.service.service import Service
     from stead.store.consumer_listing import HeldAllocations, ProjectTotals
 
@@ -92,6 +95,12 @@ REPLACE_SEVERAL = Versioned(
 )
 
 
+def note_claims(req: Request, claims: Sequence[Claim]) -> None:
+    """Report to the metrics what a request is about to write. Before the write, so that they count refusals, too."""
+    releases = sum(not claim.allocations for claim in claims)
+    req.note(claims=len(claims) - releases, releases=releases)
+
+
 class Allocations:
     """`/allocations`: the allocations of several consumers."""
 
@@ -115,8 +124,7 @@ class Allocations:
         records = read_body(req, REPLACE_SEVERAL)
         claims = [record.claim(uuid, self._incomplete) for uuid, record in records.items()]
         self._limits.require_allocations(claims)
-        # Before the write, so that the metrics count refused claims, too.
-        req.note(claims=len(claims))
+        note_claims(req, claims)
         self._service.claim(claims)
         answer_nothing(resp)
 
@@ -158,13 +166,14 @@ class AllocationsOfConsumer:
         record = read_body(req, REPLACE_ONE)
         claims = [record.claim(uuid, self._incomplete)]
         self._limits.require_allocations(claims)
-        req.note(claims=1)
+        note_claims(req, claims)
         self._service.claim(claims)
         answer_nothing(resp)
 
     @allowed("placement:allocations:delete")
-    def on_delete(self, _req: Request, resp: Response, consumer_uuid: str) -> None:
+    def on_delete(self, req: Request, resp: Response, consumer_uuid: str) -> None:
         """Delete the allocations of a consumer."""
+        req.note(releases=1)
         self._service.write(allocations.release, consumer_uuid)
         answer_nothing(resp)
 
@@ -330,7 +339,6 @@ class Reshaper:
         reshape = read_body(req, RESHAPE)
         claims = [record.claim(uuid, self._incomplete) for uuid, record in reshape.consumers.items()]
         self._limits.require_allocations(claims)
-        # Before the write, so that the metrics count refused claims, too.
-        req.note(claims=len(claims))
+        note_claims(req, claims)
         self._service.reshape(reshape.inventories, claims)
         answer_nothing(resp)

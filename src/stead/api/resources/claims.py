@@ -106,6 +106,7 @@ class Claims:
         until = time.monotonic() + self._service.claim_timeout
         body = read_body(req, CLAIMS)
         self._limits.require_claims(body.records, [record["query"] for record in body.records])
+        req.note(claims=len(body.records))
         wishes, flavors = [], finder(self._service)
         for number, record in enumerate(body.records):
             if time.monotonic() > until:

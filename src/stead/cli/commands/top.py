@@ -99,7 +99,8 @@ class Reader:
         if told is not None:
             self._token = told["token"]
             if self._read_at is not None:
-                self.frame.rate = len(told["consumers"]) / max(moment - self._read_at, 0.001)
+                claims = sum(consumer["generation"] is not None for consumer in told["consumers"])
+                self.frame.rate = claims / max(moment - self._read_at, 0.001)
             few = {kind: told[kind][:_READ_CHANGES] for kind in ("providers", "consumers")}
             lines = [line_of(change, now) for change in fetch_details(self._api, few, self._names)]
             self.frame.changes = [*self.frame.changes, *lines][-_KEPT_CHANGES:]

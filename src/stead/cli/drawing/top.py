@@ -40,7 +40,7 @@ class View:
 
 @dataclass(slots=True)
 class Frame:
-    """What is shown: roots with the sums of their trees, consumers that changed per second, and recent changes."""
+    """What is shown: roots with the sums of their trees, claims per second, and recent changes."""
 
     roots: Sequence[Provider] = ()
     rate: float | None = None

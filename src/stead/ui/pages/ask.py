@@ -18,7 +18,7 @@ from stead.api.versions import ALL_FEATURES
 from stead.auth.authentication import Credentials
 from stead.candidates.explain import Constraint
 from stead.domain.claim import Claim
-from stead.domain.errors import BadRequest, InvalidQuery, SteadError
+from stead.domain.errors import BadRequest, InvalidQuery
 from stead.store.extensions import flavors
 from stead.ui.pages.provider import nodes
 from stead.ui.sessions import may, read_own_form
@@ -146,11 +146,7 @@ class Ask:
         claim = _claim(form)
         self._limits.require_allocations([claim])
         req.note(claims=1)
-        try:
-            self._service.claim([claim])
-        except SteadError as error:
-            req.note(error=type(error).__name__)
-            raise
+        self._service.claim([claim])
         resp.status = "303 See Other"
         resp.set_header("location", f"{req.root_path}/ui/consumers?consumer={claim.consumer}")
 

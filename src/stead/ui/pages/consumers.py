@@ -85,6 +85,7 @@ class Consumers:
         consumer = normalised_uuid(form.get("consumer", ""))
         if consumer is None:
             raise AllocationsNotFound(form.get("consumer", ""))
+        req.note(releases=1)
         self._service.write(allocations.release, consumer)
         resp.status = "303 See Other"
         resp.set_header("location", f"{req.root_path}/ui/consumers?released={consumer}")
