@@ -4,7 +4,7 @@ import { searchPage } from "./place.js";
 import { reread } from "./reread.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
 import { render } from "./vendor/preact.js";
-import { signal } from "./vendor/signals.js";
+import { effect, signal } from "./vendor/signals.js";
 import uPlot from "./vendor/uplot.js";
 
 /** @typedef {import("./live.js").Live} Live */
@@ -16,10 +16,16 @@ const ROWS = 10;
 /** Minimum time between two reads of the counts of the workers, in milliseconds. */
 const PAUSE_OF_COUNTS = 5000;
 
-/** Second, changed consumers and changed providers; as many as are shown, so that memory stays bounded. */
-const times = /** @type {number[]} */ ([]);
-const consumers = /** @type {number[]} */ ([]);
-const providers = /** @type {number[]} */ ([]);
+/**
+ * Second, changed consumers and changed providers; as many as are shown, so that memory stays bounded. Null: unknown, since
+ * the page was not connected.
+ */
+export const times = /** @type {number[]} */ ([]);
+export const consumers = /** @type {(number | null)[]} */ ([]);
+const providers = /** @type {(number | null)[]} */ ([]);
+
+/** The first second whose changes are known; Infinity while the page is not connected. */
+let knownSince = Infinity;
 
 const latest = signal(/** @type {{time: string, name: string, used: string}[]} */ ([]));
 const ticks = signal(0);
@@ -29,6 +35,12 @@ let isDue = false;
 export function start(root, live) {
   root.replaceChildren();
   render(html`<${Page} live=${live} />`, root);
+  effect(() => {
+    advance();
+    const isConnected = live.status.value === "live" || live.status.value === "polling";
+    // The first message has all changes since the last one, which may be minutes ago.
+    knownSince = isConnected ? now() + 2 : Infinity;
+  });
   setInterval(() => {
     if (!document.hidden) advance();
   }, 1000);
@@ -49,8 +61,8 @@ export function changed(message) {
   readCounts();
   if (!message) return;
   advance();
-  consumers[consumers.length - 1] += message.consumer_count;
-  providers[providers.length - 1] += message.provider_count;
+  add(consumers, message.consumer_count);
+  add(providers, message.provider_count);
   const time = new Date().toLocaleTimeString();
   const { name: names, used } = message.trees;
   const rows = names.slice(-ROWS).map((name, place) => {
@@ -62,28 +74,38 @@ export function changed(message) {
   ticks.value += 1;
 }
 
-/** Begin the seconds that passed, with zeros. */
+/** Count in the present second, if it is known. @param {(number | null)[]} column @param {number} number */
+function add(column, number) {
+  const before = column.at(-1) ?? null;
+  if (before !== null) column[column.length - 1] = before + number;
+}
+
+/** Begin the seconds that passed: with zeros, or unknown. */
 function advance() {
-  const now = Math.floor(Date.now() / 1000);
-  let last = times.at(-1) ?? 0;
-  if (now - last > SECONDS) last = now - SECONDS;
-  for (let second = last + 1; second <= now; second++) {
+  const end = now();
+  for (let second = Math.max((times.at(-1) ?? 0) + 1, end - SECONDS + 1); second <= end; second++) {
+    const number = second < knownSince ? null : 0;
     times.push(second);
-    consumers.push(0);
-    providers.push(0);
+    consumers.push(number);
+    providers.push(number);
   }
   const excess = times.length - SECONDS;
   if (excess > 0) for (const column of [times, consumers, providers]) column.splice(0, excess);
-  ticks.value += 1;
+  ticks.value = times.at(-1) ?? 0;
+}
+
+/** Seconds since 1970. */
+function now() {
+  return Math.floor(Date.now() / 1000);
 }
 
 /** @param {{live: Live}} props */
 function Page({ live }) {
   ticks.value;
-  const recent = consumers.slice(-11, -1);
-  const rate = recent.length ? recent.reduce((sum, one) => sum + one, 0) / recent.length : 0;
+  const recent = consumers.slice(-11, -1).filter((number) => number !== null);
+  const rate = recent.length ? (recent.reduce((sum, number) => sum + number, 0) / recent.length).toFixed(1) : "–";
   return html`
-    <p>Claims and releases per second, all workers: <strong>${rate.toFixed(1)}</strong> (last 10 s)${" "}
+    <p>Claims and releases per second, all workers: <strong>${rate}</strong> (last 10 s)${" "}
       <span class="live-status" role="status" data-status=${live.status.value}>${live.status.value}</span></p>
     <${Plot} ticks=${ticks.value} />
     <div class="scrolls" tabindex="0" role="region" aria-label="Latest changes"><table>
@@ -128,5 +150,5 @@ function Plot({ ticks: count }) {
   }, []);
   useEffect(() => plot.current?.setData([times, consumers, providers]), [count]);
   return html`<div class="plot" ref=${place} role="img"
-    aria-label="Claims and releases (solid) and changed providers (dashed) per second, over the last five minutes"></div>`;
+    aria-label="Claims and releases (solid) and changed providers (dashed) per second, over the last five minutes. Empty while the page was not connected."></div>`;
 }
