@@ -5,6 +5,8 @@ PYTHON ?= python3
 JOBS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
+# The last of the modules that are generated, which stands for all of them.
+TWINS := src/stead/client/blocking/transport.py
 
 .DEFAULT_GOAL := help
 
@@ -53,8 +55,7 @@ format: $(VENV)/for-development  ## Format the code, and fix what the linter can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-twins: $(VENV)/for-development  ## Generate the synchronous client from the asynchronous one
-	$(BIN)/python -m scripts.twins
+twins: $(TWINS)  ## Generate the synchronous client from the asynchronous one
 
 docs: $(VENV)/for-development  ## Generate the parts of docs/ that come from the code, and the pages in build/site
 	$(BIN)/python -m scripts.docs
@@ -121,11 +122,15 @@ clean:  ## Remove generated files, except the data of `make run` in .stead
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/for-use: pyproject.toml locks/for-use.txt
+$(TWINS): scripts/twins.py $(wildcard src/stead/client/aio/*.py)
+	@$(PYTHON) -m scripts.twins
+	@touch $@
+
+$(VENV)/for-use: pyproject.toml locks/for-use.txt | $(TWINS)
 	@scripts/make-venv $(VENV) $(PYTHON) "." --lock locks/for-use.txt
 	@touch $@
 
-$(VENV)/for-development: pyproject.toml bench/pyproject.toml locks/for-development.txt
+$(VENV)/for-development: pyproject.toml bench/pyproject.toml locks/for-development.txt | $(TWINS)
 	@scripts/make-venv $(VENV) $(PYTHON) ".[dev,docs,postgresql,mysql] ./bench[plot]" --lock locks/for-development.txt
 	@touch $@ $(VENV)/for-use
 

@@ -1,17 +1,13 @@
-"""Generate ``stead.client.blocking``, the synchronous client, from ``stead.client.aio``.
+"""Generate ``stead.client.blocking``, the synchronous client, from ``stead.client.aio``: ``python -m scripts.twins``.
 
-    python -m scripts.twins          # write it
-    python -m scripts.twins --check  # exit 1 if it differs
-
-Words are replaced (``async def`` → ``def``, ``await`` → nothing, …), then ruff formats the text. The module `running`
-has what differs, so it is not generated.
+Words are replaced: ``async def`` by ``def``, ``await`` by nothing, and so on. The module `running` has what differs, so
+it is written by hand. The build, `make` and the tests generate the others; they are not committed. This module imports
+only the standard library, because it also runs where Stead is built.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -39,7 +35,7 @@ def twin_of(name: str, text: str) -> str:
     """The synchronous form of the module *name* with this text."""
     for pattern, replacement in REPLACEMENTS:
         text = re.sub(pattern, replacement, text)
-    return _formatted(NOTE.format(name=name) + text)
+    return NOTE.format(name=name) + text
 
 
 def generated() -> dict[Path, str]:
@@ -51,25 +47,16 @@ def generated() -> dict[Path, str]:
     }
 
 
-def _formatted(text: str) -> str:
-    """*text* as ruff writes it, with sorted imports."""
-    for command in (["check", "--select=I", "--fix", "--quiet"], ["format", "--quiet"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET / "module.py"), "-"]
-        text = subprocess.run(ruff, input=text, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return text
-
-
-def main() -> None:
-    """Write the files, or compare them."""
+def write() -> None:
+    """Write the files that differ, and remove those whose source is gone."""
     texts = generated()
-    if "--check" not in sys.argv[1:]:
-        for path, text in texts.items():
+    for path, text in texts.items():
+        if not path.exists() or path.read_text() != text:
             path.write_text(text)
-        return
-    stale = [path.name for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    if stale:
-        sys.exit(f"run `python -m scripts.twins`; changed: {', '.join(stale)}")
+    for path in TARGET.glob("*.py"):
+        if path not in texts and path.name not in WRITTEN:
+            path.unlink()
 
 
 if __name__ == "__main__":
-    main()
+    write()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts import twins
 from tests.system.api.client import Api, Door, http_door, wsgi_door
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # once, before the processes of pytest-xdist
+        twins.write()
     config.addinivalue_line(
         "markers", "torture: random faults in a cluster of live servers; `make torture-galera` runs them, CI does not"
     )

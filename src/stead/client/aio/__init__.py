@@ -1,1 +1,1 @@
-"""The asynchronous client. ``stead.client.blocking`` is generated from it by ``python -m scripts.twins``."""
+"""The asynchronous client. ``stead.client.blocking`` is generated from it."""
