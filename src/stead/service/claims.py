@@ -25,7 +25,7 @@ from stead.candidates.explain import explain
 from stead.candidates.gangs import place
 from stead.candidates.placing import NoPlace, summed, taken_by
 from stead.candidates.work import WorkSpent
-from stead.domain.claim import Claim, Granted, Outcome
+from stead.domain.claim import Claim, Granted, Outcome, Place, Room, require_room
 from stead.domain.errors import (
     AllocationRefused,
     ConcurrentUpdate,
@@ -33,12 +33,13 @@ from stead.domain.errors import (
     NothingFits,
     NothingFound,
     UnknownProvider,
+    UnknownResourceClass,
 )
 from stead.process import slices
 from stead.store.allocations import ProvidersChanged
 from stead.store.consumer_listing import of_consumers
 from stead.store.feed.changes import logged_between
-from stead.store.feed.refresh_source import clock_of
+from stead.store.feed.refresh_source import Known, clock_of, reconcile, reconcile_names
 from stead.store.protocol.clock import LogKind, read_clock
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     """By the identity of the grants: two claims can have equal grants."""
 
 
-class View(Protocol):
+class View(Known, Protocol):
     """The catalog of this process."""
 
     def view(self) -> tuple[Snapshot, Moment | None]:
@@ -134,9 +135,11 @@ class Claiming:
                 was_searched_whole = writes == 0 or time.monotonic() <= until
                 if was_searched_whole and self._is_as_known(wishes, attempt.allocations, attempt.clock):
                     raise self._refusal(wishes, attempt.placed, until if explained else -inf)
-            except (AllocationRefused, UnknownProvider, ProvidersChanged):
+            except (AllocationRefused, UnknownProvider, UnknownResourceClass, ProvidersChanged) as refusal:
                 # Another client changed it first; the next snapshot shows the change.
                 among_best = self._drawing.after_loss(among_best)
+                if not isinstance(refusal, ProvidersChanged):
+                    self._reload_what_contradicts(wishes, attempt)
             except ConsumerConflict:
                 # The client may repeat a claim because it lost the answer. Then the wish is already granted.
                 before = self._granted_before(wishes)
@@ -176,8 +179,21 @@ class Claiming:
         return _Attempt(allocations_of, clock_of(moment), placed, granted)
 
     def _write_all(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
-        claims = [_claim(wish, granted) for wish, granted in zip(wishes, attempt.granted, strict=True)]
-        self._write(claims, attempt.clock)
+        self._write(_claims(wishes, attempt), attempt.clock)
+
+    def _reload_what_contradicts(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
+        """Reload the providers of a refused attempt if the snapshot still allows it: another service changed them.
+
+        That service writes no change rows. Until its next reconcile pass, this process would find the same place again
+        and again.
+        """
+        snapshot, _ = self._catalog.view()  # has every write of Stead that the refusal can rest on
+        claims = _claims(wishes, attempt)
+        if not _allows(snapshot, claims, attempt.allocations):
+            return
+        slots = {snapshot.find(uuid) for claim in claims for uuid in claim.allocations}
+        reconcile(self._store, self._catalog, [snapshot.identities.ids[slot] for slot in slots if slot is not None])
+        reconcile_names(self._store, self._catalog)
 
     def _placed(
         self,
@@ -272,6 +288,30 @@ def _is_next(wish: Wish, stored: HeldAllocations | None) -> bool:
 
 def _claim(wish: Wish, granted: Granted) -> Claim:
     return Claim(wish.consumer, granted.allocations, wish.project, wish.user, wish.consumer_type, wish.expected)
+
+
+def _claims(wishes: Sequence[Wish], attempt: _Attempt) -> list[Claim]:
+    return [_claim(wish, granted) for wish, granted in zip(wishes, attempt.granted, strict=True)]
+
+
+def _allows(snapshot: Snapshot, claims: Sequence[Claim], replaced: Held) -> bool:
+    """Whether the claims fit in *snapshot*, in place of *replaced*, by the rule that decides about the locked rows."""
+    freed = Counter[Place]()
+    for held in replaced.values():
+        for uuid, amounts in held.amounts().items():
+            freed.update({Place(uuid, name): amount for name, amount in amounts.items()})
+    rooms = {
+        place: Room(inventory.inventory, inventory.used - freed[place], inventory.used)
+        for uuid in {uuid for claim in claims for uuid in claim.allocations}
+        if (slot := snapshot.find(uuid)) is not None
+        for name, inventory in snapshot.inventories(slot).items()
+        for place in (Place(uuid, name),)
+    }
+    try:
+        require_room(rooms, claims)
+    except AllocationRefused:
+        return False
+    return True
 
 
 def _granted(snapshot: Snapshot, candidate: Candidate) -> Granted:

@@ -171,6 +171,8 @@ TAKEN_ELSEWHERE = (
     VALUES (:id, :consumer, :c, :a)""",
 )
 
+BUMP_ELSEWHERE = "UPDATE resource_providers SET generation = generation + 1 WHERE id = :id"
+
 RAISED_ELSEWHERE = "UPDATE resource_providers SET generation = generation + 1 WHERE id = :id AND generation = :g"
 
 

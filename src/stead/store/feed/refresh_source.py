@@ -491,31 +491,43 @@ class Reconciling:
             Unavailable: the database does not answer. The next step retries the same portion.
         """
         if self._last == 0:
-            self._reconcile_names()
+            reconcile_names(self._store, self._catalog)
         ids = self._store.read(_next_ids, self._last)
         # To the greatest id: the catalog may have deleted providers above the last one of the database.
         last = ids[-1] if len(ids) == COMPARED_AT_ONCE else MAX_INT
         # Also those of the catalog, since the other service may have deleted them.
-        self._reconcile({*ids, *self._catalog.ids_between(self._last, last)})
+        reconcile(self._store, self._catalog, {*ids, *self._catalog.ids_between(self._last, last)})
         self._last = last if last < MAX_INT else 0
         return BREATH_SECONDS if self._last else self._interval
 
-    def _reconcile_names(self) -> None:
-        for _ in range(2):
-            changed_names = self._catalog.differing(self._store.read(names_of, self._store.dialect))
-            if not changed_names.traits and not changed_names.resource_classes:
-                return
-        self._store.write(_touch_names, changed_names)
-        _log.info("another service changed %d names", len(changed_names.traits) + len(changed_names.resource_classes))
 
-    def _reconcile(self, ids: Collection[int]) -> None:
-        for _ in range(2):
-            if not ids:
-                return
-            ids = self._catalog.differing(self._store.read(state_of, self._store.dialect, ids)).providers
-        if ids:
-            self._store.write(_touch, ids, self._catalog.uuids(ids))
-            _log.info("another service changed %d providers", len(ids))
+def reconcile(store: Store, catalog: Known, ids: Collection[int]) -> None:
+    """Make every process reload those of these providers that differ from the catalog: another service changed them.
+
+    Raises:
+        Unavailable, ConcurrentUpdate
+    """
+    for _ in range(2):
+        if not ids:
+            return
+        ids = catalog.differing(store.read(state_of, store.dialect, ids)).providers
+    if ids:
+        store.write(_touch, ids, catalog.uuids(ids))
+        _log.info("another service changed %d providers", len(ids))
+
+
+def reconcile_names(store: Store, catalog: Known) -> None:
+    """Make every process reload the traits and resource classes that differ from the catalog.
+
+    Raises:
+        Unavailable, ConcurrentUpdate
+    """
+    for _ in range(2):
+        changed_names = catalog.differing(store.read(names_of, store.dialect))
+        if not changed_names.traits and not changed_names.resource_classes:
+            return
+    store.write(_touch_names, changed_names)
+    _log.info("another service changed %d names", len(changed_names.traits) + len(changed_names.resource_classes))
 
 
 def _next_ids(connection: Connection, after: int) -> Sequence[int]:

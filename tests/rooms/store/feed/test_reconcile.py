@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from stead.store.feed import refresh_source
 from stead.store.feed.refresh_source import Reconciling
-from tests.rooms.store.books import Books, faults, fresh_custom, fresh_uuid, picture, reloaded
+from tests.rooms.store.books import BUMP_ELSEWHERE, Books, faults, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol.test_clock import id_of, ticks
 from tests.waiting import wait_until
 
@@ -42,9 +42,6 @@ def portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def execute(books: Books, *statements: str, **values: object) -> None:
     for statement in statements:
         books.execute(statement, **{name: value for name, value in values.items() if f":{name}" in statement})
-
-
-BUMP = "UPDATE resource_providers SET generation = generation + 1 WHERE id = :id"
 
 
 class Elsewhere:
@@ -80,7 +77,7 @@ class Elsewhere:
             self.books,
             "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,"
             " step_size, allocation_ratio) VALUES (:id, 0, 7, 0, 1, 7, 1, 1.0)",
-            BUMP,
+            BUMP_ELSEWHERE,
             id=id_of(self.books, uuid),
         )
 
@@ -98,14 +95,14 @@ class Elsewhere:
     def change_inventory(self) -> None:
         execute(
             self.books, "UPDATE inventories SET total = 9 WHERE resource_provider_id = :id AND resource_class_id = 0",
-            BUMP, id=self.id,
+            BUMP_ELSEWHERE, id=self.id,
         )  # fmt: skip
 
     def change_traits(self) -> None:
         trait = self.books.scalar("SELECT id FROM traits WHERE name = 'HW_NUMA_ROOT'")
         execute(
             self.books, "INSERT INTO resource_provider_traits (trait_id, resource_provider_id) VALUES (:trait, :id)",
-            BUMP, trait=trait, id=self.id,
+            BUMP_ELSEWHERE, trait=trait, id=self.id,
         )  # fmt: skip
 
     def change_aggregates(self) -> None:
