@@ -167,12 +167,15 @@ def _helpful(
 INVENTORY, UNITS, ROOM, PART, SUM = "inventory", "units", "room", "part", "sum"
 """The checks of an amount. The last one is on the sum of all amounts that one provider gives."""
 
+UNKNOWN = "unknown"
+"""The check of a place that does not exist: no provider has the name or uuid, or is in the aggregate."""
+
 _AMOUNTS, _EXAMPLES = 3, 3
 """Limits of the shortfalls, and of the providers named, for each constraint."""
 
 
 class Constraint(NamedTuple):
-    """One constraint in the words of the query; ``check`` distinguishes the checks of an amount."""
+    """One constraint in the words of the query; ``check`` distinguishes the checks of an amount, or is UNKNOWN."""
 
     parameter: str
     value: str
@@ -248,7 +251,7 @@ def _enabled(snapshot: Snapshot) -> Iterator[Tested]:
 def root_steps(snapshot: Snapshot, traits: Terms, aggregates: Terms) -> list[Step]:
     """The roots that each term on roots leaves."""
     tests = [*_each(traits, "root_required", _of_traits(snapshot))]
-    tests += _each(aggregates, "root_member_of", _of_aggregates(snapshot))
+    tests += _each(aggregates, "root_member_of", _of_aggregates(snapshot), if_none=UNKNOWN)
     remaining, steps = snapshot.roots, []
     for constraint, passing in tests:
         passed = remaining & passing
@@ -284,6 +287,8 @@ def _misses(snapshot: Snapshot, tests: Sequence[Tested]) -> Iterator[Miss]:
     which[~possible | (failures != 1)] = -1
     missing = Counter(which[which >= 0].tolist())
     for number, providers in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
+        if others[number].constraint.check == UNKNOWN:  # no provider is near to a place that does not exist
+            continue
         slots = np.flatnonzero(which == number)
         lacking: tuple[tuple[int, int], ...] = ()
         if (short := others[number].lacking) is not None:
@@ -321,7 +326,7 @@ def _suffixed(snapshot: Snapshot, group: RequestGroup) -> Iterator[Tested]:
     suffix = group.suffix
     for constraint, passing in _each(group.traits, f"required{suffix}", _of_traits(snapshot)):
         yield Tested(constraint, passing, passing)
-    for constraint, passing in _each(group.aggregates, f"member_of{suffix}", _of_aggregates(snapshot)):
+    for constraint, passing in _each(group.aggregates, f"member_of{suffix}", _of_aggregates(snapshot), if_none=UNKNOWN):
         yield Tested(constraint, passing, passing)
     for constraint, passing in _places(snapshot, group):
         yield Tested(constraint, passing, passing)
@@ -331,9 +336,14 @@ def _unsuffixed(snapshot: Snapshot, group: RequestGroup) -> Iterator[Tested]:
     for constraint, passing in _each(Terms((), group.traits.forbidden), "required", _of_traits(snapshot)):
         yield Tested(constraint, passing, passing)
     members, roots = _of_aggregates(snapshot), snapshot.forest.root.whole
-    clauses = group.aggregates.clauses
+    clauses = []
+    for clause in group.aggregates.clauses:
+        if (passing := members(Terms((clause,)))).any():
+            clauses.append(clause)
+        else:
+            yield Tested(Constraint("member_of", spelled(clause), UNKNOWN), passing, passing)
     if clauses:
-        passing = members(Terms(clauses))
+        passing = members(Terms(tuple(clauses)))
         yield Tested(Constraint("member_of", " and ".join(map(spelled, clauses))), passing | passing[roots], passing)
     for constraint, passing in _each(Terms((), group.aggregates.forbidden), "member_of", members):
         yield Tested(constraint, passing & passing[roots], passing)
@@ -349,7 +359,7 @@ def _places(snapshot: Snapshot, group: RequestGroup) -> Iterator[tuple[Constrain
         passing, slot = np.zeros(snapshot.size, np.bool_), snapshot.find_referenced(reference)
         if slot is not None:
             passing[list(forest.members(forest.root[slot]) if word == "in_tree" else forest.subtree(slot))] = True
-        yield Constraint(f"{word}{group.suffix}", reference), passing
+        yield Constraint(f"{word}{group.suffix}", reference, UNKNOWN if slot is None else None), passing
 
 
 def spelled(clause: frozenset[str]) -> str:
@@ -358,9 +368,13 @@ def spelled(clause: frozenset[str]) -> str:
     return names[0] if len(names) == 1 else f"in:{','.join(names)}"
 
 
-def _each(terms: Terms, parameter: str, holding: Holding) -> Iterator[tuple[Constraint, Mask]]:
+def _each(
+    terms: Terms, parameter: str, holding: Holding, if_none: str | None = None
+) -> Iterator[tuple[Constraint, Mask]]:
+    """Each term with its mask; *if_none* is the check of clauses that no provider meets."""
     for clause in terms.clauses:
-        yield Constraint(parameter, spelled(clause)), holding(Terms((clause,)))
+        passing = holding(Terms((clause,)))
+        yield Constraint(parameter, spelled(clause), None if passing.any() else if_none), passing
     for name in sorted(terms.forbidden):
         yield Constraint(parameter, f"!{name}"), holding(Terms((), frozenset({name})))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from stead.cli.errors import Negative
 from stead.cli.terminal import (
     ELLIPSIS,
     GAP,
@@ -146,19 +144,6 @@ def walk(tops: Iterable[Provider]) -> Iterator[Provider]:
         provider = waiting.pop()
         yield provider
         waiting.extend(provider.children[::-1])
-
-
-def select(tops: list[Provider], reference: str) -> list[Provider]:
-    """The provider *reference*, by UUID or name; or the roots whose names match it as a pattern (``*``, ``?``).
-
-    Raises:
-        Negative: there is none.
-    """
-    named = [provider for provider in walk(tops) if reference in (provider.name, provider.uuid)]
-    chosen = named or [top for top in tops if fnmatchcase(top.name, reference)]
-    if not chosen:
-        raise Negative(f"no resource provider {reference!r}")
-    return chosen
 
 
 def prune(tops: Iterable[Provider], depth: int) -> None:

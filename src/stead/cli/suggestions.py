@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stead.cli.errors import Negative
 from stead.client.calls import TREES
 from stead.client.errors import Refused
+from stead.domain.provider import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _UNKNOWN_TRAIT = re.compile(r"(?:No such|unknown) trait(?:\(s\))?:? *([A-Z0-9_]+)")
 _UNKNOWN_CLASS = re.compile(r"(?:No such|unknown) (?:resource )?class:? *([A-Z0-9_]+)")
 _UNKNOWN_FLAVOR = re.compile(r"No such flavor ([A-Za-z0-9_.:+-]+?)\.(?: |$)")
+_NO_REFERENCE = re.compile(r"Expected '(in_tree|in_subtree)' parameter to be a format of uuid.*?\. Got: (.+)")
 _LIKENESS = 0.75
 _MOST_NAMES = 20_000  # comparing more takes seconds
 
@@ -30,18 +32,21 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def no_provider(name: str, names: Iterable[str]) -> Negative:
-    """The error for a provider that does not exist."""
+    """The error for a provider that does not exist; *name* may begin with ``name:``."""
+    name = name.removeprefix(BY_NAME)
     meant = suggestion(name, names)
     return Negative(f"no resource provider {name!r}{'.' + meant if meant else ''}")
 
 
 def hint_for(get: Callable[..., Any], detail: str) -> str:
-    """A suggestion, if *detail* is the server's error for an unknown trait, resource class or flavor.
+    """A suggestion, if *detail* is the server's error for an unknown trait, class or flavor, or for a bare name.
 
     Empty if the server's message already has one.
     """
     if "Did you mean" in detail:
         return ""
+    if match := _NO_REFERENCE.search(detail):
+        return f" Did you mean {BY_NAME}{match[2]}?"
     with suppress(Refused, LookupError, TypeError):
         if match := _UNKNOWN_TRAIT.search(detail):
             return suggestion(match[1], get("/traits")["traits"])

@@ -206,7 +206,8 @@ def _reference(value: str, parameter: str, code: str | None = None, *, may_name:
         return value
     uuid = value.strip()
     if not is_like(uuid):
-        raise InvalidQuery(f"{INVALID} Expected '{parameter}' parameter to be a format of uuid. Got: {value}", code)
+        form = f"a format of uuid, or {BY_NAME}NAME" if may_name else "a format of uuid"
+        raise InvalidQuery(f"{INVALID} Expected '{parameter}' parameter to be {form}. Got: {value}", code)
     return uuid
 
 

@@ -14,7 +14,7 @@ from stead.cli.errors import NO, Negative
 from stead.cli.fetching.advice import ask_advice
 from stead.cli.fetching.consumers import fetch_places
 from stead.cli.fetching.flavors import with_flavor
-from stead.cli.fetching.providers import fetch_provider, set_disabled
+from stead.cli.fetching.providers import fetch_provider, require_named, set_disabled
 from stead.cli.fetching.what_if import ask_what_if
 from stead.cli.server import connect, summary
 from stead.cli.terminal import line_width, page_lines, print_json, progress, say
@@ -101,6 +101,8 @@ def room(
     requested = with_flavor(query, flavor)
     with connect() as api:
         advice = ask_advice(api, requested, times, same_traits=same_traits, same_aggregates=same_aggregates)
+        if not advice.is_found:
+            require_named(api, requested)
         if not (execute and advice.is_found):
             _report_advice(api, advice)
             if not advice.is_found:

@@ -11,6 +11,7 @@ import typer
 
 from stead.cli.arguments import options
 from stead.cli.errors import Negative
+from stead.cli.fetching.providers import find_provider
 from stead.cli.fetching.trees import TreeFilter, fetch_names, fetch_roots, fetch_trees, is_pattern
 from stead.cli.forest import (
     amount_as_json,
@@ -19,7 +20,6 @@ from stead.cli.forest import (
     group_trees,
     groups_as_json,
     prune,
-    select,
     sort_trees,
     sums_of,
 )
@@ -92,7 +92,7 @@ def tree(
     may_summarise = not (everything or depth is not None or options().json or (root and not is_pattern(root)))
     with connect() as api:
         if root is not None and not is_pattern(root):
-            tops = _named(api, replace(chosen, provider=root), root, depth)
+            tops = _named(api, chosen, root, depth)
         elif summary or depth == 0 or may_summarise:
             tops = _roots_or_trees(api, chosen, root, depth, most=0 if summary or depth is not None else SUMMARY_ABOVE)
         else:
@@ -115,10 +115,10 @@ def _named(api: Site, chosen: TreeFilter, root: str, depth: int | None) -> list[
     Raises:
         Negative: it does not exist, or its tree does not pass the filter.
     """
-    tops = fetch_trees(api, chosen)
-    if not tops:
+    located = find_provider(api, root, chosen)
+    if located is None:
         raise no_provider(root, fetch_names(api).values())
-    tops = select(tops, root)
+    tops = [located.provider]
     if depth is not None:
         prune(tops, depth)
     return tops

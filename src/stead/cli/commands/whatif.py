@@ -11,6 +11,7 @@ from stead.cli.arguments import copies, inventory, of_provider, options
 from stead.cli.errors import CommandError, Negative
 from stead.cli.fetching.candidates import QUERY_HELP, candidates_of, names_of, query_string
 from stead.cli.fetching.flavors import expanded, with_flavor
+from stead.cli.fetching.providers import reference_to
 from stead.cli.fetching.what_if import ask_what_if, inventory_changes
 from stead.cli.server import connect
 from stead.cli.terminal import line_width, print_json, say, show_lines
@@ -116,14 +117,14 @@ def whatif(
     lost = [of_provider("--remove-trait", text, "TRAIT") for text in remove_trait or ()]
     with connect() as api:
         changes: list[PlannedChange] = [
-            *(Disable(provider) for provider in disable or ()),
-            *(Copy(host, count) for host, count in added),
+            *(Disable(reference_to(api, provider)) for provider in disable or ()),
+            *(Copy(reference_to(api, host), count) for host, count in added),
             *inventory_changes(api, of_inventories),
-            *(RemoveInventory(provider, name) for provider, name in removed),
-            *(AddTrait(provider, name) for provider, name in gained),
-            *(RemoveTrait(provider, name) for provider, name in lost),
+            *(RemoveInventory(reference_to(api, provider), name) for provider, name in removed),
+            *(AddTrait(reference_to(api, provider), name) for provider, name in gained),
+            *(RemoveTrait(reference_to(api, provider), name) for provider, name in lost),
             *(DeleteAggregate(aggregate) for aggregate in delete_aggregate or ()),
-            *(Drain(host, same_traits, same_aggregates) for host in drain or ()),
+            *(Drain(reference_to(api, host), same_traits, same_aggregates) for host in drain or ()),
         ]
         ask: dict[str, Any] = {"totals": True} if asks_totals else {str(question): requested}
         answer = ask_what_if(api, changes, ask)

@@ -103,6 +103,8 @@ def _constraint(constraint: Mapping[str, Any]) -> str:
     """A constraint in the syntax of the query, with the part that it concerns."""
     words = printable(f"{constraint['parameter']}={constraint['value']}")
     check = constraint.get("check")
+    if check == "unknown":
+        return f"{words}: no such {'aggregate' if 'member_of' in constraint['parameter'] else 'provider'}"
     return words if check is None else f"{words}: {_CHECKS.get(check, printable(check))}"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from stead.cli.errors import CommandError
-from stead.cli.fetching.trees import TreeFilter, fetch_names, fetch_trees, uuid_of
+from stead.cli.errors import CommandError, Negative
+from stead.cli.fetching.trees import EVERY_TREE, TreeFilter, fetch_names, fetch_trees, is_called, references
 from stead.cli.forest import walk
 from stead.cli.suggestions import no_provider
 from stead.client.calls import TREES
@@ -40,7 +40,7 @@ class Located:
 
 
 def fetch_provider(api: Site, called: str) -> Located:
-    """The provider with this UUID or name, and all its descendants.
+    """The provider with this UUID or name, and all its descendants. ``name:`` before a name is accepted.
 
     Raises:
         Negative: it does not exist.
@@ -51,30 +51,50 @@ def fetch_provider(api: Site, called: str) -> Located:
     return located
 
 
-def find_provider(api: Site, called: str) -> Located | None:
-    """Like :func:`fetch_provider`; None if it does not exist."""
-    for top in fetch_trees(api, TreeFilter(provider=called)):
-        by_uuid = {each.uuid: each for each in walk([top])}
-        for each in by_uuid.values():
-            if called == each.name or (uuid_of(called) or called) == each.uuid:
-                above: list[Provider] = []
-                parent = by_uuid.get(each.parent or "")
-                while parent is not None:
-                    above.insert(0, parent)
-                    parent = by_uuid.get(parent.parent or "")
-                return Located(each, tuple(above))
+def find_provider(api: Site, called: str, chosen: TreeFilter = EVERY_TREE) -> Located | None:
+    """Like :func:`fetch_provider`; None if it does not exist, or its tree does not pass *chosen*."""
+    for reference in references(called):
+        for top in fetch_trees(api, replace(chosen, provider=reference)):
+            by_uuid = {each.uuid: each for each in walk([top])}
+            for each in by_uuid.values():
+                if is_called(reference, each):
+                    above: list[Provider] = []
+                    parent = by_uuid.get(each.parent or "")
+                    while parent is not None:
+                        above.insert(0, parent)
+                        parent = by_uuid.get(parent.parent or "")
+                    return Located(each, tuple(above))
     return None
 
 
+def reference_to(api: Site, called: str) -> str:
+    """How the API refers to the provider with this UUID or name: a UUID, or ``name:`` and a name. It may not exist."""
+    for reference in references(called)[:-1]:
+        if _lists(api, uuid=reference):
+            return reference
+    return references(called)[-1]
+
+
 def require_named(api: Site, query: str) -> None:
-    """Check that the providers exist that a candidate *query* names (``in_tree=name:…``).
+    """Check that the providers exist that a candidate *query* refers to (``in_tree=name:…``).
 
     Raises:
-        Negative: the first that does not exist. For the API, nothing fits in the tree of such a name.
+        Negative: the first that does not exist. For the API, nothing fits in the tree of such a provider.
     """
-    for name in (value.removeprefix(BY_NAME) for _, value in parse_qsl(query) if value.startswith(BY_NAME)):
-        if not api.request("GET", "/resource_providers", name=name)["resource_providers"]:
-            raise no_provider(name, fetch_names(api).values())
+    for value in (value for key, value in parse_qsl(query) if key.startswith(("in_tree", "in_subtree"))):
+        name = value.removeprefix(BY_NAME)
+        if name != value:
+            if not _lists(api, name=name):
+                raise no_provider(name, fetch_names(api).values())
+        elif not _lists(api, uuid=value):
+            raise Negative(
+                f"no resource provider has the uuid {value}"
+                + (f"; one has it as its name: {BY_NAME}{value}" if _lists(api, name=value) else "")
+            )
+
+
+def _lists(api: Site, **filters: str) -> bool:
+    return bool(api.request("GET", "/resource_providers", **filters)["resource_providers"])
 
 
 def fetch_allocations(api: Site, provider: Provider) -> dict[str, dict[str, int]]:

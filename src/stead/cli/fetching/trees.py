@@ -14,6 +14,7 @@ from uuid import UUID
 from stead.cli.forest import Amount, Provider, plant, walk
 from stead.client.calls import TREES
 from stead.client.errors import Refused
+from stead.domain.provider import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ class TreeFilter:
     """A filter of trees: a tree passes if a single provider passes all conditions.
 
     Attributes:
-        provider: UUID or name of a provider of the tree.
+        provider: a provider of the tree, as :func:`references` returns it.
         name: the name of a provider, or a pattern with ``*``, ``?`` and ``[…]``.
         traits: each is a trait, ``!`` and a trait, or ``in:`` and several.
         aggregates: each is the UUID of an aggregate, or ``in:`` and several.
@@ -48,7 +49,7 @@ class TreeFilter:
         """The query parameters. The API's patterns support only ``*``, so they may match more than :meth:`admits`."""
         pairs = []
         if self.provider is not None:
-            pairs.append(("in_tree", str(uuid) if (uuid := uuid_of(self.provider)) else f"name:{self.provider}"))
+            pairs.append(("in_tree", self.provider))
         if self.name is not None:
             pairs.append(("name", re.sub(r"\?|\[.[^]]*\]", "*", self.name)))
         pairs += [("required", trait) for trait in self.traits]
@@ -63,7 +64,7 @@ class TreeFilter:
     def admits(self, tree: Provider) -> bool:
         """Whether one provider of *tree* passes all conditions."""
         providers = list(walk([tree]))
-        if self.provider is not None and all(self.provider not in (each.uuid, each.name) for each in providers):
+        if self.provider is not None and not any(is_called(self.provider, each) for each in providers):
             return False
         return any(self._passes(each) for each in providers)
 
@@ -75,12 +76,28 @@ class TreeFilter:
         )
 
 
+EVERY_TREE = TreeFilter()
+
+
 def uuid_of(text: str) -> str | None:
     """*text* as the API spells a UUID; None if it is not a UUID."""
     try:
         return str(UUID(text))
     except ValueError:
         return None
+
+
+def references(called: str) -> list[str]:
+    """What *called* may refer to, the first that exists: a UUID, or ``name:`` and a name that may look like one."""
+    if called.startswith(BY_NAME):
+        return [called]
+    uuid = uuid_of(called)
+    return [f"{BY_NAME}{called}"] if uuid is None else [uuid, f"{BY_NAME}{called}"]
+
+
+def is_called(reference: str, provider: Provider) -> bool:
+    """Whether *reference*, of :func:`references`, is to *provider*."""
+    return reference in (provider.uuid, BY_NAME + provider.name)
 
 
 def is_pattern(text: str) -> bool:
@@ -185,7 +202,7 @@ def _matches(value: str, names: list[str]) -> bool:
 
 
 def _one_by_one(api: Site, chosen: TreeFilter, advance: Callable[[int, int], object]) -> list[Provider]:
-    in_tree = chosen.provider if chosen.provider is not None and uuid_of(chosen.provider) else None
+    in_tree = None if chosen.provider is None or chosen.provider.startswith(BY_NAME) else chosen.provider
     tops = plant(api.request("GET", "/resource_providers", in_tree=in_tree)["resource_providers"])
     if chosen.provider is not None:
         is_named = TreeFilter(chosen.provider)

@@ -16,7 +16,7 @@ from stead.api.request import is_strict, normalised_uuid
 from stead.api.resources.allocation_candidates import finder
 from stead.api.versions import ALL_FEATURES
 from stead.auth.authentication import Credentials
-from stead.candidates.explain import Constraint
+from stead.candidates.explain import UNKNOWN, Constraint
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, InvalidQuery
 from stead.store.extensions import flavors
@@ -427,7 +427,10 @@ def _counted(count: Count) -> str:
 
 
 def _words(constraint: Constraint) -> str:
-    check = _CHECKS.get(constraint.check or "", constraint.check or "")
+    if constraint.check == UNKNOWN:
+        check = f"no such {'aggregate' if 'member_of' in constraint.parameter else 'provider'}"
+    else:
+        check = _CHECKS.get(constraint.check or "", constraint.check or "")
     return f"{constraint.parameter}={constraint.value}{f': {check}' if check else ''}"
 
 

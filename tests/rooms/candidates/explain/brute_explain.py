@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stead.domain.request import UNSUFFIXED, CandidateRequest, RequestGroup, Terms
@@ -60,6 +61,11 @@ def meets_aggregates(provider: PlainProvider, terms: Terms) -> bool:
     return in_aggregates(provider, terms) and not is_barred(provider, terms)
 
 
+def check_of(forest: Forest, terms: Terms) -> str | None:
+    """Aggregates are unknown if no provider is in any of them."""
+    return None if terms.forbidden or any(in_aggregates(one, terms) for one in forest.providers) else "unknown"
+
+
 def root_rows(forest: Forest, request: CandidateRequest) -> list[Row]:
     left, rows = list(forest.roots), []
     for value, terms in each(request.root_traits):
@@ -67,7 +73,7 @@ def root_rows(forest: Forest, request: CandidateRequest) -> list[Row]:
         rows.append((("root_required", value, None), len(left)))
     for value, terms in each(request.root_aggregates):
         left = [root for root in left if meets_aggregates(root, terms)]
-        rows.append((("root_member_of", value, None), len(left)))
+        rows.append((("root_member_of", value, check_of(forest, terms)), len(left)))
     return rows
 
 
@@ -129,9 +135,10 @@ def suffixed_tests(forest: Forest, group: RequestGroup) -> Iterator[Test]:
     for value, terms in each(group.traits):
         yield alike(f"required{group.suffix}", value, None, lambda one, t=terms: has_traits(one.traits, t))
     for value, terms in each(group.aggregates):
-        yield alike(f"member_of{group.suffix}", value, None, lambda one, t=terms: meets_aggregates(one, t))
-    for parameter, uuid, passes in places(forest, group):
-        yield alike(parameter, uuid, None, passes)
+        check = check_of(forest, terms)
+        yield alike(f"member_of{group.suffix}", value, check, lambda one, t=terms: meets_aggregates(one, t))
+    for parameter, uuid, check, passes in places(forest, group):
+        yield alike(parameter, uuid, check, passes)
 
 
 def unsuffixed_tests(forest: Forest, group: RequestGroup) -> Iterator[Test]:
@@ -140,7 +147,10 @@ def unsuffixed_tests(forest: Forest, group: RequestGroup) -> Iterator[Test]:
 
     for value, terms in each(Terms((), group.traits.forbidden)):
         yield alike("required", value, None, lambda one, t=terms: has_traits(one.traits, t))
-    wanted = Terms(group.aggregates.clauses)
+    unknown = [clause for clause in group.aggregates.clauses if check_of(forest, Terms((clause,)))]
+    for clause in unknown:
+        yield alike("member_of", spelled(clause), "unknown", lambda _: False)
+    wanted = Terms(tuple(clause for clause in group.aggregates.clauses if clause not in unknown))
     if wanted:
         yield (
             ("member_of", " and ".join(map(spelled, wanted.clauses)), None),
@@ -153,15 +163,20 @@ def unsuffixed_tests(forest: Forest, group: RequestGroup) -> Iterator[Test]:
             lambda one, t=terms: not is_barred(one, t) and not is_barred(root(one), t),
             lambda one, t=terms: not is_barred(one, t),
         )
-    for parameter, uuid, passes in places(forest, group):
-        yield (parameter, uuid, None), passes, lambda _: False
+    for parameter, uuid, check, passes in places(forest, group):
+        yield (parameter, uuid, check), passes, lambda _: False
 
 
-def places(forest: Forest, group: RequestGroup) -> Iterator[tuple[str, str, Passes]]:
+def places(forest: Forest, group: RequestGroup) -> Iterator[tuple[str, str, str | None, Passes]]:
+    def check(passes: Passes) -> str | None:
+        return None if any(map(passes, forest.providers)) else "unknown"
+
     if (tree := group.in_tree) is not None:
-        yield f"in_tree{group.suffix}", tree, lambda one: is_in_tree_of(forest, one, tree)
+        passes = partial(is_in_tree_of, forest, uuid=tree)
+        yield f"in_tree{group.suffix}", tree, check(passes), passes
     if (top := group.in_subtree) is not None:
-        yield f"in_subtree{group.suffix}", top, lambda one: is_in_subtree_of(forest, one, top)
+        passes = partial(is_in_subtree_of, forest, uuid=top)
+        yield f"in_subtree{group.suffix}", top, check(passes), passes
 
 
 def group_rows(forest: Forest, tests: Sequence[Test]) -> list[Row]:
@@ -182,7 +197,7 @@ def near_misses(forest: Forest, tests: Sequence[Test]) -> dict[tuple[str, str, s
     found: dict[tuple[str, str, str | None], set[str]] = {}
     for one in forest.providers:
         failed = [words for words, own, _ in tests if not own(one)]
-        if len(failed) == 1 and failed[0][2] != "inventory":
+        if len(failed) == 1 and failed[0][2] not in ("inventory", "unknown"):
             found.setdefault(failed[0], set()).add(one.name)
     return found
 

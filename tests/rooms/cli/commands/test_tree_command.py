@@ -1,7 +1,7 @@
 import pytest
 from rich.text import Text
 
-from stead.cli.forest import draw_forest, natural, plant, prune, select, sort_trees, sums_of, walk
+from stead.cli.forest import draw_forest, natural, plant, prune, sort_trees, sums_of, walk
 from stead.cli.terminal import PIPE_WIDTH
 
 AGGREGATE = "d004302c-7a16-4304-9958-993c19403760"
@@ -176,13 +176,6 @@ def test_a_cut_forest_counts_what_it_hides():
     prune(tops, 1)
     assert {provider.name: provider.hidden for provider in walk(tops)} == {"host": 0, "numa0": 1, "numa1": 0, "pool": 0}
     assert lines(tops)[1].startswith("├── numa0 +1 below ")
-
-
-def test_a_provider_is_chosen_by_name_by_uuid_or_roots_by_pattern():
-    tops = site()
-    assert [top.name for top in select(tops, "numa0")] == ["numa0"]
-    assert [top.name for top in select(tops, "uuid-of-nic")] == ["nic"]
-    assert [top.name for top in select(tops, "*o*")] == ["host", "pool"]
 
 
 def test_the_command_draws_what_the_server_has(server, stead):
