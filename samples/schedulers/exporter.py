@@ -5,19 +5,25 @@
 Run it from a timer, beside a node exporter that reads such files.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import stead
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-def metrics(site):
+
+def metrics(site: stead.Site) -> Iterator[str]:
     """The lines of two gauges, with the sums of each tree by resource class."""
     yield "# TYPE stead_capacity gauge"
     yield "# TYPE stead_used gauge"
     for tree in site.trees():
-        capacity, used = Counter(), Counter()
+        capacity, used = Counter[str](), Counter[str]()
         for provider in tree:
             for name, room in provider.rooms.items():
                 capacity[name] += room.capacity

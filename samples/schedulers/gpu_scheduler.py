@@ -2,40 +2,48 @@
 
     python gpu_scheduler.py data/ jobs.json
 
-Each job is {"name", "priority", "gpus", "cores", "tasks"}. The program may be killed: a job is found by its name.
+Each job is {"name", "priority", "gpus", "cores", "tasks", "near"}. Each task is on one host; with near, its GPUs are
+below the NUMA node of its cores. The program may be killed: a job is found by its name.
 """
+
+from __future__ import annotations
 
 import heapq
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import stead
 from stead import Group, Request
 
 PROJECT = "gpu-jobs"
+Job = dict[str, Any]
 
 
-def request_of(job):
-    """GPUs below the NUMA node of the cores; the fullest hosts first, so that big jobs find whole ones."""
-    return Request(Group("cpu", PCPU=job["cores"]), Group("gpu", PGPU=job["gpus"]), near=["cpu", "gpu"], order="pack")
+def request_of(job: Job) -> Request:
+    """A group for each GPU, which is a provider; the fullest hosts first, so that big jobs find whole ones."""
+    groups = [Group("cpu", PCPU=job["cores"]), *(Group(f"gpu{number}", PGPU=1) for number in range(job["gpus"]))]
+    near = [group.name for group in groups] if job["near"] else []
+    return Request(*groups, near=near, order="pack")
 
 
-def place(site, job):
+def place(site: stead.Site, job: Job) -> list[stead.Claim] | None:
     """All tasks of the job on distinct hosts, or none; None if there is no place now."""
     try:
         return site.claim_all([request_of(job)] * job["tasks"], names_of(job), distinct_hosts=True)
-    except stead.NothingFits as error:
-        print(f"{job['name']} waits: {error.explanation.relaxations or 'no single change would help'}")
+    except (stead.NothingFits, stead.NothingFound) as error:
+        changes = error.explanation and error.explanation.relaxations
+        print(f"{job['name']} waits: {changes or 'no single change would help'}")
         return None
 
 
-def names_of(job):
+def names_of(job: Job) -> list[str]:
     """The consumers of the tasks: the same names after a restart."""
     return [f"{PROJECT}/{job['name']}/{task}" for task in range(job["tasks"])]
 
 
-def schedule(site, jobs):
+def schedule(site: stead.Site, jobs: list[Job]) -> None:
     """Place jobs by priority, again whenever something changes; returns when all were placed."""
     queue = sorted((-job["priority"], number, job) for number, job in enumerate(jobs))
     for change in site.watch(heartbeat=0.5):

@@ -6,18 +6,24 @@ Columns: name, cores, memory_mb, gpus, model. It may be run again at any time: w
 is used is not removed.
 """
 
+from __future__ import annotations
+
 import csv
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import stead
 from stead import Node
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 TREES = 200
 
 
-def node_of(row):
+def node_of(row: dict[str, str]) -> Node:
     """A host with its GPUs below it."""
     gpus = [
         Node(f"{row['name']}_gpu{number}", PGPU=1, traits=[f"CUSTOM_GPU_{row['model']}"])
@@ -26,7 +32,7 @@ def node_of(row):
     return Node(row["name"], PCPU=int(row["cores"]), MEMORY_MB=int(row["memory_mb"]), children=gpus)
 
 
-def import_hosts(site, rows):
+def import_hosts(site: stead.Site, rows: Iterable[dict[str, str]]) -> int:
     """Write all hosts; the number of providers that changed."""
     nodes = [node_of(row) for row in rows]
     changed = 0

@@ -71,6 +71,7 @@ _PLACES = {
 }
 
 if TYPE_CHECKING:
+    from stead import aio as aio
     from stead.client.blocking.connecting import connect, open  # noqa: A004  # it is called stead.open
     from stead.client.blocking.site import Claim, Site
     from stead.client.calls import Reply
@@ -183,6 +184,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("stead.aio")
     if name not in _PLACES:
         raise AttributeError(f"module 'stead' has no attribute {name!r}")
     value = getattr(import_module(_PLACES[name]), name)
@@ -191,4 +194,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "aio"})

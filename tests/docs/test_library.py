@@ -1,11 +1,11 @@
 """The pages of the library and the sample schedulers do what they say."""
 
-import ast
 import csv
 import doctest
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 
@@ -14,6 +14,10 @@ import pytest
 import stead
 from scripts import library, notebook
 from stead import Node, testing
+from stead.topology.document import load
+from stead.topology.hwloc import Options, describe
+from stead.topology.machine import read_xml
+from stead.topology.site import as_record, site_of
 from tests.checkout import ROOT
 
 PAGE = ROOT / "docs/library.md"
@@ -47,11 +51,25 @@ def test_the_tests_of_the_page_pass_with_the_plugin(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if not block.startswith(">>>")])
-def test_other_code_of_the_page_is_python_with_names_that_exist(block):
-    tree = compile(block, PAGE.name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    for name in re.findall(r"stead\.(?!aio)(\w+)", ast.unparse(tree)):
-        assert hasattr(stead, name)
+def test_the_other_code_of_the_page_runs_on_a_server_with_no_import_but_stead(tmp_path):
+    """In a process of its own: another test may have imported ``stead.aio``."""
+    blocks = [block for block in BLOCKS if not block.startswith(">>>") and "def test_" not in block]
+    assert len(blocks) == 2
+    with testing.placement() as url:
+        url.site().apply(Node("host", VCPU=8))
+        (tmp_path / "data").mkdir(mode=0o700)
+        (tmp_path / "data/admin-token").write_text("admin")
+        code = "import stead\njob = stead.Request(stead.Group(VCPU=1))\n"
+        code += "\n".join(blocks).replace("http://127.0.0.1:8778", url)
+        program = f"""
+import ast, asyncio
+names = {{}}
+code = compile({code!r}, "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+asyncio.run(eval(code, names))
+assert names["claim"].name == "train-1" and names["hosts"] == ["host"]
+"""
+        ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=50)
+        assert ran.returncode == 0, ran.stderr
 
 
 def test_the_reference_has_every_public_name():
@@ -63,25 +81,46 @@ def test_the_reference_has_every_public_name():
     )
 
 
-def test_the_gpu_scheduler_places_jobs_by_priority_and_a_second_run_places_nothing_again(tmp_path):
+def job(name, priority=1, gpus=1, tasks=1, *, near=True):
+    return {"name": name, "priority": priority, "gpus": gpus, "cores": 4, "tasks": tasks, "near": near}
+
+
+def described(site):
+    """The providers of a site file, for ``apply``."""
+    return {"providers": list(map(as_record, site.providers.values()))}
+
+
+def test_the_gpu_scheduler_places_jobs_on_the_sample_site_and_a_second_run_places_nothing_again(tmp_path):
     data, jobs = tmp_path / "data", tmp_path / "jobs.json"
-
-    def host(name):
-        gpus = [Node(f"{name}-gpu{number}", PGPU=1) for number in range(2)]
-        return Node(name, MEMORY_MB=1024, children=[Node(f"{name}-numa0", PCPU=8, children=gpus)])
-
     with stead.open(data) as site:
-        site.apply([host("a"), host("b")])
-    small = {"name": "small", "priority": 1, "gpus": 1, "cores": 4, "tasks": 1}
-    gang = {"name": "gang", "priority": 9, "gpus": 1, "cores": 4, "tasks": 2}
-    jobs.write_text(json.dumps([small, gang]))
+        site.apply(described(load((ROOT / "samples/site.yaml").read_text(), "site.yaml")), create_names=True)
+    pair, gang, all_of_one = job("pair", 5, gpus=2), job("gang", 9, tasks=2), job("all", 7, gpus=3, near=False)
+    jobs.write_text(json.dumps([pair, gang, all_of_one, job("cpus", gpus=0)]))
     first = run("gpu_scheduler.py", data, jobs)
-    assert first.stdout.splitlines()[0] == "gang runs on a, b", first.stderr
-    assert re.fullmatch("small runs on [ab]", first.stdout.splitlines()[1])
-    assert run("gpu_scheduler.py", data, jobs).stdout.splitlines() == first.stdout.splitlines()
+    lines = first.stdout.splitlines()
+    assert lines[0] == "gang runs on gpu1, gpu2", first.stderr
+    assert [line.split()[0] for line in lines] == ["gang", "all", "pair", "cpus"]
+    assert run("gpu_scheduler.py", data, jobs).stdout.splitlines() == lines
     with stead.open(data) as site:
-        assert len(list(site.claims(project="gpu-jobs"))) == 3
-    assert len((SCHEDULERS / "gpu_scheduler.py").read_text().splitlines()) <= 60
+        claims = list(site.claims(project="gpu-jobs"))
+        assert len(claims) == 5
+        of_pair = site.find("gpu-jobs/pair/0")
+        tree = site.tree(of_pair.providers[0])
+        (node,) = {tree.find(uuid).parent for uuid in of_pair.providers if tree.find(uuid).parent != tree.root.uuid}
+        assert node in of_pair.providers
+
+
+@pytest.mark.parametrize("machine", sorted((ROOT / "samples/site").glob("*.xml")), ids=lambda path: path.stem)
+def test_the_gpu_scheduler_places_any_number_of_gpus_that_a_described_machine_has(machine, placement_site):
+    of_machine = site_of(describe(read_xml(machine.read_bytes(), machine.name), "host", Options(), source=machine.name))
+    placement_site.apply(described(of_machine), create_names=True)
+    scheduler = runpy.run_path(str(SCHEDULERS / "gpu_scheduler.py"))
+    number = sum(one.inventories["PGPU"].total for one in of_machine.providers.values() if "PGPU" in one.inventories)
+    for gpus in range(number + 1) if any("PCPU" in one.inventories for one in of_machine.providers.values()) else ():
+        (claim,) = scheduler["place"](placement_site, {**job("any", gpus=gpus, near=False), "cores": 1})
+        assert sum(amounts.get("PGPU", 0) for amounts in claim.allocations.values()) == gpus
+        claim.release()
+    assert scheduler["place"](placement_site, {**job("more", gpus=number + 1, near=False), "cores": 1}) is None
 
 
 def test_the_importer_writes_hosts_once_and_the_exporter_shows_them(tmp_path):

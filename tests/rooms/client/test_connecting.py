@@ -165,8 +165,10 @@ def test_what_was_claimed_in_the_process_is_there_when_the_directory_is_opened_a
 
 def test_the_asynchronous_open_is_the_same(tmp_path):
     async def use():
-        async with await stead.aio.open(tmp_path / "data", project="lab") as site:
-            await site.apply(Node("host", VCPU=4))
+        opened = await stead.aio.open(tmp_path / "data", project="lab")
+        await opened.apply(Node("host", VCPU=4))
+        await opened.close()
+        async with stead.aio.open(tmp_path / "data", project="lab") as site:
             claim = await site.claim(ONE_CORE, "train-1")
             await claim.release()
             return [provider.name async for provider in site.providers()]

@@ -21,7 +21,7 @@ USE_OF_THE_CLIENT = """
 import sys
 import stead
 print(" ".join(sys.modules))
-import stead.aio
+stead.aio.connect("http://127.0.0.1:9")
 site = stead.connect("http://127.0.0.1:9", "token", project="lab")
 request = stead.Request.parse(str(stead.Request(stead.Group(VCPU=1))))
 for name in set(stead.__all__) - {"open"}:
@@ -67,7 +67,11 @@ def test_a_wheel_from_a_clean_checkout_has_the_synchronous_client(tmp_path):
 
 def test_the_written_twins_have_the_same_functions():
     names = [
-        {node.name for node in ast.parse((directory / "running.py").read_text()).body if hasattr(node, "name")}
+        {
+            node.name
+            for node in ast.parse((directory / "running.py").read_text()).body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
         for directory in (twins.SOURCE, twins.TARGET)
     ]
     assert names[0] == names[1]
@@ -84,6 +88,7 @@ def test_the_lazy_names_are_those_of_type_checkers():
     tree = ast.parse(Path(stead.__file__).read_text())
     (branch,) = [node for node in tree.body if isinstance(node, ast.If)]
     imported = {alias.name: node.module for node in branch.body for alias in node.names}
+    assert imported.pop("aio") == "stead"  # a module, which is no public name
     assert imported == stead._PLACES
     assert set(imported) | {"__version__"} == set(stead.__all__)
     assert all(hasattr(importlib.import_module(module), name) for name, module in imported.items())
@@ -91,7 +96,6 @@ def test_the_lazy_names_are_those_of_type_checkers():
 
 USERS_PROGRAM = """
 import stead
-import stead.aio
 from stead import Claim, Group, Node, NothingFits, Request
 
 
@@ -101,6 +105,12 @@ def place(site: stead.Site, job: Request) -> list[Claim]:
     except NothingFits as error:
         reveal_type(error.explanation)
         return []
+
+
+async def opened() -> stead.aio.Site:
+    async with stead.aio.open("data") as site:
+        await release(site)
+    return await stead.aio.open("data", project="lab")
 
 
 async def release(site: stead.aio.Site) -> int:

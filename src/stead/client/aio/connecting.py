@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stead.client import calls
-from stead.client.aio.running import in_thread
+from stead.client.aio.running import in_thread, opens
 from stead.client.aio.site import Site
 from stead.client.aio.transport import Http, InProcess
 
@@ -50,6 +50,7 @@ def connect(
     return Site(transport, token, project=project, user=user, timeout=timeout, retry=retry)
 
 
+@opens
 async def open(  # noqa: A001  # it is called stead.aio.open
     database: str | Path,
     *,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import wraps
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
 
+P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound="Closing")
 
 LONGEST_WAIT = 1
 """Seconds that a call in this process may wait for a change: a thread waits, which cannot be cancelled."""
@@ -29,3 +32,37 @@ async def called(function: Callable[[], Any | Awaitable[Any]]) -> Any:
     """What *function* returns or, if it is asynchronous, what it returns in the end. It may block."""
     returned = await asyncio.to_thread(function)
     return await returned if isawaitable(returned) else returned
+
+
+class Closing(Protocol):
+    """What ends with ``close``."""
+
+    async def close(self) -> None:
+        """End it."""
+
+
+class Opening(Generic[C]):
+    """What opens when it is awaited, or in ``async with``, which also closes it."""
+
+    def __init__(self, opening: Coroutine[Any, Any, C]) -> None:
+        self._opening = opening
+
+    def __await__(self) -> Generator[Any, Any, C]:
+        return self._opening.__await__()
+
+    async def __aenter__(self) -> C:
+        self._opened = await self._opening
+        return self._opened
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.close()
+
+
+def opens(function: Callable[P, Coroutine[Any, Any, C]]) -> Callable[P, Opening[C]]:
+    """*function*, with a result that ``async with`` accepts without ``await``, as ``with`` accepts that of the twin."""
+
+    @wraps(function)
+    def opening(*args: P.args, **kwargs: P.kwargs) -> Opening[C]:
+        return Opening(function(*args, **kwargs))
+
+    return opening

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 LONGEST_WAIT = 30
@@ -27,3 +28,8 @@ def in_thread(function: Callable[..., R], *arguments: object) -> R:
 def called(function: Callable[[], Any]) -> Any:
     """What *function* returns."""
     return function()
+
+
+def opens(function: Callable[P, R]) -> Callable[P, R]:
+    """*function*."""
+    return function
