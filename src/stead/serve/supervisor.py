@@ -78,6 +78,7 @@ class _State(Enum):
 class _Worker:
     state: _State
     until: float  # of STARTING and ENDING: when it is killed
+    since: float = 0.0  # when it was started
 
 
 class Supervisor:
@@ -101,6 +102,7 @@ class Supervisor:
         self._failures_in_a_row = 0
         self._has_served = False  # a worker, at any time
         self._last_failed_to_start = False
+        self._last_loss = now  # of a worker that had served
         self._last_reason = ""
         self._problem: str | None = None
         self._complete_since: float | None = None
@@ -127,25 +129,29 @@ class Supervisor:
 
     def ended(self, worker: int, reason: str, now: float) -> None:
         """The process of *worker* has ended, or could not be started; *reason* says which and how, in one line."""
-        state = self._workers.pop(worker).state
-        if state is not _State.ENDING:
-            self._failed(worker, _ENDED if state is _State.SERVING else _NOT_STARTED, reason, now)
+        gone = self._workers.pop(worker)
+        if gone.state is not _State.ENDING:
+            self._failed(worker, _ENDED if gone.state is _State.SERVING else _NOT_STARTED, reason, now, gone.since)
 
     def unresponsive(self, worker: int, reason: str, now: float) -> None:
         """*worker* does not answer its health check, which it did before."""
         if worker in self._in(_State.SERVING):
             # Not killed at once: its threads may still finish claims while its event loop is blocked.
+            since = self._workers[worker].since
             self._end(worker, Step.END, now)
-            self._failed(worker, _UNRESPONSIVE, reason, now)
+            self._failed(worker, _UNRESPONSIVE, reason, now, since)
 
     def reload(self, now: float) -> None:
         """Replace all present workers, one after the other.
 
-        This includes workers that start: they may have read the configuration before the last change. Missing workers
-        are started first, without the rest of their pause, since the operator may have corrected the configuration.
+        Workers that start are killed: they may have read the configuration before the last change, and one that hangs
+        would hold up the others. Missing workers are started first, without the rest of their pause, since the operator
+        may have corrected the configuration.
         """
         if self._has_served and not self.is_stopping:
-            self._to_replace = [*self._in(_State.SERVING), *self._in(_State.STARTING)]
+            for number in self._in(_State.STARTING):
+                self._end(number, Step.KILL, now)
+            self._to_replace = self._in(_State.SERVING)
             self._next_start = now
 
     def stop(self, now: float, *, at_once: bool = False) -> None:
@@ -199,7 +205,7 @@ class Supervisor:
 
     def _start(self, now: float) -> None:
         self._last_number += 1
-        self._workers[self._last_number] = _Worker(_State.STARTING, now + START_SECONDS)
+        self._workers[self._last_number] = _Worker(_State.STARTING, now + START_SECONDS, now)
         self._orders.append(Order(Step.START, self._last_number))
 
     @property
@@ -208,13 +214,16 @@ class Supervisor:
 
     # Failures.
 
-    def _failed(self, worker: int, cause: str, reason: str, now: float) -> None:
-        """Record that *worker* is lost, and plan its replacement."""
+    def _failed(self, worker: int, cause: str, reason: str, now: float, since: float) -> None:
+        """Record that *worker*, started at *since*, is lost, and plan its replacement."""
         if self.is_stopping:
             return
         has_served = cause != _NOT_STARTED
         self._failures[cause] += 1
-        self._last_failed_to_start = not has_served
+        if has_served:
+            self._last_loss = now
+        # A worker that was started before the last one was lost says nothing about what starts now.
+        self._last_failed_to_start = not has_served and since >= self._last_loss
         self._last_reason = reason
         if worker in self._to_replace:
             self._to_replace.remove(worker)
@@ -261,7 +270,9 @@ class Supervisor:
     def _kill_late(self, number: int, worker: _Worker, now: float) -> None:
         if worker.state is _State.STARTING:
             worker.state = _State.ENDING
-            self._failed(number, _NOT_STARTED, f"a new worker did not serve within {START_SECONDS:.0f} s", now)
+            self._failed(
+                number, _NOT_STARTED, f"a new worker did not serve within {START_SECONDS:.0f} s", now, worker.since
+            )
         worker.until = now + STOP_SECONDS
         self._orders.append(Order(Step.KILL, number))
 

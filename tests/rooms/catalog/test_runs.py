@@ -91,7 +91,7 @@ def test_random_choices_and_changes_give_what_is_there() -> None:
 
 def test_the_bytes_of_all_runs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     asking = Asking()
-    monkeypatch.setattr(fragments, "MOST_BYTES", 20 * RUN)
+    monkeypatch.setattr(fragments, "MOST_BYTES_OF_RUNS", 20 * RUN)
     for _ in range(2):
         assert asking.ask(EVERY)
         assert 0 < asking.runs._bytes <= 20 * RUN

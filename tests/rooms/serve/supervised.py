@@ -228,6 +228,7 @@ class Simulated:
         if step is Step.KILL:
             if has_served:
                 assert self.now - self.told[worker] >= supervisor.STOP_SECONDS, "a request may be cut"
+            self.told.setdefault(worker, self.now)
             self.events.append((self.now, worker, "ended"))
             return
         assert not has_served or worker in self.excused or self.supervisor.is_stopping, "nothing ends this worker"

@@ -35,7 +35,7 @@ LONG_SECONDS = 120
 
 class TestDecisions:
     @given(st.integers(1, 5), st.integers(0, 2**32))
-    @settings(max_examples=max(60, CASES))
+    @settings(max_examples=max(500, CASES))
     def test_those_whom_the_model_names_serve(self, count: int, seed: int) -> None:
         choices = random.Random(seed)
         live(Simulated(count), count, [Batch.drawn(choices, count) for _ in range(8)], choices)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from stead.store.protocol.store import Transaction
 
+TOUCHED = slice(2, 4)
+"""The arguments of a tick that are empty if the tick only asks for an earlier one."""
+
 
 @contextmanager
 def one_commit(books: Books, *, reaches: bool, then: Callable[[], Any] = lambda: None) -> Iterator[list[str]]:
@@ -135,7 +138,9 @@ def test_a_database_that_does_not_come_back_is_unavailable(
     hasty = Books(books.url, write_timeout=0.3, upgrade=False)
     asked = []
 
-    def gone(*_: object) -> None:
+    def gone(*args: Any) -> Any:
+        if any(args[TOUCHED]):
+            return clock.tick(*args)
         asked.append(1)
         raise lost()
 
@@ -152,7 +157,7 @@ def test_finding_out_is_itself_tried_again(books: Books, host: str, monkeypatch:
     failing = iter([True, True])
 
     def tick(*args: Any) -> Any:
-        if next(failing, False):
+        if not any(args[TOUCHED]) and next(failing, False):
             raise lost()
         return clock.tick(*args)
 
