@@ -209,18 +209,20 @@ def _asked_for(header: str) -> dict[str, str]:
 def _version(value: str, versions: type[N]) -> N:
     if value == "latest":
         return max(versions)
-    major, minor = _numbers(value)
-    if major != 1 or not min(versions) <= minor <= max(versions):
-        raise Refused(406, f"Invalid microversion: Unacceptable version header: {value}", more=extent(versions))
+    major, _, minor_text = value.partition(".")
+    try:
+        number, minor = int(major), int(minor_text)
+    except ValueError:
+        raise Refused(400, f"Invalid microversion: invalid version string: {_named(value, versions)}") from None
+    if number != 1 or not min(versions) <= minor <= max(versions):
+        told = f"Invalid microversion: Unacceptable version header: {_named(value, versions)}"
+        raise Refused(406, told, more=extent(versions))
     return versions(minor)  # type: ignore[call-arg]  # mypy takes the meaning for an argument of look-ups too
 
 
-def _numbers(value: str) -> tuple[int, int]:
-    major, _, minor = value.partition(".")
-    try:
-        return int(major), int(minor)
-    except ValueError:
-        raise Refused(400, f"Invalid microversion: invalid version string: {value}") from None
+def _named(value: str, versions: type[Step]) -> str:
+    """*value* as refusals show it. Clients know the form for Placement, which does not name the service."""
+    return value if versions is Microversion else f"stead {value}"
 
 
 def _require_body_headers(req: Request) -> None:

@@ -47,7 +47,7 @@ TITLES_AND_SENTENCES = {
     410: ("Gone", "This resource is no longer available. No forwarding address is given."),
     413: ("Content Too Large", "The request is larger than the server accepts."),
     414: ("URI Too Long", "The query is longer than the server accepts."),
-    415: ("Unsupported Media Type", "The request media type is not supported by this server."),
+    415: ("Unsupported Media Type", "The request media type {media_type} is not supported by this server."),
     431: ("Request Header Fields Too Large", "A header of the request is larger than the server accepts."),
     500: (
         "Internal Server Error",
@@ -77,7 +77,8 @@ def _in_one_line(text: str) -> str:
 def write(req: Request, resp: Response, problem: Problem) -> None:
     """Write *problem* to the response, in the form that the request accepts."""
     title, sentence = TITLES_AND_SENTENCES[problem.status]
-    sentence = sentence.format(method=_in_one_line(req.method))
+    media_type = shorten(req.content_type or "None", 1_000)
+    sentence = sentence.format(method=_in_one_line(req.method), media_type=_in_one_line(media_type))
     # Shortened first, because a message can repeat a whole body.
     message = _MARKUP.sub("", _in_one_line(shorten(problem.message, 100_000)))
     resp.status = f"{problem.status} {title}"

@@ -161,9 +161,10 @@ class Methods(dict[str, Any]):
         """The value of the ``allow`` header."""
         return ", ".join(method for method in METHODS if method in self)
 
-    def __missing__(self, method: str) -> Callable[..., None]:
+    def __missing__(self, _method: str) -> Callable[..., None]:
         def refuse(_req: Request, _resp: Response, **_params: str) -> None:
-            raise Refused(405, f"{method} is not one of: {self.allow}", headers={"allow": self.allow})
+            told = "The method specified is not allowed for this resource."
+            raise Refused(405, told, headers={"allow": self.allow})
 
         return refuse
 

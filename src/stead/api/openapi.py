@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.errors import TITLES_AND_SENTENCES, UNDEFINED, problem_of, rows_of
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
-from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, SCHEMAS, STRANGER
+from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, PATH_PARAMETERS, SCHEMAS, STRANGER
 from stead.api.query.candidates import GROUP_KEYS
 from stead.api.versions import NEWEST, V, name_of
 from stead.domain.errors import Forbidden, SteadError, Unavailable
@@ -93,7 +93,13 @@ def document(routes: Mapping[str, object]) -> Json:
 def _path(path: str, resource: object, handlers: Mapping[str, object]) -> Json:
     names = [segment[1:-1] for segment in path.split("/") if segment.startswith("{")]
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "example": EXAMPLES[name]}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": PATH_PARAMETERS.get(path) or PATH_PARAMETERS[name],
+            "example": EXAMPLES[name],
+        }
         for name in names
     ]
     literal = [segment for segment in path.split("/") if not segment.startswith("{")]

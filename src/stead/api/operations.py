@@ -36,6 +36,7 @@ from stead.api.shapes import (
     ALLOCATIONS_BY_PROVIDER,
     GENERATION,
     INVENTORY_FIELDS,
+    LINKS,
     RESOURCES,
     TOTAL,
     UUID,
@@ -44,7 +45,7 @@ from stead.api.shapes import (
 )
 from stead.api.versions import ALL_FEATURES, NEWEST, name_of
 from stead.domain import errors as domain
-from stead.domain.names import RESOURCE_CLASS_NAME
+from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
 from stead.domain.provider_trees import (
     CapacityBelowUse,
     DescribedProviderGone,
@@ -74,7 +75,6 @@ def array(items: Schema) -> Schema:
 TEXT: Schema = {"type": "string"}
 MOMENT_TEXT: Schema = {"type": "string", "format": MOMENT}
 AMOUNTS = mapping(RESOURCE_CLASS_NAME, {"type": "integer"})
-LINKS = array(strict_object({"rel": TEXT, "href": TEXT}))
 PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
 
 FIELDS: dict[str, Schema] = {
@@ -312,6 +312,15 @@ SOME_PROVIDER = "0c0ffee0-0000-4000-8000-000000000001"
 SOME_CONSUMER = "0c0ffee0-0000-4000-8000-000000000002"
 EXAMPLES = {"uuid": SOME_PROVIDER, "consumer_uuid": SOME_CONSUMER, "resource_class": "VCPU", "name": "CUSTOM_LAMP"}
 """A value for each parameter of a path."""
+
+PATH_PARAMETERS: dict[str, Schema] = {
+    "uuid": UUID,
+    "consumer_uuid": UUID,
+    "resource_class": {"type": "string", "pattern": RESOURCE_CLASS_NAME, "maxLength": NAME_LENGTH},
+    "name": {"type": "string", "pattern": RESOURCE_CLASS_NAME, "maxLength": NAME_LENGTH},
+    "/flavors/{name}": flavor_query.NAME,
+}
+"""The schema of each parameter of a path, and of a path whose parameter differs from others of that name."""
 
 
 @dataclass(frozen=True)

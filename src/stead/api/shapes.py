@@ -24,6 +24,7 @@ UUID_KEY = "^[0-9a-fA-F-]{36}$"
 
 UUID: Schema = {"type": "string", "format": "uuid"}
 GENERATION: Schema = {"type": "integer"}
+LINKS: Schema = {"type": "array", "items": strict_object({"rel": {"type": "string"}, "href": {"type": "string"}})}
 EXTERNAL_ID: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": STORABLE}
 """The id of a project or a user, which Keystone assigns."""
 

@@ -156,11 +156,13 @@ def delete_one(tx: Transaction, provider: str, resource_class: str) -> None:
     """Delete the inventory of one class of a provider.
 
     Raises:
-        ProviderNotFound, InventoryNotFound, InventoryInUse
+        ProviderNotFound, ResourceClassNotFound, InventoryNotFound, InventoryInUse
     """
     row = providers.lock_one(tx, provider)
     stored = by_class_name(tx.connection, [row.id]).get((row.id, resource_class))
     if stored is None:
+        if resource_classes.find(tx.connection, resource_class) is None:
+            raise ResourceClassNotFound(resource_class)
         raise InventoryNotFound(provider, resource_class)
     remove(tx, {row.id: row}, {row.id: [stored]})
     _bump(tx, row)

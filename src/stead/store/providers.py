@@ -177,7 +177,7 @@ def _require_free(connection: Connection, uuid: str, name: str) -> None:
 
 def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
     """Lock a future parent with its root, so that neither is deleted or moved while a child is added."""
-    refusal = f'Unable to create resource provider "{name}", {uuid}: '
+    refusal = f'Unable to create resource provider "{name}", {uuid}: Object action create failed because: '
     if parent == uuid:
         raise ParentRefused(
             f"{refusal}parent provider UUID cannot be same as UUID. "
@@ -231,10 +231,12 @@ def _parent_to_be(tx: Transaction, row: Row, parent: str | None, *, may_move: bo
     refusal = f"Unable to save resource provider {row.uuid}: "
     above = ids_by_uuid(tx.connection, [parent]).get(parent) if parent is not None else None
     if parent is not None and above is None:
-        raise ParentRefused(refusal + "parent provider UUID does not exist.")
+        raise ParentRefused(f"{refusal}Object action create failed because: parent provider UUID does not exist.")
     if not may_move and row.parent is not None and above != row.parent:
         verb = "un-parenting" if above is None else "re-parenting"
-        raise ParentRefused(refusal + f"{verb} a provider is not currently allowed.")
+        raise ParentRefused(
+            f"{refusal}Object action update failed because: {verb} a provider is not currently allowed."
+        )
     return above
 
 
@@ -246,7 +248,8 @@ def _move(tx: Transaction, before: Row, above: int | None) -> Row:
         raise RaceLost("resource_providers")
     if target is not None and target.id in subtree:
         raise ParentRefused(
-            f"Unable to save resource provider {before.uuid}: creating loop in the provider tree is not allowed."
+            f"Unable to save resource provider {before.uuid}: Object action update failed because: "
+            "creating loop in the provider tree is not allowed."
         )
     around = {before.root, before.parent, above, target.root if target else None} - {None}
     involved = subtree | {id_ for id_ in around if id_ is not None}

@@ -139,8 +139,8 @@ def pair() -> Iterator[Pair]:
         ours, theirs = Path(name, "stead"), Path(name, "released")
         ours.mkdir()
         theirs.mkdir()
-        with released.serving(theirs) as port, stead(ours) as door:
-            yield Pair(door, kept_door(port))
+        with released.serving(theirs) as port, stead(ours) as door, opened_door(port) as other:
+            yield Pair(door, other)
 
 
 @contextmanager

@@ -7,7 +7,10 @@ import pytest
 
 from tests.servers.environment import ROOT, Unavailable
 from tests.system.differential import known
+from tests.system.differential.comparison import compare
+from tests.system.differential.machine import empty
 from tests.system.differential.pair import Pair, pair
+from tests.system.differential.refusals import SITE, VERSIONS, refusals
 from tests.system.differential.released import RELEASED
 from tests.system.differential.runs import Tally, run
 from tests.system.differential.wordings import WORDINGS
@@ -41,6 +44,47 @@ def test_both_answer_alike(both: Pair) -> None:
         "POST /allocations", "DELETE /allocations/*", "POST /reshaper", "GET /allocation_candidates", "GET /usages",
     ):  # fmt: skip
         assert route in met, f"no {route} succeeded in {both.steps} steps: the histories lead nowhere"
+
+
+def test_every_refusal_has_the_same_words(both: Pair) -> None:
+    """A difference that a row of `KNOWN` or `WORDINGS` does not explain is one a client can meet."""
+    both.uuids()  # so that no uuid of the histories before is replaced
+    for asked in SITE:
+        for side in (both.stead, both.released):
+            assert side.ask(asked).status < 300
+    refused = 0
+    try:
+        for version in VERSIONS:
+            for asked in refusals(version):
+                exchange = compare(asked, both.stead.ask(asked), both.released.ask(asked))
+                refused += exchange.stead.status >= 400
+                assert not exchange.facets or known.names_of(exchange, both), str(exchange)
+    finally:
+        for side in (both.stead, both.released):
+            empty(side.ask)
+    assert refused > 300, "the requests meet what they should not"
+
+
+NOT_FOR_CLIENTS = {
+    "The sentence of a 406",
+    "Words of Python's",
+    "Words of the parser",
+    "Words of the database",
+    "The schema",
+    "The schema of a name in the path",
+    "A generation with a decimal point",
+    "One of several unknown traits",
+    "In no order",
+}
+"""Rows whose text in the released service comes from a library, or is another one each time."""
+
+
+def test_a_wording_says_all_that_the_released_service_says() -> None:
+    """So a client that searches the text for the words of the released service finds them."""
+    for row in WORDINGS:
+        if row.name not in NOT_FOR_CLIENTS:
+            assert row.released in row.stead, f"{row.name}: Stead lacks words of the released service"
+    assert {row.name for row in WORDINGS} > NOT_FOR_CLIENTS
 
 
 def test_every_wording_is_documented() -> None:

@@ -90,19 +90,9 @@ WORDINGS = (
         "{sentence}\n\n",
     ),
     Wording(
-        "Not one of the methods",
-        "{sentence}\n\n{method} is not one of: {methods}",
-        "{sentence}\n\nThe method specified is not allowed for this resource.",
-    ),
-    Wording(
         "The sentence of a 406",
         "The resource could not be given in a form that the request accepts.\n\n{message}",
         "The resource could not be generated that was acceptable to your browser (content of type {type}.\n\n{message}",
-    ),
-    Wording(
-        "The sentence of a 415",
-        "The request media type is not supported by this server.\n\n{message}",
-        "The request media type {type} is not supported by this server.\n\n{message}",
     ),
     Wording(
         "Words of Python's",
@@ -125,27 +115,6 @@ WORDINGS = (
         "{sentence}\n\n" + SCHEMA + ": {ours} On instance: {value}",
         "{sentence}\n\n" + SCHEMA + "['properties']['name']: {theirs} On instance['name']: {value}",
         ("PUT /resource_classes/*",),
-    ),
-    Wording(
-        "Said twice",
-        "{sentence}\n\nNo resource provider with uuid {uuid} found",
-        "{sentence}\n\nNo resource provider with uuid {uuid} found{space}: No resource provider with uuid {uuid} found",
-    ),
-    Wording(
-        "Said twice",
-        "{sentence}\n\nNo resource provider with uuid {uuid} found",
-        "{sentence}\n\nResource provider '{uuid}' not found: No resource provider with uuid {uuid} found",
-    ),
-    Wording(
-        "Said twice",
-        "{sentence}\n\nNo inventory of class {class} found for delete",
-        "{sentence}\n\nNo inventory of class {class} found for delete: {why}",
-    ),
-    Wording(
-        "Names of inner operations",
-        "{sentence}\n\n{before}: {reason}",
-        "{sentence}\n\n{before}: Object action {action} failed because: {reason}",
-        ("POST /resource_providers", "PUT /resource_providers/*"),
     ),
     Wording(
         "Generations in a conflict",

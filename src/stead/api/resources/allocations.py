@@ -28,7 +28,7 @@ from stead.api.shapes import (
     consumers,
 )
 from stead.api.versions import S, V, Versioned
-from stead.domain.errors import AllocationRefused, InventoryInUse, UnknownResourceClass
+from stead.domain.errors import AllocationRefused, InventoryInUse, ProviderNotFound, UnknownResourceClass
 from stead.domain.moments import in_utc
 from stead.domain.names import NAME_LENGTH
 from stead.process.slices import sliced
@@ -186,6 +186,7 @@ class AllocationsOfProvider:
 
     @json_answer
     @allowed("placement:resource_providers:allocations:list")
+    @answering({ProviderNotFound: Answer(404, text="Resource provider '{uuid}' not found: {error}")})
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         """List the allocations of a resource provider."""
         allocations = self._service.read(consumer_listing.of_provider, uuid)

@@ -15,6 +15,7 @@ from stead.api.query.candidates import parse_candidate_request, request_of
 from stead.api.query.values import Pairs, whole_number
 from stead.api.representations import answer, answer_nothing, locate
 from stead.api.resources.headroom import LIMIT, show_limit
+from stead.api.shapes import LINKS
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import FlavorNotFound, InvalidQuery
 from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor
@@ -65,7 +66,7 @@ FLAVOR = strict_object(_FLAVOR)
 FLAVORS = strict_object(
     {
         "flavors": {"type": "array", "items": strict_object(_FLAVOR, {"headroom": HEADROOM})},
-        "links": {"type": "array"},
+        "links": LINKS,
     },
     {"generation": {"type": ["string", "null"]}},
 )

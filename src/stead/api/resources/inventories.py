@@ -28,7 +28,9 @@ from stead.domain.errors import (
     InventoryInUse,
     InventoryNotFound,
     NoInventoryRecord,
+    ProviderNotFound,
     ReservedTooLarge,
+    ResourceClassNotFound,
     TooManyInventories,
     UnknownResourceClass,
 )
@@ -119,6 +121,10 @@ def show_all(inventories: Mapping[str, Inventory], generation: int) -> dict[str,
     return {"resource_provider_generation": generation, "inventories": shown}
 
 
+NO_PROVIDER = Answer(404, text="No resource provider with uuid {uuid} found : {error}")
+"""The words of the released service, with its space before the colon."""
+
+
 class Inventories:
     """`/resource_providers/{uuid}/inventories`: all inventories of a resource provider."""
 
@@ -127,6 +133,7 @@ class Inventories:
 
     @json_answer
     @allowed("placement:resource_providers:inventories:list")
+    @answering({ProviderNotFound: NO_PROVIDER})
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         """List the inventories of a resource provider."""
         snapshot = self._service.snapshot()
@@ -198,6 +205,7 @@ class OneClass:
 
     @json_answer
     @allowed("placement:resource_providers:inventories:show")
+    @answering({ProviderNotFound: NO_PROVIDER})
     def on_get(self, req: Request, resp: Response, uuid: str, resource_class: str) -> None:
         """Show an inventory of a resource provider."""
         snapshot = self._service.snapshot()
@@ -238,7 +246,12 @@ class OneClass:
     @allowed("placement:resource_providers:inventories:delete")
     @answering(
         {
-            InventoryNotFound: Answer(404, text="No inventory of class {resource_class} found for delete"),
+            InventoryNotFound: Answer(
+                404,
+                text="No inventory of class {resource_class} found for delete: "
+                "No inventory of class {resource_class} found for delete",
+            ),
+            ResourceClassNotFound: Answer(404, text="No inventory of class {resource_class} found for delete: {error}"),
             InventoryInUse: Answer(
                 409, CONCURRENT_UPDATE, text="Unable to delete inventory of class {resource_class}: {error}"
             ),
@@ -308,6 +321,7 @@ class ProviderUsages:
 
     @json_answer
     @allowed("placement:resource_providers:usages")
+    @answering({ProviderNotFound: Answer(404, text="No resource provider with uuid {uuid} found: {error}")})
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         """List the usages of a resource provider."""
         snapshot = self._service.snapshot()

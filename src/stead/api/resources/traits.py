@@ -29,6 +29,7 @@ from stead.domain.changes import NameRow
 from stead.domain.errors import (
     GenerationConflict,
     InvalidQuery,
+    ProviderNotFound,
     ResourceClassExists,
     ResourceClassInUse,
     ResourceClassNotFound,
@@ -193,6 +194,7 @@ class ProviderTraits:
     @since(V.TRAITS)
     @json_answer
     @allowed("placement:resource_providers:traits:list")
+    @answering({ProviderNotFound: Answer(404, text="No resource provider with uuid {uuid} found: {error}")})
     def on_get(self, req: Request, resp: Response, uuid: str) -> None:
         """List the traits of a resource provider."""
         snapshot = self._service.snapshot()
