@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from tests.system.deploy.servers import free_port, owned_by, program, running, somebody
+from tests.system.deploy.servers import free_port, module, owned_by, program, running, somebody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +179,9 @@ def nginx_as_reader(directory: Path) -> Iterator[tuple[str, int]]:
 @contextmanager
 def uwsgi(directory: Path) -> Iterator[tuple[str, int]]:
     """The address of a uWSGI whose answers repeat what it has read; of each connection it reads one request."""
-    path, port = program("uwsgi", "uwsgi-core", "uwsgi-plugin-python3"), free_port()
+    packages = ("uwsgi-core", "uwsgi-plugin-python3")
+    path, port = program("uwsgi", *packages), free_port()
+    module("/usr/lib/uwsgi/plugins/python3_plugin.so", *packages)
     (directory / "echo.py").write_text(UWSGI_ECHO)
     command = [
         path,
