@@ -21,6 +21,7 @@ from stead.api.middleware import (
     Drain,
     HeaderSizes,
     Health,
+    KnownHosts,
     Prefix,
     ProxyHeaders,
     RequestLog,
@@ -34,6 +35,7 @@ from stead.candidates.engine import Enumeration
 from stead.config import load
 from stead.config.settings import serving_program
 from stead.domain.errors import Unavailable, Unusable
+from stead.httpd.hosts import Hosts
 from stead.observation import Observation, set_up_log
 from stead.observe.health import Readiness
 from stead.observe.log import held_back
@@ -138,6 +140,8 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
     )
     watchers = observation.watchers if observation else ()
     app: WSGIApplication = _surrounded(authenticate(api, settings), settings)
+    if settings.auth_strategy == "noauth2":  # where a page needs no token that it cannot know
+        app = KnownHosts(app, Hosts(settings.ui.hosts, settings.proxy_headers))
     if settings.ui.enabled or settings.ui.public_docs:
         app = _with_ui(app, api, service, policy, settings, limits, observation)
     app = RequestLog(HeaderSizes(app), watchers)
@@ -170,7 +174,7 @@ def _with_ui(
         policy,
         strategy_of(settings),
         lambda pages: authenticate(pages, settings),
-        Features(ui.enabled, ui.writes, ui.public_docs, ui.hosts, settings.proxy_headers),
+        Features(ui.enabled, ui.writes, ui.public_docs, Hosts(ui.hosts, settings.proxy_headers)),
         limits,
         counts,
         Attempts(observation.signed_in) if observation else Attempts(),

@@ -15,6 +15,7 @@ from stead.config.masking import mask_of
 from stead.config.values import ConfigError
 from stead.domain.errors import InvalidQuery, Unavailable
 from stead.httpd.answers import REASONS
+from stead.httpd.hosts import Hosts
 from stead.observe import log, metrics
 from stead.observe.doings import Doings
 from stead.observe.exporter import all_workers
@@ -134,6 +135,7 @@ class Observation:
             self._watch.metrics_dir,
             self._watch.metrics,
             lambda: self.site_text(service, request_of),
+            Hosts(self._settings.ui.hosts),
         )
         self._closing.append(exporter.stop)
         exporter.start()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+    from stead.httpd.hosts import Hosts
     from stead.observe.metrics import Watcher
 
     Headers = list[tuple[str, str]]
@@ -317,6 +318,20 @@ class HeaderSizes:
             del environ[name]  # the form of the answer depends on some of these headers
         shown = names[0].removeprefix("HTTP_").replace("_", "-").lower()[:100]
         return _refuse(environ, start_response, Problem(431, f"The header {shown} has more than {most} bytes."))
+
+
+class KnownHosts:
+    """Returns 403 to Host headers that are not names of this service."""
+
+    def __init__(self, app: WSGIApplication, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        problem = self._hosts.problem(environ)
+        if problem is None:
+            return self._app(environ, start_response)
+        return _refuse(environ, start_response, Problem(403, problem))
 
 
 def _refuse(environ: WSGIEnvironment, start_response: StartResponse, problem: Problem) -> Iterable[bytes]:

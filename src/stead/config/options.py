@@ -125,10 +125,10 @@ UI_OPTS: list[cfg.Opt] = [
     cfg.ListOpt(
         "ui_hosts",
         default=[],
-        help="Host names by which browsers reach the web interface, without ports. Other names return 403, which stops "
-        "DNS rebinding. IP addresses and localhost are always accepted. Default: any name, but over loopback none, "
-        "unless `[oslo_middleware] enable_proxy_headers_parsing` says that a proxy is before the service. Embedded: "
-        "default none.",
+        help="Host names by which clients reach the web interface, the metrics and, with noauth2, the API, without "
+        "ports. Other names return 403, which stops DNS rebinding. IP addresses and localhost are always accepted. "
+        "Default: any name, but over loopback none, unless `[oslo_middleware] enable_proxy_headers_parsing` says that "
+        "a proxy is before the service. Embedded: default none.",
     ),
     cfg.BoolOpt(
         "public_docs",

@@ -242,6 +242,7 @@ Reason = Literal[
     "head_timeout",
     "head_too_large",
     "not_implemented",
+    "protocol",
     "proxy_protocol",
     "queue_full",
     "queue_timeout",

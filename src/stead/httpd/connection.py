@@ -73,6 +73,8 @@ class Connection(asyncio.Protocol):
         """Whether a complete request has arrived on this connection."""
         self.client: str | None = None
         """The address of the client, if a trusted proxy has given it before the connection was made."""
+        self.refusal: Refusal | None = None
+        """The answer to whatever the client sends, if the connection is refused as a whole."""
         self._may_idle = may_idle
         self._server = server
         self._bounds: Bounds = server.bounds
@@ -128,6 +130,9 @@ class Connection(asyncio.Protocol):
                     self._reader.keep(data)
                     self._read(False)
                     return
+        if self.refusal is not None:
+            self._refuse_and_close(self.refusal)
+            return
         self._reader.feed(data, self.received_at)
         self._next()
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _UNKNOWN_METHOD = "unknown request method; a PROXY protocol header is read from [stead] proxy_protocol_from only"
 
+TLS_HANDSHAKE = 0x16
+"""The first byte of a client that speaks TLS."""
+
 PIPELINED = 100
 """Requests that a client may pipeline in one piece. If it sends more, the connection ends after these answers."""
 
@@ -147,7 +150,10 @@ class Reader:
         try:
             self._run_parser(data)
         except httptools.HttpParserInvalidMethodError:
-            self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", _UNKNOWN_METHOD))
+            if data[0] == TLS_HANDSHAKE:
+                self._refuse(Refusal(HTTPStatus.BAD_REQUEST, "protocol", "This port speaks plain HTTP: use http."))
+            else:
+                self._refuse(Refusal(HTTPStatus.NOT_IMPLEMENTED, "not_implemented", _UNKNOWN_METHOD))
         except httptools.HttpParserError as error:
             self._refuse(bad_request(f"malformed request: {error}"))
         if self.in_message and not self.in_body and self._head_size > self._bounds.head:

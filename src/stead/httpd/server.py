@@ -6,29 +6,29 @@ import asyncio
 import logging
 import os
 import resource
+import socket
 from collections import Counter, OrderedDict
 from contextlib import suppress
 from functools import partial
 from heapq import nsmallest
+from http import HTTPStatus
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from stead.httpd import proxy_protocol
 from stead.httpd.admission import LONG_SECONDS, Admission
-from stead.httpd.answers import Answer, Refusals, overloaded
+from stead.httpd.answers import Answer, Refusal, Refusals, overloaded
 from stead.httpd.bounds import MIB, Budget
 from stead.httpd.connection import Connection, State
 from stead.httpd.requests import FREE_SIZE, Lane, Peers
 from stead.httpd.wsgi import Pool, answer
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Callable, Mapping, Sequence
     from wsgiref.types import WSGIApplication
 
-    from stead.httpd.answers import Refusal
     from stead.httpd.bounds import Bounds
     from stead.httpd.requests import Request, Routes
 
@@ -65,6 +65,8 @@ RETURNED_SIZE = 32 * MIB
 
 RETURN_SECONDS = 10.0
 """Interval between two returns. Each takes some milliseconds, in which no thread can allocate."""
+
+PLAIN = Refusal(HTTPStatus.BAD_REQUEST, "protocol", "This port speaks TLS: use https.")
 
 LIVE = Answer("200 OK", [("content-type", "application/json"), ("cache-control", "no-store")], [b'{"status": "ok"}'])
 
@@ -147,11 +149,16 @@ class Server:
             signals: handlers of signals, called in the loop.
         """
         self._context = context
+        if self.is_draining:
+            for sock in listening:
+                sock.close()
+        else:
+            self._listening = list(listening)
         for number, handler in (signals or {}).items():
             self.loop.add_signal_handler(number, handler)
         self.loop.set_exception_handler(_log_exception)
         try:
-            self.loop.run_until_complete(self._serve(listening, own))
+            self.loop.run_until_complete(self._serve(own))
         finally:
             self._admission.stop(self._admission.threads)
             self._health.stop()
@@ -285,15 +292,14 @@ class Server:
         if self._is_waking:
             self.loop.call_later(LONG_SECONDS, self._wake)
 
-    async def _serve(self, listening: Sequence[socket.socket], own: Sequence[socket.socket]) -> None:
+    async def _serve(self, own: Sequence[socket.socket]) -> None:
         for sock in own:
             sock.setblocking(False)
             connection = Connection(self, self.loop.time(), may_idle=True)
             self._own.add(connection)
             await self.loop.connect_accepted_socket(partial(_itself, connection), sock)
-        for sock in listening:
+        for sock in self._listening:
             sock.setblocking(False)
-            self._listening.append(sock)
             self.loop.add_reader(sock, self._accept, sock)
         checking = asyncio.create_task(self._check())
         await self._ended.wait()
@@ -341,11 +347,14 @@ class Server:
             # A Unix socket has no address. The header comes before TLS, so the transport must not read it.
             if networks and isinstance(address, tuple) and proxy_protocol.is_in(address[0], networks):
                 connection.client = await proxy_protocol.client_address(partial(self.loop.sock_recv, sock))
+            context = self._context
+            if context is not None and (await self._first_byte(sock)).isalpha():
+                connection.refusal, context = PLAIN, None
             await self.loop.connect_accepted_socket(
                 partial(_itself, connection),
                 sock,
-                ssl=self._context,
-                ssl_handshake_timeout=None if self._context is None else self.bounds.head_timeout,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else self.bounds.head_timeout,
             )
             if connection in self._connections:
                 self._connections[connection] = None
@@ -356,6 +365,20 @@ class Server:
         except (OSError, TimeoutError, asyncio.CancelledError):  # the client disconnected or does not speak TLS
             sock.close()
             self.lost(connection)
+
+    async def _first_byte(self, sock: socket.socket) -> bytes:
+        """The first byte of a connection, which stays unread; empty if there is none.
+
+        Raises:
+            OSError: the client has reset the connection.
+        """
+        arrived = asyncio.Event()
+        self.loop.add_reader(sock, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            self.loop.remove_reader(sock)
+        return sock.recv(1, socket.MSG_PEEK)
 
     def _make_room(self) -> None:
         """End the connections that have waited longest for a request, first those that never sent one."""

@@ -23,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from stead.httpd.hosts import Hosts
 from stead.observe.metrics import (
     BUILD,
     CLAIMS,
@@ -66,6 +67,7 @@ class Exporter:
         directory: Path,
         address: tuple[str, int],
         capacity: Callable[[], str] = str,
+        hosts: Hosts | None = None,
     ) -> None:
         """Start nothing yet.
 
@@ -74,12 +76,14 @@ class Exporter:
             directory: the report directory of all workers of the service; no other program writes there.
             address: host and port to listen on.
             capacity: metrics that are the same in all workers, in the text format; called for each scrape.
+            hosts: the names by which clients reach the address; None: any, but none over loopback.
         """
         self._recorder = recorder
         self._measure = measure
         self._reports = Reports(directory)
         self._address = address
         self._capacity = capacity
+        self._hosts = hosts or Hosts()
         self._server: Endpoint | None = None
         self._failed = False
         self._background = Background("metrics", self._step, REPORT_SECONDS)
@@ -127,7 +131,7 @@ class Exporter:
         registry.register(_Collected(self._reports))
         host, port = self._address
         try:
-            self._server = Endpoint(host, port, registry, self._capacity)
+            self._server = Endpoint(host, port, registry, self._capacity, self._hosts)
         except OSError:
             pass  # another worker has the port; if it ends, the next worker takes over
         else:
@@ -254,6 +258,10 @@ class _SilentHandler(WSGIRequestHandler):
         with suppress(OSError):  # the client is silent, or gone: no fault of this process, and nothing to answer
             super().handle()
 
+    def get_environ(self) -> dict[str, Any]:
+        # The base class has a name that it looks up, and `Hosts` compares the address.
+        return {**super().get_environ(), "SERVER_NAME": self.connection.getsockname()[0]}
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as the base class names it
         """A line for each scrape would be of no use."""
 
@@ -261,11 +269,14 @@ class _SilentHandler(WSGIRequestHandler):
 class Endpoint:
     """Answers every path, as exporters do, in threads of its own."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, more: Callable[[], str]) -> None:
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, more: Callable[[], str], hosts: Hosts
+    ) -> None:
         """It answers from now on.
 
         Args:
             more: metrics beside those of *registry*, in the text format.
+            hosts: the names by which clients reach it.
 
         Raises:
             OSError: the address cannot be used; another process may have it.
@@ -274,7 +285,7 @@ class Endpoint:
         class Server(_Server):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
-        self._server = make_server(host, port, _application(registry, more), Server, _SilentHandler)
+        self._server = make_server(host, port, _application(registry, more, hosts), Server, _SilentHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics-endpoint", daemon=True)
         self._thread.start()
 
@@ -309,13 +320,19 @@ class _Shared:
             return self._compressed if compressed else self._text
 
 
-def _application(registry: CollectorRegistry, more: Callable[[], str]) -> WSGIApplication:
+def _application(registry: CollectorRegistry, more: Callable[[], str], hosts: Hosts) -> WSGIApplication:
     shared = _Shared(lambda: generate_latest(registry) + more().encode())
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             start_response("405 Method Not Allowed", [("allow", "GET, HEAD"), ("content-length", "0")])
             return []
+        problem = hosts.problem(environ)
+        if problem is not None:
+            body = f"{problem}\n".encode()
+            headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(body)))]
+            start_response("403 Forbidden", headers)
+            return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
         is_compressed = "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
         body = shared.text(compressed=is_compressed)
         headers = [("content-type", CONTENT_TYPE), ("vary", "accept-encoding")]

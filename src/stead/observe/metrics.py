@@ -193,8 +193,8 @@ REFUSED = Metric(
     "stead_http_refused_total",
     "counter",
     "Requests and connections that `stead serve` rejected before the application. The request broke "
-    "HTTP/1.1: `bad_request`, `not_implemented`, `head_too_large` (`[stead] max_head_size`), `proxy_protocol` "
-    "(`proxy_protocol_from`). The client "
+    "HTTP/1.1: `bad_request`, `not_implemented`, `head_too_large` (`[stead] max_head_size`), `protocol` (TLS on a "
+    "port of plain HTTP, or the reverse), `proxy_protocol` (`proxy_protocol_from`). The client "
     "was too slow: `head_timeout`, `body_timeout`, `unread_answer` (`send_timeout`). The worker was "
     "full: `connections` (`max_connections`; an idle one was closed for a new one), `bodies` "
     "(`max_bodies_size`), `answers` (`max_unsent_size`), `queue_full` (`max_queue`, "

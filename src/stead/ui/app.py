@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stead.auth.attempts import Attempts
     from stead.auth.authentication import Strategy
     from stead.auth.policy import Policy
+    from stead.httpd.hosts import Hosts
     from stead.service.service import Service
 
 
@@ -40,13 +41,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What of the web interface is served; ``hosts`` and ``is_proxied`` are those of :class:`Guard`."""
+    """What of the web interface is served, and for which Host headers."""
 
     pages: bool
     writes: bool
     public_docs: bool
-    hosts: frozenset[str] | None
-    is_proxied: bool
+    hosts: Hosts
 
 
 def with_ui(
@@ -77,7 +77,7 @@ def with_ui(
         service, policy, strategy, Rendering(static, writes=features.writes), static, limits, counts, attempts
     )
     ui = Sessions(Heads(pages), authenticated, api, is_token=strategy.kind == "token", writes=features.writes)
-    guarded = Guard(ui, features.hosts, is_proxied=features.is_proxied)
+    guarded = Guard(ui, features.hosts)
     return Door(outer, guarded, pages=features.pages, public_docs=features.public_docs)
 
 

@@ -11,7 +11,6 @@ import hmac
 import logging
 from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from stead.auth.authentication import Strategy
     from stead.auth.tokens import TokenFile
+    from stead.httpd.hosts import Hosts
 
 
 SESSION_KEY = "stead.ui.session"
@@ -166,14 +166,9 @@ CSRF_HEADER = "HTTP_X_STEAD_CSRF"
 class Guard:
     """Adds :data:`HEADERS`, and refuses Host headers that are not a name of this service."""
 
-    def __init__(self, app: WSGIApplication, hosts: frozenset[str] | None, *, is_proxied: bool) -> None:
-        """*hosts*: accepted beside IP addresses and localhost; None: every name, but none over loopback.
-
-        With *is_proxied*, a request over loopback is one of a proxy, which browsers reach by any name.
-        """
+    def __init__(self, app: WSGIApplication, hosts: Hosts) -> None:
         self._app = app
         self._hosts = hosts
-        self._is_proxied = is_proxied
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -181,48 +176,10 @@ class Guard:
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
             return start_response(status, [*headers, *HEADERS], *exc_info)
 
-        host = environ.get("HTTP_HOST", "")
-        accepts_all = self._hosts is None and (self._is_proxied or not is_over_loopback(environ))
-        if accepts_all or is_known_host(host, self._hosts or frozenset()):
+        problem = self._hosts.problem(environ)
+        if problem is None:
             return self._app(environ, start)
-        problem = f"Unknown Host header {host[:200]!r}. If it is a name of this service, add it to [stead] ui_hosts."
         return refuse(environ, start, 403, problem)
-
-
-def is_known_host(header: str, hosts: frozenset[str]) -> bool:
-    """Whether a Host header has one of *hosts*, localhost or an IP address, with any port.
-
-    A page of another site can make its name point to 127.0.0.1, but it cannot have an IP address as its name.
-    """
-    name = header.strip().lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") == 1:
-        name = name.partition(":")[0]
-    if name in hosts or name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ip_address(name)
-    except ValueError:
-        return name == ""  # HTTP/1.0, which browsers do not speak
-    return True
-
-
-def is_over_loopback(environ: WSGIEnvironment) -> bool:
-    """Whether both ends of the connection have a loopback address, as for a browser on the machine of the server.
-
-    Servers that put another name than the address into SERVER_NAME are not recognized.
-    """
-    return all(_is_loopback(environ.get(name, "")) for name in ("SERVER_NAME", "REMOTE_ADDR"))
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    # A socket that listens on `::` has IPv4 clients with mapped addresses, ::ffff:127.0.0.1.
-    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 def csrf_token(session: str) -> str:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from stead.httpd.proxy_protocol import SIGNATURE, Malformed, client_address, is_in
 from tests.rooms.httpd.test_server import GET, PATIENCE_SECONDS, received, serving
-from tests.servers.certificates import certified_for_localhost
 from tests.system.segments.clients import send_cut
 from tests.waiting import wait_until
 
@@ -164,15 +163,6 @@ def ending(address, sent):
             return all_received(client)
         except ConnectionError:
             return b""
-
-
-@pytest.fixture
-def tls(tmp_path):
-    """The contexts of a server and of its client."""
-    certificate = certified_for_localhost(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
-    return context, ssl.create_default_context(cafile=certificate.certificate)
 
 
 @pytest.mark.parametrize("case", ["text", "text, IPv6", "text, unknown", "binary", "binary, of the proxy itself"])

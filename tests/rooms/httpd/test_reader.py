@@ -187,7 +187,6 @@ REFUSED = {
     "an unknown expectation": (HEAD + b"Expect: 200-ok\r\nContent-Length: 1\r\n\r\na", 417),
     "an unknown expectation in 1.0": (b"POST / HTTP/1.0\r\nExpect: x\r\nContent-Length: 1\r\n\r\na", 417),
     "an asterisk with another method": (b"GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 501),  # no method at all
 }
 
 
@@ -195,6 +194,12 @@ REFUSED = {
 def test_what_breaks_the_protocol_is_refused_and_ends_the_connection(case):
     sent, status = REFUSED[case]
     assert read(sent + GET) == [(status, True)]
+
+
+def test_tls_is_named_where_a_connection_begins_with_it():
+    handshake = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+    assert read(handshake + GET) == [(400, True)]
+    assert read(GET + handshake) == [EXPECTED[GET], (501, True)]
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -3,6 +3,7 @@
 import json
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -350,3 +351,44 @@ def test_nothing_more_is_written_after_the_client_has_reset_the_connection(caplo
         wait_until(lambda: not any(server.states().values()))
         assert server.unsent.used == 0
     assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+@pytest.mark.parametrize("case", ["plain HTTP to TLS", "TLS to plain HTTP"])
+def test_a_client_of_the_other_protocol_is_told_and_counted(case, tls):
+    context, clients_context = tls
+    with serving(context=context if case == "plain HTTP to TLS" else None) as (server, address):
+        reasons = []
+        server.refusals.tell(reasons.append)
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as client:
+            if case == "plain HTTP to TLS":
+                client.sendall(GET)
+                answer = received(client, b"]}")
+                assert answer.startswith(b"HTTP/1.1 400 ")
+                assert b"connection: close" in answer
+                assert b"use https" in answer
+                assert not client.recv(1)
+            else:
+                with pytest.raises(ssl.SSLError):
+                    clients_context.wrap_socket(client, server_hostname="localhost")
+        wait_until(lambda: not any(server.states().values()))
+        assert reasons == ["protocol"]
+
+
+def test_a_client_of_tls_that_sends_nothing_has_a_deadline(tls):
+    with (
+        serving(context=tls[0], head_timeout=0.1) as (_, address),
+        socket.create_connection(address, timeout=PATIENCE_SECONDS) as client,
+    ):
+        assert not client.recv(1)
+
+
+@pytest.mark.parametrize("when", ["before the server runs", "before its first step"])
+def test_a_server_that_drains_before_it_serves_accepts_no_connections(when):
+    server = Server(hello, Routes(), Bounds(), threads=1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        if when == "before the server runs":
+            server.drain(0)
+        else:
+            server.loop.call_soon(server.drain, 0)
+        server.run([listening])
+        assert listening.fileno() == -1

@@ -20,6 +20,7 @@ from stead import application
 from stead.config import load
 from stead.domain.errors import Unavailable
 from stead.domain.provider import Inventories, Sums
+from stead.httpd.hosts import Hosts
 from stead.observation import capacity_text
 from stead.observe import exporter
 from stead.observe.exporter import Endpoint
@@ -168,7 +169,7 @@ def test_every_name_and_number_is_read_as_it_was_written(names: list[str], numbe
 @pytest.mark.one_database
 def test_a_scraper_gets_plain_text_compressed_if_it_accepts_that() -> None:
     port = free_port()
-    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), lambda: "stead_x 1\n")
+    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), lambda: "stead_x 1\n", Hosts())
     try:
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
 
@@ -195,7 +196,7 @@ def test_a_silent_scraper_is_let_go_without_a_word(
     monkeypatch.setattr(exporter._SilentHandler, "timeout", 0.1)
     port = free_port()
     before = threading.active_count()
-    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), lambda: "stead_x 1\n")
+    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), lambda: "stead_x 1\n", Hosts())
     try:
         for sent in (b"", b"GET /metrics HTTP/1.1\r\nhost:"):
             with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
@@ -225,7 +226,7 @@ def test_scrapes_at_the_same_time_share_one_answer_and_others_get_503(monkeypatc
 
     port = free_port()
     before = threading.active_count()
-    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), more)
+    endpoint = Endpoint("127.0.0.1", port, CollectorRegistry(), more, Hosts())
     try:
         with ExitStack() as stack:
 

@@ -621,7 +621,7 @@ def test_an_unknown_host_is_refused(start: Callable[..., Browser], header: str) 
 LOOPBACK = {"REMOTE_ADDR": "127.0.0.1", "SERVER_NAME": "127.0.0.1", "HTTP_HOST": "evil.example:8778"}
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/sign-in", "/docs", "/ui/api/resource_classes"])
+@pytest.mark.parametrize("path", ["/ui/", "/ui/sign-in", "/docs", "/ui/api/resource_classes", "/traits"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
 def test_a_name_that_is_rebound_to_loopback_is_refused(start: Callable[..., Browser], path: str, address: str) -> None:
     browser = start()
@@ -629,6 +629,10 @@ def test_a_name_that_is_rebound_to_loopback_is_refused(start: Callable[..., Brow
     assert browser.get(path, **loopback).status == 403
     assert browser.get(path, **loopback | {"HTTP_HOST": "localhost:8778"}).status != 403
     assert browser.get(path, **LOOPBACK | {"REMOTE_ADDR": "192.0.2.1", "SERVER_NAME": "192.0.2.2"}).status != 403
+
+
+def test_the_api_needs_no_known_name_where_it_needs_a_token(start: Callable[..., Browser]) -> None:
+    assert start("token").get("/traits", **LOOPBACK).status == 401
 
 
 def test_a_proxy_over_loopback_may_pass_any_name(start: Callable[..., Browser]) -> None:
