@@ -57,7 +57,8 @@ class _Echo(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        shown = {"method": self.command, "target": self.path, "body": body.hex()}
+        # `path` has one slash where the target begins with several.
+        shown = {"method": self.command, "target": self.requestline.split()[1], "body": body.hex()}
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.send_header("X-Read", json.dumps(shown))  # no body: the answer to HEAD has none
