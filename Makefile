@@ -22,7 +22,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help breaks run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning hostile framing reloads segments steady jobs supervisor clean
+.PHONY: help breaks run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning worst hostile framing reloads segments steady jobs supervisor clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ headroom: $(VENV)/for-development  ## Compare headroom and advice with brute for
 
 breaks: $(VENV)/for-development  ## End connections to the databases at every message of every kind of request
 	STEAD_BREAK_STEP=1 $(BIN)/pytest tests/system/faults/test_connections_that_break.py $(ARGS)
+
+worst: $(VENV)/for-development  ## Climb for SECONDS=300 to the request of each expensive question that takes the most time; SEED= repeats a run
+	$(BIN)/python -m tests.system.worst $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500 random sites, and drain hosts beside other writers
 	STEAD_PLANNING_CASES=$(or $(N),500) $(BIN)/pytest -n $(JOBS) tests/system/planning $(ARGS)

@@ -189,7 +189,7 @@ def match_all(
 
     Raises:
         UnknownResourceClass, UnknownTraits
-        WorkSpent: the time of *work* ended.
+        WorkSpent
     """
     traits = resolve_traits(snapshot, request.root_traits)
     eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
@@ -228,12 +228,12 @@ def _matched(
 
 
 def _has_partial(snapshot: Snapshot, group: MatchedGroup, eligible: NDArray[np.bool_], work: Work) -> bool:
-    """Whether *group* alone has a candidate. This spends no units of *work*.
+    """Whether *group* alone has a candidate.
 
     Raises:
-        WorkSpent: the time of *work* ended first.
+        WorkSpent
     """
-    alone = TreeKinds(snapshot, [group], Work(until=work.until, give_way=work.give_way))
+    alone = TreeKinds(snapshot, [group], work)
     anchors = anchors_of(snapshot, eligible, alone.pools, work.give_way)
     return any(True for kind, _ in alone.runs(anchors) for _ in kind.arrangements())
 

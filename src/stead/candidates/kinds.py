@@ -12,13 +12,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stead.candidates.candidate import Arrangement
 from stead.candidates.combine import Ground, demand_of, divided, ways
 from stead.candidates.splits import Share
+from stead.candidates.work import ARRANGED, LOOKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -167,16 +168,15 @@ class TreeKinds:
 
     def _runs(self, anchors: NDArray[np.int64]) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
         shapes = self._forest.shape.at(anchors)
-        runs: list[tuple[int, Kind, NDArray[np.int64]]] = []
+        runs: list[_Run] = []
         for shape in np.bincount(shapes).nonzero()[0].tolist():
             runs += self._runs_of_shape(shape, (shapes == shape).nonzero()[0], anchors)
         runs.sort(key=itemgetter(0))
-        return ((kind, slots) for _, kind, slots in runs)
+        # Lazy, since thousands of trees can all be different, and their kinds take far longer than their columns.
+        return ((self._kind_of(run), run.slots) for run in runs)
 
-    def _runs_of_shape(
-        self, shape: int, places: NDArray[np.int64], anchors: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Kind, NDArray[np.int64]]]:
-        """The runs among the trees at *places*, which have one shape, each with its first place."""
+    def _runs_of_shape(self, shape: int, places: NDArray[np.int64], anchors: NDArray[np.int64]) -> Iterator[_Run]:
+        """The runs among the trees at *places*, which have one shape."""
         of_shape = anchors[places]
         slots = self._forest.members_of(of_shape, self._forest.shapes.values[shape])
         columns = self._reader.read(shape, slots, of_shape)
@@ -188,12 +188,27 @@ class TreeKinds:
         different = signatures[starts].view(f"V{signatures.shape[1]}").ravel().tolist()
         bounds = [*starts.tolist(), len(places)]
         for signature, start, stop in zip(different, bounds, bounds[1:], strict=False):
-            kind = self._kinds.get((shape, signature))
-            if kind is None:  # the first tree of a run stands for all of its kind
-                reaching, ground = self._reader.reaching(columns, start), self._reader.ground(columns, start)
-                kind = Kind(self.pools, reaching, self.demand, ground, self._work)
-                self._kinds[shape, signature] = kind
-            yield int(places[start]), kind, slots[start:stop]
+            yield _Run(int(places[start]), shape, signature, columns, start, slots[start:stop])
+
+    def _kind_of(self, run: _Run) -> Kind:
+        kind = self._kinds.get((run.shape, run.signature))
+        if kind is None:  # the first tree of a run stands for all of its kind
+            reaching, ground = self._reader.reaching(run.columns, run.row), self._reader.ground(run.columns, run.row)
+            self._work.spend(ARRANGED + LOOKED * sum(map(len, ground.choices)))
+            kind = Kind(self.pools, reaching, self.demand, ground, self._work)
+            self._kinds[run.shape, run.signature] = kind
+        return kind
+
+
+class _Run(NamedTuple):
+    """Consecutive trees of one kind: the place of the first, its row in *columns*, and the slots by position."""
+
+    place: int
+    shape: int
+    signature: bytes
+    columns: TreeColumns
+    row: int
+    slots: NDArray[np.int64]
 
 
 # What a request can see of trees, in columns: a signature by which equal trees are recognised, and a tree's `Ground`.
@@ -241,6 +256,8 @@ class TreeReader:
         self._clauses = [snapshot.with_traits([clause], ()) for group in groups for clause in group.clauses]
         self._repeated = sorted(demand.repeated)
         self._is_shared = any(pool.shared.size for pool in self._pools)
+        self._shared_choices: dict[int, Sequence[Sequence[int]]] = {}
+        """For each pool the numbers of its sharing providers among those that serve a tree, by circle."""
 
     def read(self, shape_number: int, slots: Numbers, anchors: Numbers) -> TreeColumns:
         """The columns of the trees of *anchors*, which have one shape and the providers *slots*."""
@@ -267,9 +284,8 @@ class TreeReader:
         size, reaching = columns.shape.size, self.reaching(columns, row)
         outside = np.array(reaching, np.int64)
         choices = [
-            able[row].nonzero()[0].tolist()
-            + [size + number for number, slot in enumerate(reaching) if slot in pool.shared]
-            for pool, able in zip(self._pools, columns.able, strict=True)
+            able[row].nonzero()[0].tolist() + [size + number for number in of_pool]
+            for of_pool, able in zip(self._shared_choices_of(columns, row), columns.able, strict=True)
         ]
         available = {
             class_id: [*amounts[row].tolist(), *self._available(class_id, outside).tolist()]
@@ -291,6 +307,17 @@ class TreeReader:
             return self._snapshot.forest.is_below(reaching[position - size], reaching[top - size])
 
         return Ground(choices, lambda position, class_id: available[class_id][position], is_below, clauses, shares)
+
+    def _shared_choices_of(self, columns: TreeColumns, row: int) -> Sequence[Sequence[int]]:
+        if columns.circle is None:
+            return [()] * len(self._pools)
+        circle = int(columns.circle[row])
+        choices = self._shared_choices.get(circle)
+        if choices is None:
+            outside = np.array(self.reaching(columns, row), np.int64)
+            choices = [np.isin(outside, pool.shared).nonzero()[0].tolist() for pool in self._pools]
+            self._shared_choices[circle] = choices
+        return choices
 
     def _available(self, class_id: int, slots: Numbers) -> Numbers:
         """How much of a class one candidate may take at each of *slots*.

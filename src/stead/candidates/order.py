@@ -267,7 +267,9 @@ class _Sorter:
             room, whole = (amounts.tolist() for amounts in _amounts(self._snapshot, class_id, slots))
             rooms, capacities = [], []
             # By the few providers of each arrangement: a tree may have thousands.
-            for arrangement in arrangements:
+            for number, arrangement in enumerate(arrangements):
+                if number % 64 == 0:  # a thousand arrangements take ten milliseconds
+                    self._work.give_way()
                 taken = {
                     position: amounts[class_id]
                     for position, amounts in arrangement.allocations.items()

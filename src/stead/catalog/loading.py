@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -36,6 +37,9 @@ T = TypeVar("T", bound="np.generic")
 _NO_ID = np.iinfo(np.int64).min
 """The parent's id of a root."""
 
+_LARGEST_NAMED = 3
+"""Providers that a load names if it does not fit into memory."""
+
 
 class Loading:
     """The portions that have arrived of one load."""
@@ -55,11 +59,14 @@ class Loading:
         self._kinds: Interned[tuple[int, *Numbers]] = Interned((NO_SLOT, *NO_INVENTORY))
         self._inventories: dict[int, _Inventories] = defaultdict(_Inventories)
         self._disabled: dict[int, Disabled] = {}
+        self._largest: list[tuple[int, str]] = []
+        """The number of rows and the uuid of the providers with the most, in descending order."""
 
     def add(self, portion: Portion) -> None:
         """Add a portion; the order of portions does not matter."""
         providers = portion.providers
         within = _Portion(self._number, np.array(providers.ids, np.int64))
+        self._note_largest(within, portion)  # first, since adding this portion may be what does not fit
         self._number += len(providers.ids)
         parent_ids = [_NO_ID if id_ is None else id_ for id_ in providers.parent_ids]
         for column, values in (
@@ -82,9 +89,23 @@ class Loading:
         classes = len(self._names.class_names.rows)
         traits, aggregates = (max(map(len, sets.values()), default=0) for sets in (self._traits, self._aggregates))
         number = sum(columns.number for columns in self._inventories.values())
+        largest = ", ".join(f"{uuid} ({rows:,})" for rows, uuid in self._largest)
         return (
             f"{self._number:,} providers arrived with {number:,} inventories of {len(self._inventories):,} of "
             f"{classes:,} resource classes; the largest sets have {traits:,} traits and {aggregates:,} aggregates"
+            f"; the providers with the most inventories, traits and aggregates are {largest or 'not known'}"
+        )
+
+    def _note_largest(self, within: _Portion, portion: Portion) -> None:
+        rows = np.zeros(within.size, np.int64)
+        rows += np.bincount(within.of(portion.inventories.provider_ids)[1], minlength=within.size)
+        for members in (portion.traits_of, portion.aggregates_of):
+            indices, places = within.of(members.provider_ids)
+            rows[places] += np.array([*map(len, members.members)], np.int64)[indices]
+        uuids = portion.providers.uuids
+        most = np.argsort(rows)[-_LARGEST_NAMED:].tolist()
+        self._largest = nlargest(
+            _LARGEST_NAMED, [*self._largest, *((int(rows[place]), uuids[place]) for place in most)]
         )
 
     def _add_inventories(self, within: _Portion, inventories: InventoriesByColumn, used: UsageByColumn) -> None:
