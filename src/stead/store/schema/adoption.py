@@ -57,26 +57,21 @@ class Findings:
 def examine(engine: Engine) -> Findings:
     """Examine the database of *engine*, a writer's. If the account may not read all tables, report only that."""
     with engine.connect() as connection:
-        if closed := dialect_of(engine.url).unwritable(connection):
-            sentence = f"this account may not read and write {', '.join(closed)}"
-            return Findings((), (f"{sentence}; grant it SELECT, INSERT, UPDATE and DELETE",), ())
+        if closed := schema.closed_tables(connection, (history.version_table for history in schema.HISTORIES)):
+            return Findings((), tuple(closed), ())
     standings = schema.standings(engine)
     with engine.connect() as connection:
         return Findings(standings, tuple(_objections(connection, standings)), tuple(_warnings(connection, standings)))
 
 
 def _objections(connection: Connection, standings: tuple[schema.Standing, ...]) -> Iterator[str]:
-    dialect = dialect_of(connection.engine.url)
-    if reason := dialect.refuses_writes(connection):
-        yield f"nothing can be written here: {reason}"
+    yield from schema.requirements(connection)
     if refusal := schema.upgrade_refusal_of(standings):
         yield str(refusal)
     for standing in standings:
         yield from _lacking(connection, standing)
-    if names := dialect.without_transactions(connection):
-        yield f"tables without transactions: {', '.join(names)}; run for each: ALTER TABLE … ENGINE=InnoDB"
     yield from _data(connection)
-    if any(standing.pending for standing in standings) and not dialect.may_define(connection):
+    if any(standing.pending for standing in standings) and not dialect_of(connection.engine.url).may_define(connection):
         yield "this account may not change tables: have the statements of `stead db upgrade --sql` run by one that may"
 
 

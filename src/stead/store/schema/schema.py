@@ -21,7 +21,7 @@ from stead.store.sql.dialects import dialect_of, telling_why
 from stead.store.tables import metadata, resource_providers, stead_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sqlalchemy.engine import Connection, Engine
 
@@ -35,12 +35,58 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
     Raises:
         SchemaOutdated, SchemaTooNew, TablesMissing: it does not have this release's tables.
         Unversioned, SeveralRevisions: its revision is unknown.
+        RequirementsUnmet: it cannot be used as it is, whatever its revision.
         Unavailable: it does not answer.
     """
     if may_upgrade:
         upgrade(engine)
-    with telling_why(engine.url):
-        require_current(engine)
+    with telling_why(engine.url), engine.connect() as connection:
+        require_fit(connection)
+        require_current_on(connection)
+
+
+@dataclass(eq=False)
+class RequirementsUnmet(SteadError):
+    """The database cannot be used as it is, whatever its revision."""
+
+    sentences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"The database cannot be used: {'; '.join(self.sentences)}"
+
+
+def require_fit(connection: Connection) -> None:
+    """Refuse a database that lacks one of the `requirements`.
+
+    Raises:
+        RequirementsUnmet
+    """
+    if sentences := requirements(connection):
+        raise RequirementsUnmet(tuple(sentences))
+
+
+def requirements(connection: Connection) -> list[str]:
+    """What the database of *connection*, a writer's, lacks that every use of it requires, each with what to do.
+
+    This is the one list for ``db check``, ``db upgrade`` and the start of the service.
+    """
+    dialect, lacking = dialect_of(connection.engine.url), []
+    if reason := dialect.refuses_writes(connection):
+        lacking.append(f"nothing can be written here: {reason}")
+    lacking += closed_tables(connection)
+    # The schema may have tables of other programs.
+    if names := [name for name in dialect.without_transactions(connection) if name in metadata.tables]:
+        lacking.append(f"tables without transactions: {', '.join(names)}; run for each: ALTER TABLE … ENGINE=InnoDB")
+    return lacking + dialect.misfits(connection)
+
+
+def closed_tables(connection: Connection, more: Iterable[str] = ()) -> list[str]:
+    """A sentence if the account may not use all tables of the service and *more* of them, with what to do."""
+    expected = {*metadata.tables, *more}
+    closed = [name for name in dialect_of(connection.engine.url).unwritable(connection) if name in expected]
+    if not closed:
+        return []
+    return [f"this account may not read and write {', '.join(closed)}; grant it SELECT, INSERT, UPDATE and DELETE"]
 
 
 def upgrade(engine: Engine) -> list[str]:
@@ -50,6 +96,7 @@ def upgrade(engine: Engine) -> list[str]:
     an interrupted upgrade, whatever part of that the database kept.
 
     Raises:
+        RequirementsUnmet: it cannot be used as it is; nothing was changed.
         RuntimeError: the database has rows that a revision refuses.
         Unavailable: another process upgrades it, and did not finish in time.
         SchemaTooNew: a newer release has upgraded it.
@@ -58,6 +105,7 @@ def upgrade(engine: Engine) -> list[str]:
     """
     done: list[str] = []
     with _alone(engine) as connection:
+        require_fit(connection)
         # Read under the lock: another process may have upgraded the database while this one waited.
         standings = _require_upgradable(connection)
         for history, standing in zip(HISTORIES, standings, strict=True):

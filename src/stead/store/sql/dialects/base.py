@@ -282,6 +282,13 @@ class Dialect(Hashable, Protocol):
         """Names of tables without transactions and row locks."""
         ...
 
+    def misfits(self, connection: Connection) -> list[str]:
+        """Why the writes of *connection*, a writer's, would fail or be wrong, with what to do, whatever the tables.
+
+        Settings that a connection can change for itself are none: the engines do.
+        """
+        ...
+
 
 @dataclass(eq=False)
 class UrlUnusable(SteadError):
@@ -358,6 +365,9 @@ class Server(Returning):
 
     def without_transactions(self, connection: Connection) -> list[str]:  # noqa: ARG002 - all tables have them
         return []
+
+    def misfits(self, connection: Connection) -> list[str]:
+        raise NotImplementedError  # each server has its own
 
 
 # Adds the place in the code to each statement, as a comment at its end: implements ``connection_trace``.

@@ -142,6 +142,8 @@ class Mysql(Server):
             cursor.execute("SET SESSION innodb_lock_wait_timeout = %s", (LOCK_WAIT_SECONDS,))
             # All traits of a provider are one text; longer text would be truncated without an error.
             cursor.execute("SET SESSION group_concat_max_len = %s", (Mysql._JOINED_BYTES,))
+            # Alembic names no engine for its version tables.
+            cursor.execute("SET SESSION default_storage_engine = InnoDB")
             # On a Galera node, a snapshot waits for earlier writes that other nodes have acknowledged.
             if cursor.execute("SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'"):
                 cursor.execute("SET SESSION wsrep_sync_wait = 1")
@@ -224,6 +226,15 @@ class Mysql(Server):
 
     def without_transactions(self, connection: Connection) -> list[str]:
         return list(connection.exec_driver_sql(self._NOT_INNODB).scalars())
+
+    def misfits(self, connection: Connection) -> list[str]:
+        values = self._variables(connection, "log_bin", "binlog_format")
+        if values.get("log_bin") not in self._ON or values.get("binlog_format") != "STATEMENT":
+            return []
+        return [
+            "binlog_format is STATEMENT, with which the server rejects writes at READ COMMITTED; "
+            "set it to MIXED or ROW in the server's configuration, and run: SET GLOBAL binlog_format = 'MIXED'"
+        ]
 
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         values = self._variables(connection, "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog")

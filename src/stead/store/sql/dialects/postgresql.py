@@ -27,6 +27,7 @@ from stead.store.sql.dialects.base import (
     Database,
     Failure,
     Server,
+    UrlUnusable,
     Weakness,
     create_engine,
 )
@@ -103,11 +104,25 @@ class Postgresql(Server):
 
     @staticmethod
     def _engine(url: URL, database: Database, isolation_level: str) -> Engine:
-        bounds = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS}
-        engine = create_engine(url, database, isolation_level=isolation_level, connect_args=bounds)
+        # The driver takes the encoding of the database. It then returns bytes from SQL_ASCII, and cannot send what
+        # LATIN1 lacks.
+        arguments: dict[str, Any] = {"client_encoding": "utf8"}
+        if "connect_timeout" not in url.query:
+            arguments["connect_timeout"] = CONNECT_SECONDS
+        if "prepare_threshold" in url.query:
+            arguments["prepare_threshold"] = _threshold(url.query["prepare_threshold"])
+        engine = create_engine(url, database, isolation_level=isolation_level, connect_args=arguments)
+        sa.event.listen(engine, "connect", Postgresql._write_values_exactly)
         if (seconds := database.answer_timeout) is not None:
             sa.event.listen(engine, "do_connect", lambda _dialect, _record, _, how: connect(seconds, **how))
         return engine
+
+    @staticmethod
+    def _write_values_exactly(connection: Any, _record: object) -> None:
+        """Set what determines the texts of values: the server, the database or the account may have other defaults."""
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION datestyle = 'ISO'; SET SESSION extra_float_digits = 1")
+        connection.commit()  # or the rollback at the connection's return to the pool would undo it
 
     @staticmethod
     def _bound_waits(connection: Any, _record: object) -> None:
@@ -201,6 +216,9 @@ class Postgresql(Server):
     def unwritable(self, connection: Connection) -> list[str]:
         return list(connection.exec_driver_sql(self._UNWRITABLE).scalars())
 
+    def misfits(self, connection: Connection) -> list[str]:
+        return [_SHARED_SESSIONS] if _shares_sessions(connection) else []
+
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         values = {name: self._setting(connection, name) for name, _, _ in self._WANTED}
         return [
@@ -212,6 +230,51 @@ class Postgresql(Server):
     @staticmethod
     def _setting(connection: Connection, name: str) -> str:
         return str(connection.execute(sa.select(sa.func.current_setting(name))).scalar_one())
+
+
+def _threshold(text: str | Sequence[str]) -> int | None:
+    """The parameter of a URL that says after how many executions the driver prepares a statement; None: never."""
+    if text == "None":
+        return None
+    try:
+        return int(str(text))
+    except ValueError as error:
+        raise UrlUnusable(f"prepare_threshold is {text!r}, not a number or None") from error
+
+
+# Poolers that give each transaction another session, as PgBouncer does with pool_mode = transaction.
+#
+# Source: decision 60.
+
+
+_SHARED_SESSIONS = (
+    "a pooler gives each transaction another session (pool_mode = transaction), so settings, prepared statements and "
+    "the server are not those of the connection; set pool_mode = session for this database in the pooler"
+)
+_ROUNDS = 8
+
+
+def _shares_sessions(connection: Connection) -> bool:
+    """Whether two connections, *connection* and another one, use one session of the server by turns.
+
+    A pooler answers a new connection itself, with a number of its own as that of the server's process. So without a
+    pooler, nothing more is asked. With one session per connection, the process stays the same, and no other connection
+    has it. Otherwise a session that is released is soon used by the other connection. The answer True is certain.
+    """
+    pid = sa.select(sa.func.pg_backend_pid())
+    driver: Any = connection.connection.dbapi_connection
+    first = connection.execute(pid).scalar_one()
+    if driver.info.backend_pid == first:
+        return False
+    engine = connection.engine
+    with engine.connect() as one, engine.connect() as other:
+        own, others = set(), set()
+        for _ in range(_ROUNDS):
+            own.add(one.execute(pid).scalar_one())
+            one.commit()
+            others.add(other.execute(pid).scalar_one())
+            other.commit()
+    return len(own) > 1 or len(others) > 1 or own == others
 
 
 # Connections to PostgreSQL that time out when a server is silent; libpq would wait forever.

@@ -258,6 +258,9 @@ class Sqlite(Returning):
     def without_transactions(self, connection: Connection) -> list[str]:  # noqa: ARG002 - all tables have them
         return []
 
+    def misfits(self, connection: Connection) -> list[str]:  # noqa: ARG002 - each connection sets what it needs
+        return []
+
     def weaknesses(self, connection: Connection) -> list[Weakness]:
         synchronous = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
         journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
