@@ -14,6 +14,9 @@ from stead import application
 from stead.cli.app import run
 from stead.config import load
 from stead.domain.errors import SteadError
+from stead.store.protocol.store import Store
+from stead.store.schema import schema
+from stead.store.sql.dialects import Database
 from tests.conftest import write_configuration
 from tests.system.api.client import NEWEST, Answer, Api, wsgi_door
 from tests.system.faults.conftest import Victim, started
@@ -41,6 +44,7 @@ POSTGRESQL = {
 
 MARIADB = {
     "a log of statements and rows": ("binlog_format = 'MIXED'",),
+    "a log of rows": ("binlog_format = 'ROW'",),
     "other tables by default": ("default_storage_engine = 'MyISAM'",),
     "quotes as in ANSI": ("sql_mode = 'ANSI'",),
     "no mode": ("sql_mode = ''",),
@@ -132,11 +136,7 @@ def serve(place: Path, url: str) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("name", POSTGRESQL)
 def test_postgresql(name: str, postgresql: Victim, tmp_path: Path) -> None:
     encoding, settings = POSTGRESQL[name]
-    postgresql.execute(
-        f"DROP DATABASE {postgresql.name} WITH (FORCE)",
-        f"CREATE DATABASE {postgresql.name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'",
-        *(f"ALTER DATABASE {postgresql.name} SET {setting}" for setting in settings),
-    )
+    again(postgresql, *settings, encoding=encoding)
     statuses = serve(tmp_path, postgresql.url)
     assert [status for status in statuses if status[1] >= 500] == []
     assert any(status == 400 for _, status in statuses) == (encoding == "LATIN1")
@@ -161,6 +161,57 @@ def test_tables_without_transactions_are_refused(
     mariadb.execute(f"ALTER TABLE {mariadb.name}.stead_usage ENGINE=MyISAM")
     is_refused_alike(tmp_path, url, "tables without transactions: stead_usage", capsys)
     mariadb.execute(f"DROP TABLE {mariadb.name}.stead_usage")
+
+
+def test_an_account_without_grants_is_refused(
+    postgresql: Victim, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again(postgresql)
+    serve(tmp_path, postgresql.url)
+    engine = sa.create_engine(postgresql.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE ROLE reading LOGIN",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO reading",
+            "REVOKE UPDATE ON allocations FROM reading",
+        ):
+            connection.exec_driver_sql(statement)
+    url = sa.make_url(postgresql.url).set(username="reading").render_as_string(hide_password=False)
+    is_refused_alike(tmp_path, url, "this account may not read and write allocations", capsys)
+
+
+def test_tables_of_other_programs_do_not_matter(postgresql: Victim, mariadb: Victim, of_mariadb: Any) -> None:
+    other = "CREATE TABLE of_another_program (id INT)"
+    again(postgresql)
+    for url, statements in (
+        (postgresql.url, (other, "CREATE ROLE writing LOGIN", "ALTER SCHEMA public OWNER TO writing")),
+        (of_mariadb(), (f"{other} ENGINE=MyISAM",)),
+    ):
+        engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+        used = sa.make_url(url)
+        if engine.dialect.name == "postgresql":
+            used = used.set(username="writing")
+        with closing(Store(Database(used.render_as_string(hide_password=False)))) as store:
+            assert schema.upgrade(store.writer)
+
+
+def test_a_server_that_takes_no_writes_is_refused(
+    postgresql: Victim, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again(postgresql, "default_transaction_read_only = on")
+    is_refused_alike(tmp_path, postgresql.url, "default_transaction_read_only is on", capsys)
+
+
+def again(postgresql: Victim, *settings: str, encoding: str = "UTF8") -> None:
+    """Make the database of *postgresql* again, empty, with these settings."""
+    postgresql.execute(
+        f"DROP DATABASE {postgresql.name} WITH (FORCE)",
+        f"CREATE DATABASE {postgresql.name} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'",
+        *(f"ALTER DATABASE {postgresql.name} SET {setting}" for setting in settings),
+    )
 
 
 def is_refused_alike(place: Path, url: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,7 @@ class Postgresql(Server):
     def _write_values_exactly(connection: Any, _record: object) -> None:
         """Set what determines the texts of values: the server, the database or the account may have other defaults."""
         with connection.cursor() as cursor:
-            cursor.execute("SET SESSION datestyle = 'ISO'; SET SESSION extra_float_digits = 1")
+            cursor.execute("SELECT set_config('datestyle', 'ISO', false), set_config('extra_float_digits', '1', false)")
         connection.commit()  # or the rollback at the connection's return to the pool would undo it
 
     @staticmethod
@@ -260,21 +260,36 @@ def _shares_sessions(connection: Connection) -> bool:
     A pooler answers a new connection itself, with a number of its own as that of the server's process. So without a
     pooler, nothing more is asked. With one session per connection, the process stays the same, and no other connection
     has it. Otherwise a session that is released is soon used by the other connection. The answer True is certain.
+
+    Raises:
+        Unavailable: the pooler gives no further connections.
     """
-    pid = sa.select(sa.func.pg_backend_pid())
     driver: Any = connection.connection.dbapi_connection
-    first = connection.execute(pid).scalar_one()
-    if driver.info.backend_pid == first:
+    if driver.info.backend_pid == _session(driver):
         return False
-    engine = connection.engine
-    with engine.connect() as one, engine.connect() as other:
-        own, others = set(), set()
-        for _ in range(_ROUNDS):
-            own.add(one.execute(pid).scalar_one())
-            one.commit()
-            others.add(other.execute(pid).scalar_one())
-            other.commit()
+
+    def another() -> psycopg.Connection[Any]:
+        # Not from the engine, whose pool may have no other connection.
+        return psycopg.connect(driver.info.dsn, password=driver.info.password, autocommit=True)
+
+    try:
+        with another() as one, another() as other:
+            # Not by turns: of two free sessions that a pooler gives in a circle, each would always get the same.
+            pids = [(each, _session(each)) for _ in range(_ROUNDS) for each in (one, other, one)]
+    except psycopg.OperationalError as error:
+        reason = str(error).partition("\n")[0]
+        raise Unavailable(f"The pooler before the database gives no further connections: {reason}") from error
+    own = {pid for each, pid in pids if each is one}
+    others = {pid for each, pid in pids if each is other}
     return len(own) > 1 or len(others) > 1 or own == others
+
+
+def _session(connection: psycopg.Connection[Any]) -> int:
+    """The server's process that executes a statement of *connection*."""
+    # Unprepared, since another connection may have prepared a statement of the same name in the session.
+    row = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 # Connections to PostgreSQL that time out when a server is silent; libpq would wait forever.
