@@ -81,3 +81,15 @@ def test_the_service_starts_as_the_pages_start_it(name: str, database_url: str, 
 def free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return str(free.getsockname()[1])
+
+
+def test_each_program_around_the_service_has_a_test() -> None:
+    """The rows of "Surroundings" name tests that exist, and every module with such a test has a row."""
+    _, _, section = (DOCS / "operations.md").read_text().partition("## Surroundings\n")
+    _, _, table = section.partition(" test |\n|---|---|---|---|\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    named = {re.findall(r"`([a-z_/.]+)` \|$", row)[0] for row in rows}
+    for place in named:
+        assert (ROOT / "tests" / place).exists(), place
+    deployed = {f"system/deploy/{file.name}" for file in (ROOT / "tests" / "system" / "deploy").glob("test_*.py")}
+    assert deployed <= named
