@@ -398,8 +398,8 @@ STEAD_OPTS: list[cfg.Opt] = [
         "max_watchers",
         default=256,
         min=0,
-        help="Maximum number of waiting requests and open streams of `/changes` per worker. Default 256. More return "
-        "503; 0 disables waiting.",
+        help="Maximum number of waiting requests and open streams of `/changes` per worker. Default 256; 0 disables "
+        "waiting. Clients share them: another client ends one of the client that has most. More return 503.",
     ),
     cfg.IntOpt(
         "max_watcher_threads",

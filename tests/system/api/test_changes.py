@@ -509,6 +509,14 @@ class TestBounds:
             stream.close()
         assert all(Following(app).status == 200 for _ in range(5))  # whoever is dropped makes room too
 
+    def test_a_client_with_all_watchers_gives_one_to_another(self, site: tuple[Api, Any]) -> None:
+        _, app = site
+        greedy = [Following(app) for _ in range(2)]
+        other = Following(app, X_AUTH_TOKEN="ann:p", X_ROLES="admin")
+        assert [stream.status for stream in (*greedy, other)] == [200, 200, 200]
+        assert Following(app).status == 503  # half is the share of each
+        assert Following(app, X_AUTH_TOKEN="ann:p", X_ROLES="admin").status == 503
+
     def test_streams_count_as_requests_under_way(self, site: tuple[Api, Any]) -> None:
         own, app = site
         for _ in range(10):

@@ -170,6 +170,17 @@ class TestStream:
         assert Stream(app).status == 200
         assert service.watchers.waiting == 1
 
+    def test_a_client_with_all_streams_gives_one_to_another(self, site: tuple[Api, Any, Any]) -> None:
+        _, app, service = site
+        greedy = [Stream(app), Stream(app)]
+        other = Stream(app, HTTP_X_AUTH_TOKEN="ann:p", HTTP_X_ROLES="admin")
+        assert other.status == 200
+        assert [stream.parts[-1] for stream in greedy].count(None) == 1
+        assert other.parts[-1] is not None
+        assert Stream(app).status == 503
+        assert Stream(app, HTTP_X_AUTH_TOKEN="ann:p", HTTP_X_ROLES="admin").status == 503  # half is its share
+        assert service.watchers.waiting == 1
+
     def test_the_last_that_closes_ends_the_watching(self, site: tuple[Api, Any, Any]) -> None:
         _, app, service = site
         stream = Stream(app)

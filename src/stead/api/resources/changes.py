@@ -25,12 +25,13 @@ from stead.api.request import quality
 from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.candidates.provider_trees import roots_of, tree_totals
 from stead.domain.errors import StartOver, Unavailable
+from stead.httpd.wsgi import CLIENT
 from stead.process.slices import sliced
 from stead.store.feed.changes import USAGES, Happened
-from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower
+from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower, displaced, too_many
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Hashable, Iterator
 
     from stead.api.request import Request, Response
     from stead.api.versions import Step
@@ -104,9 +105,9 @@ class Changes:
             raise Unavailable(ONE_THREAD)
         follows: EventStream | ThreadedEvents
         if carries_streams(req):
-            follows = EventStream(watchers, first, show_for(req), begins=last is None)
+            follows = EventStream(watchers, first, show_for(req), _client(req), begins=last is None)
         else:
-            follows = ThreadedEvents(watchers, first, show_for(req), begins=last is None)
+            follows = ThreadedEvents(watchers, first, show_for(req), _client(req), begins=last is None)
         _stream_events(req, resp, follows)
 
     def _answer_merged(self, req: Request, resp: Response, since: str | None) -> None:
@@ -116,7 +117,7 @@ class Changes:
         if not carries_streams(req):
             raise Unavailable(MERGED_NEEDS_LOOP)
         last = req.env.get("HTTP_LAST_EVENT_ID") or since
-        _stream_events(req, resp, MergedStream(self._merged, last, monotonic()))
+        _stream_events(req, resp, MergedStream(self._merged, last, monotonic(), _client(req)))
 
     def _poll(self, req: Request, resp: Response, since: str | None, seconds: int) -> None:
         watchers, show = self._service.watchers, show_for(req)
@@ -127,9 +128,14 @@ class Changes:
         elif carries_streams(req):
             answer(req, resp, b"")
             resp.data = None
-            resp.stream = cast("Any", LongPoll(watchers, happened, show, seconds))
+            resp.stream = cast("Any", LongPoll(watchers, happened, show, seconds, _client(req)))
         else:
-            answer(req, resp, show(watchers.wait(happened, seconds)))
+            answer(req, resp, show(watchers.wait(happened, seconds, _client(req))))
+
+
+def _client(req: Request) -> Hashable:
+    """Who shares the watchers with others: a credential, as in the queue of requests (decision 56)."""
+    return req.env.get(CLIENT) or req.env.get("HTTP_X_AUTH_TOKEN")
 
 
 def _stream_events(req: Request, resp: Response, body: object) -> None:
@@ -189,7 +195,7 @@ def _shown(changed: Generations) -> list[dict[str, Any]]:
 class LongPoll:
     """The body of an answer that is sent when something changes, or when the client's time is over."""
 
-    def __init__(self, watchers: Watchers, last: Happened, show: Show, seconds: float) -> None:
+    def __init__(self, watchers: Watchers, last: Happened, show: Show, seconds: float, client: Hashable) -> None:
         """Start to wait.
 
         Raises:
@@ -204,7 +210,7 @@ class LongPoll:
         self._lock = Lock()
         # Last, because the poller may call `_tell` at once. The heartbeat answers in time, so the end comes a second
         # later.
-        self._watcher = watchers.watch(last, self._tell, heartbeat=seconds, seconds=seconds + 1)
+        self._watcher = watchers.watch(last, self._tell, heartbeat=seconds, seconds=seconds + 1, client=client)
 
     def attach(self, send: Callable[[bytes | None], None]) -> None:
         """Send the answer once there is news."""
@@ -241,7 +247,7 @@ class LongPoll:
 class EventStream:
     """The body of a stream of events; the server sends each event at once."""
 
-    def __init__(self, watchers: Watchers, first: Happened, show: Show, *, begins: bool) -> None:
+    def __init__(self, watchers: Watchers, first: Happened, show: Show, client: Hashable, *, begins: bool) -> None:
         """Start to wait.
 
         Args:
@@ -256,7 +262,9 @@ class EventStream:
         for part in _beginning(first, show, begins=begins):
             self._outbox.put(part)
         # Last, because the poller may call `_tell` at once, and its events follow those of the beginning.
-        self._watcher = watchers.watch(first, self._tell, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS)
+        self._watcher = watchers.watch(
+            first, self._tell, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS, client=client
+        )
 
     def attach(self, send: Callable[[bytes | None], None]) -> None:
         """Send the events so far, and each new one."""
@@ -279,13 +287,13 @@ class EventStream:
 class ThreadedEvents:
     """The same stream for servers that hold a thread while they send a body."""
 
-    def __init__(self, watchers: Watchers, first: Happened, show: Show, *, begins: bool) -> None:
+    def __init__(self, watchers: Watchers, first: Happened, show: Show, client: Hashable, *, begins: bool) -> None:
         """Start to wait.
 
         Raises:
             Unavailable: too many requests wait, or hold a thread.
         """
-        self._follower = Follower(watchers, first, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS)
+        self._follower = Follower(watchers, first, heartbeat=HEARTBEAT_SECONDS, seconds=LONGEST_SECONDS, client=client)
         self._parts = self._all(first, show, begins=begins)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -415,13 +423,13 @@ class MergedChanges:
         """Send all later messages to *stream*, which must leave.
 
         Raises:
-            Unavailable: too many streams are open, or the database does not answer.
+            Unavailable: the client has too many open streams, or the database does not answer.
         """
+        watchers = self._service.watchers
+        if not watchers.may_wait():
+            raise too_many(watchers.most)
         with self._lock:
-            if len(self._streams) >= self._service.watchers.most or not self._service.watchers.may_wait():
-                raise Unavailable(
-                    f"Too many watchers on this worker (limit {self._service.watchers.most}, [stead] max_watchers)."
-                )
+            ended = displaced(self._streams, watchers.most, stream.client)
             if self._watcher is None:
                 # The watcher starts with the first stream, so a worker without streams does not poll for them.
                 first = self._service.watchers.look(None)
@@ -429,7 +437,11 @@ class MergedChanges:
                 self._watcher = self._service.watchers.watch(
                     first, self._tell, heartbeat=_TICK_SECONDS, seconds=float("inf")
                 )
+            if ended is not None:
+                self._streams.discard(ended)
             self._streams.add(stream)
+        if ended is not None:
+            ended.end(start_over=False)
 
     def leave(self, stream: MergedStream) -> None:
         """Send nothing more to *stream*; may be called twice."""
@@ -515,12 +527,13 @@ def event(token: str, text: bytes) -> bytes:
 class MergedStream:
     """The body of a stream of merged changes; holds no thread."""
 
-    def __init__(self, merged: MergedChanges, since: str | None, now: float) -> None:
+    def __init__(self, merged: MergedChanges, since: str | None, now: float, client: Hashable) -> None:
         """Join, and begin with the changes since a token.
 
         Raises:
             InvalidQuery, StartOver, Unavailable
         """
+        self.client = client
         self._merged = merged
         self._outbox = Outbox()
         self._told = now

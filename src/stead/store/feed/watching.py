@@ -11,17 +11,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from stead.domain.errors import StartOver, Unavailable
 from stead.process.background import STOPPING
 from stead.store.feed.changes import Happened, happened_since, happened_since_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterator
     from contextvars import Context
 
     from stead.store.protocol.store import Store
@@ -57,6 +58,7 @@ class Watcher:
     tell: Callable[[News], None]
     heartbeat: float
     until: float
+    client: Hashable = field(repr=False)  # it may be a secret
     context: Context = field(default_factory=copy_context)
     told: float = field(default_factory=time.monotonic)
     is_open: bool = True
@@ -66,8 +68,45 @@ class Watcher:
         self.context.run(self.tell, news)
 
 
+class Waiting(Protocol):
+    """A watcher or a stream of a client."""
+
+    @property
+    def client(self) -> Hashable:
+        """Equal for all of one client."""
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+def displaced(waiting: Collection[W], most: int, client: Hashable) -> W | None:
+    """Which of *waiting* must end so that *client* can have one more; None if there is room for *most*.
+
+    It is one of the client that has most, if that still has as many as *client* then. So a client can have all while no
+    other needs them, and no client keeps another from its share. A client whose watcher ends connects again.
+
+    Raises:
+        Unavailable: *client* has its share already.
+    """
+    if len(waiting) < most:
+        return None
+    numbers = Counter(each.client for each in waiting)
+    largest, number = numbers.most_common(1)[0] if numbers else (None, 0)
+    if number < numbers[client] + 2:
+        raise too_many(most)
+    return next(each for each in waiting if each.client == largest)
+
+
+def too_many(most: int) -> Unavailable:
+    """The error for a watcher more than *most*."""
+    return Unavailable(f"Too many watchers on this worker (limit {most}, [stead] max_watchers).")
+
+
 class Watchers:
-    """All watchers of this process: up to *most*, of which up to *most_threads* hold a thread."""
+    """All watchers of this process: up to *most*, of which up to *most_threads* hold a thread.
+
+    Clients share them, as `displaced` says.
+    """
 
     def __init__(self, store: Store, most: int, most_threads: int = 4) -> None:
         """Start without watchers."""
@@ -102,24 +141,36 @@ class Watchers:
         """Whether a request can wait now: not if the operator forbids it, or the process ends."""
         return self._most > 0 and not (self._closed or STOPPING.is_set())
 
-    def watch(self, last: Happened, tell: Callable[[News], None], *, heartbeat: float, seconds: float) -> Watcher:
+    def watch(
+        self,
+        last: Happened,
+        tell: Callable[[News], None],
+        *,
+        heartbeat: float,
+        seconds: float,
+        client: Hashable = None,
+    ) -> Watcher:
         """Call *tell*, in the poller's thread, with what happens after *last*. The caller must close the watcher.
 
         Args:
             heartbeat: seconds after which *tell* is called without a change.
             seconds: seconds after which *tell* gets the end.
+            client: who watches.
 
         Raises:
-            Unavailable: too many requests wait.
+            Unavailable: too many requests of the client wait.
         """
-        watcher = Watcher(last, tell, heartbeat, time.monotonic() + seconds)
+        watcher = Watcher(last, tell, heartbeat, time.monotonic() + seconds, client)
         with self._lock:
-            if len(self._waiting) >= self._most:
-                raise Unavailable(f"Too many watchers on this worker (limit {self._most}, [stead] max_watchers).")
+            ended = displaced(self._waiting, self._most, client)
+            if ended is not None:
+                self._waiting.discard(ended)
             self._waiting.add(watcher)
             if not self._is_polling:
                 self._is_polling = True
                 threading.Thread(target=self._poll, name="watching", daemon=True).start()
+        if ended is not None:
+            self._end(ended, End())
         return watcher
 
     def leave(self, watcher: Watcher) -> None:
@@ -147,14 +198,14 @@ class Watchers:
         with self._lock:
             self._threads -= 1
 
-    def wait(self, last: Happened, seconds: float) -> Happened:
+    def wait(self, last: Happened, seconds: float, client: Hashable = None) -> Happened:
         """Wait in this thread for changes after *last*; returns no changes if there are none within *seconds*.
 
         Raises:
             StartOver
             Unavailable: the database does not answer, or too many requests wait.
         """
-        with Follower(self, last, heartbeat=seconds, seconds=seconds + POLL_SECONDS) as follower:
+        with Follower(self, last, heartbeat=seconds, seconds=seconds + POLL_SECONDS, client=client) as follower:
             return next(follower, last)
 
     def close(self) -> None:
@@ -225,7 +276,9 @@ class Watchers:
 class Follower:
     """The news in order, for a thread that waits; empty news are heartbeats."""
 
-    def __init__(self, watchers: Watchers, last: Happened, *, heartbeat: float, seconds: float) -> None:
+    def __init__(
+        self, watchers: Watchers, last: Happened, *, heartbeat: float, seconds: float, client: Hashable = None
+    ) -> None:
         """Start to wait; the caller must close it.
 
         Raises:
@@ -238,7 +291,7 @@ class Follower:
         watchers.hold_thread()
         self._is_open = True
         try:
-            self._watcher = watchers.watch(last, self._news.put, heartbeat=heartbeat, seconds=seconds)
+            self._watcher = watchers.watch(last, self._news.put, heartbeat=heartbeat, seconds=seconds, client=client)
         except Unavailable:
             self.close()
             raise
