@@ -189,6 +189,13 @@ stead_flavor = Table(
     Column("description", Unicode(255), nullable=False),
 )
 
+stead_ended_session = Table(
+    "stead_ended_session",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("forget_at", _BigInteger, nullable=False),  # in seconds since 1970; the session ends then by itself
+)
+
 stead_epoch = Table(
     "stead_epoch",
     metadata,

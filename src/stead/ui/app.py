@@ -12,6 +12,7 @@ from stead.api.errors import ASK_THE_OPERATORS, Refused, problem_of
 from stead.api.request import Request, Response
 from stead.auth.authentication import Credentials
 from stead.domain.errors import Forbidden, SteadError
+from stead.store.extensions import ended_sessions
 from stead.ui.pages.activity import Activity, Counts
 from stead.ui.pages.ask import Ask
 from stead.ui.pages.consumers import Consumers
@@ -76,7 +77,12 @@ def with_ui(
     pages = _pages(
         service, policy, strategy, Rendering(static, writes=features.writes), static, limits, counts, attempts
     )
-    ui = Sessions(Heads(pages), authenticated, api, is_token=strategy.kind == "token", writes=features.writes)
+    is_token = strategy.kind == "token"
+
+    def has_ended(session: str) -> bool:
+        return is_token and service.read(ended_sessions.has_ended, session)
+
+    ui = Sessions(Heads(pages), authenticated, api, is_token=is_token, has_ended=has_ended, writes=features.writes)
     guarded = Guard(ui, features.hosts)
     return Door(outer, guarded, pages=features.pages, public_docs=features.public_docs)
 
@@ -114,7 +120,7 @@ def _pages(
         "/ui/consumers": Consumers(service, rendering),
         "/ui/activity": Activity(service, rendering, counts),
         "/ui/sign-in": SignIn(strategy, rendering, attempts),
-        "/ui/sign-out": SignOut(rendering),
+        "/ui/sign-out": SignOut(service, strategy, rendering),
     }.items():
         app.add_route(path, resource)
     return app

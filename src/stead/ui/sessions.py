@@ -1,7 +1,7 @@
 """Who uses the web interface: sessions, sign-in with a password, and what protects every write.
 
-No process remembers a session, so that every worker and every host can answer each request.
-Source: decision 39.
+No process remembers a session, so that every worker and every host can answer each request. The database has the
+sessions that users ended. Source: decisions 39 and 61.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from stead.api.errors import Problem, Refused, write
 from stead.api.request import BodyIncomplete, BodyTooLong, Request, Response
 from stead.auth import authentication, sessions
-from stead.domain.errors import Forbidden
+from stead.domain.errors import Forbidden, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -53,13 +53,19 @@ class Sessions:
         api: WSGIApplication,
         *,
         is_token: bool,
+        has_ended: Callable[[str], bool],
         writes: bool,
     ) -> None:
-        """*authenticated* puts the configured strategy before an application; *api* needs that before it."""
+        """*authenticated* puts the configured strategy before an application; *api* needs that before it.
+
+        Args:
+            has_ended: whether the user of a session, which is valid otherwise, has signed out; raises Unavailable.
+        """
         self._pages = pages
         self._api = api
         self._behind = authenticated(self._chosen)
         self._is_token = is_token
+        self._has_ended = has_ended
         self._writes = writes
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -94,6 +100,12 @@ class Sessions:
         return _ask(environ, start_response) if refused else parts
 
     def _chosen(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        # After authentication, so that invented sessions cost no query.
+        try:
+            if self._has_ended(environ[SESSION_KEY]):
+                return authentication.answer(environ, start_response)
+        except Unavailable as error:
+            return refuse(environ, start_response, 503, str(error))
         path = environ["PATH_INFO"]
         if not path.startswith(f"{_API}/"):
             return self._pages(environ, start_response)

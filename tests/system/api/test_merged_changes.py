@@ -153,7 +153,7 @@ class TestStream:
         hosts = [own.create_provider(inventories={"VCPU": 9}) for _ in range(8)]
         stream = Stream(app)
         monkeypatch.setattr(changes, "MOST_BYTES", 320)
-        monkeypatch.setattr(changes, "SECONDS", 0.0)
+        monkeypatch.setattr(changes, "MERGED_SECONDS", 0.0)
         begun = stream.events()[0]["token"]
         own.claim(*((host, {"VCPU": 2}) for host in hosts))
         wait_until(lambda: sum(len(event["trees"]["name"]) for event in stream.events()) == 8)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -18,6 +20,8 @@ from stead.config import load
 from stead.observation import Observation
 from stead.observe import metrics
 from stead.observe.exporter import Reports
+from stead.store.extensions import ended_sessions
+from stead.ui.sessions import csrf_token
 from tests.system.api.client import NEWEST, Api, fresh_uuid, wsgi_door
 from tests.system.ui.wsgi_browser import Browser
 
@@ -53,7 +57,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         observation = Observation(settings)
         service = application.build_service(settings, observation)
         services.append(service)
-        return Browser(application.assemble(service, settings, observation))
+        made = Browser(application.assemble(service, settings, observation))
+        made.service = service
+        return made
 
     yield make
     for service in services:
@@ -573,6 +579,56 @@ def test_a_session_of_a_token_ends_with_the_token(start: Callable[..., Browser],
     browser.cookie = good
     file.write_text('{"tokens": []}')
     assert browser.get("/ui/").status == 303
+
+
+@pytest.mark.parametrize("expires", [None, timedelta(hours=1)])
+def test_signing_out_ends_the_session_for_every_worker(
+    start: Callable[..., Browser], tmp_path: Path, expires: timedelta | None
+) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text('{"tokens": []}')
+    file.chmod(0o600)
+    until = expires and datetime.now(UTC) + expires
+    token = create(file, "ann", user="ann", project="p", roles=["admin"], expires=until)
+    browser, worker = start("token"), start("token")
+    browser.sign_in(token)
+    stolen = Browser(worker.app)
+    stolen.cookie = browser.cookie
+    other = Browser(worker.app)
+    other.sign_in(token)
+    assert stolen.get("/ui/").status == other.get("/ui/").status == 200
+
+    assert browser.post("/ui/sign-out", {"csrf": "0" * 64}).status == 403
+    assert stolen.get("/ui/").status == 200
+    page = browser.post("/ui/sign-out", {"csrf": browser.get("/ui/").csrf})
+    assert "Max-Age=0" in page.headers["set-cookie"]
+    for client in (browser, stolen):
+        assert client.get("/ui/").status == 303
+        assert client.get("/ui/api/changes").status == 401
+        assert client.get("/ui/api/resource_providers").status == 401
+    assert other.get("/ui/").status == 200  # another session of the token
+    browser.sign_in(token)
+    assert browser.get("/ui/").status == 200
+
+
+def test_an_ended_session_is_forgotten_when_it_would_have_ended(start: Callable[..., Browser], tmp_path: Path) -> None:
+    browser = start(ui_writes="true")
+    store = browser.service._store
+    store.write(ended_sessions.end, "old", 1)
+    assert store.read(ended_sessions.has_ended, "old")
+    store.write(ended_sessions.end, "new", 2**40)
+    assert not store.read(ended_sessions.has_ended, "old")
+    assert store.read(ended_sessions.has_ended, "new")
+
+
+def test_an_invented_session_is_not_stored(start: Callable[..., Browser], tmp_path: Path) -> None:
+    (tmp_path / "tokens.json").write_text('{"tokens": []}')
+    (tmp_path / "tokens.json").chmod(0o600)
+    browser = start("token")
+    session = "0" * 32 + f".{2**40}.{'0' * 16}.{'0' * 64}"
+    browser.cookie = f"stead-session={urlsafe_b64encode(session.encode()).decode()}"
+    assert browser.post("/ui/sign-out", {"csrf": csrf_token(session)}).status == 200
+    assert not browser.service._store.read(ended_sessions.has_ended, session)
 
 
 def test_a_wrong_token_begins_no_session(start: Callable[..., Browser], tmp_path: Path) -> None:

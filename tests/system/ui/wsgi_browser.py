@@ -28,6 +28,7 @@ class Browser:
 
     def __init__(self, app: Any) -> None:
         self.app = app
+        self.service: Any = None
         self.cookie = ""
 
     def call(self, method: str, path: str, body: bytes = b"", **environ: str) -> Page:

@@ -10,7 +10,9 @@ import falcon
 from stead.api.errors import Refused
 from stead.auth import tokens
 from stead.auth.attempts import TooManyAttempts
+from stead.auth.sessions import end_of, find_session
 from stead.auth.tokens import ensure_admin_token
+from stead.store.extensions import ended_sessions
 from stead.ui.rendering import IS_HEAD_KEY
 from stead.ui.sessions import (
     CSRF_FIELD,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from stead.api.request import Request, Response
     from stead.auth.attempts import Attempts
     from stead.auth.authentication import Strategy
+    from stead.service.service import Service
     from stead.ui.rendering import Rendering
 
 _PLACE = re.compile(r"/ui(/[^\\\x00-\x20]*)?")
@@ -131,16 +134,26 @@ class SignIn:
 
 
 class SignOut:
-    """Ends the session in this browser."""
+    """Ends the session."""
 
-    def __init__(self, rendering: Rendering) -> None:
+    def __init__(self, service: Service, strategy: Strategy, rendering: Rendering) -> None:
+        self._service = service
+        self._tokens = strategy.tokens
         self._rendering = rendering
 
     def on_post(self, req: Request, resp: Response) -> None:
-        """Remove the cookie."""
+        """End the session for all workers, and remove the cookie.
+
+        Raises:
+            Refused: 403 if the form is not from this session.
+            Unavailable: the session goes on.
+        """
         session = read(req.env) or ""
         if session and not is_own_write(req.env, session, read_form(req).get(CSRF_FIELD, "")):
             raise Refused(403, "The form is not from a page of this session.")
+        # Only valid ones are stored: invented ones would fill the table.
+        if self._tokens is not None and find_session(self._tokens.current(), session) is not None:
+            self._service.write(ended_sessions.end, session, end_of(session))
         resp.append_header("set-cookie", cookie("", req.env))
         self._rendering.show(req, resp, "signed_out")
 

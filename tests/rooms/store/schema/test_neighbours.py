@@ -133,6 +133,7 @@ SINCE = {
     "stead_disabled_provider",
     "stead_part_change",
     "stead_flavor",
+    "stead_ended_session",
 }
 """Tables that it does not know."""
 
