@@ -19,7 +19,7 @@ from jsonschema.validators import extend
 
 from stead.api.errors import MalformedBody, Refused
 from stead.api.request import BodyIncomplete, BodyTooLong, is_like, is_strict
-from stead.api.validation import FAULTS_LOOKED_AT, Predicates, excerpt, keywords, shorten
+from stead.api.validation import FAULTS_LOOKED_AT, Predicates, are_unique, excerpt, keywords, shorten
 from stead.domain.moments import from_text
 
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ STRICT_UUIDS = _formats(is_strict)
 
 def _unique_items(_validator: Any, is_required: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     """Check in linear time. Jsonschema compares all pairs if items cannot be sorted, which a large body could abuse."""
-    if is_required and isinstance(instance, list):
-        strings = [item for item in instance if isinstance(item, str)]
-        if len(set(strings)) < len(strings):
-            yield ValidationError(f"{instance!r} has non-unique elements")
+    if is_required and not are_unique(instance):
+        yield ValidationError(f"{instance!r} has non-unique elements")
 
 
 _Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]  # the stubs know no types

@@ -1,7 +1,7 @@
-"""Validation by JSON Schema: compiled predicates accept valid values quickly, and jsonschema explains faults.
+"""Validation by JSON Schema: a validator in Rust accepts valid values quickly, and jsonschema explains faults.
 
 Almost all bodies and queries are valid, and validating them with jsonschema takes longer than the rest of the HTTP
-layer. A predicate implements each keyword as jsonschema does, and only the keywords that Stead's schemas use.
+layer. The words of jsonschema's messages stay, because clients match on them.
 """
 
 from __future__ import annotations
@@ -12,143 +12,53 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from jsonschema.exceptions import ValidationError
+from jsonschema_rs import Draft202012Validator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Accepts = Callable[[Any], object]
-    Schema = Mapping[str, Any]
+    Schema = dict[str, Any]
     Keyword = Callable[[Any, Any, Any, Schema], Iterator[ValidationError]]
     Container = dict[str, object] | list[object]
 
 
 class Predicates:
-    """Builds predicates: functions that return a true value for each valid value."""
+    """Builds predicates of schemas: a value that one accepts is valid.
 
-    def __init__(self, formats: Mapping[str, Accepts]) -> None:
+    A predicate may refuse a valid value, so jsonschema has the last word. Here, a ``$`` admits no line break, equal
+    items are refused even if they are no text, and so is what the validator cannot convert.
+    """
+
+    def __init__(self, formats: Mapping[str, Callable[[str], bool]]) -> None:
         """*formats*: the predicate of each format, by its name."""
-        self._formats = formats
+        self._formats = dict(formats)
 
     def of(self, schema: Schema) -> Accepts:
-        """The predicate for JSON values of *schema*.
-
-        Raises:
-            KeyError: the schema has an unsupported keyword, type or format.
-        """
-        # The type first: the checks after it then get values of that type only.
-        keywords = sorted(schema.keys() - _OF_MEMBERS, key=lambda keyword: (keyword != "type", keyword))
-        checks = [self._check(keyword, schema) for keyword in keywords]
-        if not _OF_MEMBERS.isdisjoint(schema):
-            checks.append(self._members(schema))
+        """The predicate for JSON values of *schema*."""
+        is_valid = Draft202012Validator(schema, formats=self._formats, validate_formats=True).is_valid
 
         def accepts(value: object) -> bool:
-            for check in checks:  # noqa: SIM110  # `all` over a generator would take longer than most checks
-                if not check(value):
-                    return False
-            return True
+            try:
+                return is_valid(value)
+            except ValueError:  # half of a surrogate pair, which clients can write in JSON
+                return False
 
-        return checks[0] if len(checks) == 1 else accepts
+        return accepts
 
-    def _check(self, keyword: str, schema: Schema) -> Accepts:
-        operand = schema[keyword]
-        match keyword:
-            case "type":
-                return _any([_TYPES[name] for name in ([operand] if isinstance(operand, str) else operand)])
-            case "anyOf":
-                return _any(list(map(self.of, operand)))
-            case "format":
-                return self._formats[operand]
-            case "enum":
-                return lambda value: isinstance(value, str) and value in operand
-            case "items" | "propertyNames":
-                operand = self.of(operand)
-        kind, make = _KEYWORDS[keyword]
-        return _only(kind, schema, make(operand))
-
-    def _members(self, schema: Schema) -> Accepts:
-        named = {name: self.of(part) for name, part in schema.get("properties", {}).items()}
-        patterns = schema.get("patternProperties", {})
-        matched = [(re.compile(pattern).search, self.of(part)) for pattern, part in patterns.items()]
-        may_have_others = schema.get("additionalProperties", True)
-
-        def accepts(members: Mapping[str, object]) -> bool:
-            for name, value in members.items():
-                check = named.get(name)
-                is_known = check is not None or may_have_others
-                if check is not None and not check(value):
-                    return False
-                for matches, accepts in matched:
-                    if matches(name):
-                        if not accepts(value):
-                            return False
-                        is_known = True
-                if not is_known:
-                    return False
-            return True
-
-        return _only("object", schema, accepts)
+    def refuses(self, keyword: str, demanded: Any, value: Any) -> bool:
+        """Whether *value* breaks one keyword, as jsonschema decides it."""
+        if self.of({keyword: demanded})(value):
+            return False
+        if keyword == "pattern" and isinstance(value, str):
+            return re.search(demanded, value) is None
+        return keyword != "uniqueItems" or not are_unique(value)
 
 
-def _any(checks: Sequence[Accepts]) -> Accepts:
-    return checks[0] if len(checks) == 1 else lambda value: any(check(value) for check in checks)
-
-
-def _only(kind: str, schema: Schema, check: Accepts) -> Accepts:
-    """*check* for values of one kind; a value of another kind is valid."""
-    if schema.get("type") in (kind, _NARROWER.get(kind, kind)):
-        return check  # the check of the type has refused all others
-    is_of_kind = _TYPES[kind]
-    return lambda value: check(value) if is_of_kind(value) else True
-
-
-def _each(check: Accepts) -> Accepts:
-    return lambda values: all(map(check, values))
-
-
-def _is_integer(value: object) -> bool:
-    if isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_TYPES: dict[str, Accepts] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "integer": _is_integer,
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-}
-
-_NARROWER = {"number": "integer"}
-"""The type that is part of another one."""
-
-_OF_MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties"})
-"""Keywords that only together decide which members an object may have."""
-
-
-def _unique_strings(values: Sequence[object]) -> bool:
-    strings = [value for value in values if isinstance(value, str)]
-    return len(set(strings)) == len(strings)
-
-
-_KEYWORDS: dict[str, tuple[str, Callable[[Any], Accepts]]] = {
-    "pattern": ("string", lambda pattern: re.compile(pattern).search),
-    "minLength": ("string", lambda least: lambda text: len(text) >= least),
-    "maxLength": ("string", lambda most: lambda text: len(text) <= most),
-    "minimum": ("number", lambda least: lambda number: number >= least),
-    "maximum": ("number", lambda most: lambda number: number <= most),
-    "minItems": ("array", lambda least: lambda items: len(items) >= least),
-    "maxItems": ("array", lambda most: lambda items: len(items) <= most),
-    "items": ("array", _each),
-    "uniqueItems": ("array", lambda _wanted: _unique_strings),
-    "required": ("object", lambda names: lambda members: all(map(members.__contains__, names))),
-    "minProperties": ("object", lambda least: lambda members: len(members) >= least),
-    "maxProperties": ("object", lambda most: lambda members: len(members) <= most),
-    "propertyNames": ("object", _each),
-}
-"""For each keyword, the type of the values that it restricts, and a function from its argument to a predicate."""
+def are_unique(items: object) -> bool:
+    """Whether no text occurs twice in *items*, in linear time. Other items count as different."""
+    texts = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
+    return len(set(texts)) == len(texts)
 
 
 # Faults: jsonschema's errors and messages, at a cost that the size of a body bounds.
@@ -208,7 +118,7 @@ _VERDICTS: dict[str, Callable[[Any], str]] = {
 
 def _judged(predicates: Predicates, keyword: str, verdict: Callable[[Any], str]) -> Keyword:
     def check(_validator: Any, demanded: Any, value: Any, _schema: Schema) -> Iterator[ValidationError]:
-        if not predicates.of({keyword: demanded})(value):
+        if predicates.refuses(keyword, demanded, value):
             yield _fault(value, verdict(demanded))
 
     return check
