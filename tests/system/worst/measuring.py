@@ -100,9 +100,10 @@ class Site:
         self._application = application
         self._changes = 0
 
-    def ask(self, method: str, path: str, query: str = "", body: Any = None) -> Answer:
-        """The answer to one request of the administrator."""
-        text = b"" if body is None else json.dumps(body).encode()
+    def ask(self, method: str, path: str, query: str = "", body: Any = None, text: bytes = b"") -> Answer:
+        """The answer to one request of the administrator, with a JSON value or a text as its body."""
+        if body is not None:
+            text = json.dumps(body).encode()
         environ: dict[str, Any] = {
             "REQUEST_METHOD": method,
             "PATH_INFO": path,
@@ -110,6 +111,7 @@ class Site:
             "CONTENT_LENGTH": str(len(text)),
             "CONTENT_TYPE": "application/json" if text else "",
             "HTTP_X_AUTH_TOKEN": "admin",
+            "HTTP_X_ROLES": "admin,service",
             "HTTP_OPENSTACK_API_VERSION": f"placement {NEWEST}, stead 1.1",
             "wsgi.input": io.BytesIO(text),
         }
@@ -213,14 +215,15 @@ class Site:
 
 
 @contextmanager
-def site(work: int) -> Iterator[Site]:
-    """An empty site whose queries may do *work* units."""
+def site(work: int, *, longest_body: int = 1 << 24) -> Iterator[Site]:
+    """An empty site whose queries may do *work* units, and whose bodies may have this number of bytes."""
     with tempfile.TemporaryDirectory(prefix="worst-", dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
         database = Path(directory) / "stead.db"
         if _template:
             database.write_bytes(_template[0])
         with pytest.MonkeyPatch.context() as environment, silenced("stead.store.protocol.connections"):
             environment.setenv("OS_STEAD__MAX_CANDIDATE_WORK", str(work))
+            environment.setenv("OS_STEAD__MAX_BODY_SIZE", str(longest_body))
             opened = embedded.start(directory, is_durable=False)
         try:
             if not _template:
