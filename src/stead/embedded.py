@@ -17,6 +17,7 @@ from stead.auth.tokens import private_directory
 from stead.client.errors import CannotOpen, Unavailable
 from stead.config import ConfigError, read_conf, settings_of
 from stead.config.masking import complete_url
+from stead.config.settings import absolute
 from stead.domain import errors as domain
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _location(database: str | Path) -> tuple[str, str]:
     text = str(database)
     if "://" in text:
         return complete_url(text, ""), text.partition("://")[0] + "://" + text.rpartition("@")[2].rpartition("://")[2]
-    directory = Path(text).expanduser().absolute()
+    directory = absolute(Path(text))
     private_directory(directory)
     return f"sqlite:///{directory}/stead.db", str(directory)
 

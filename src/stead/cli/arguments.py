@@ -221,12 +221,19 @@ def chosen_data_dir() -> Path | None:
 
 
 def data_directory() -> Path:
-    """The directory of an embedded Stead for its database, its tokens and its address; an absolute path."""
-    if chosen := options().data_dir:
-        return chosen.expanduser().absolute()  # as the server interprets it
+    """The directory of an embedded Stead for its database, its tokens and its address; an absolute path.
+
+    Raises:
+        CommandError: the user has no home directory.
+    """
     from platformdirs import user_data_dir
 
-    return Path(user_data_dir("stead")).absolute()
+    try:  # as the server interprets it
+        return (options().data_dir or Path(user_data_dir("stead"))).expanduser().absolute()
+    except RuntimeError as error:
+        raise CommandError(
+            "this user has no home directory: use --url or --data-dir, or set STEAD_URL, STEAD_DATA_DIR or HOME"
+        ) from error
 
 
 # Files that a command reads whole; ``-`` is standard input.

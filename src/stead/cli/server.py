@@ -57,15 +57,16 @@ def endpoint() -> Endpoint:
         CommandError: no URL is named, and no server runs on the data directory.
     """
     given = options()
-    directory = data_directory()
     url = None if _is_outranked(given) else given.url
     if url is None:
+        directory = data_directory()
         server = running(directory)
         if server is None:
             raise CommandError(_none_runs(given, directory))
         token = None if _is_outranked(given) and "token" in given.from_environment else given.token
         return Endpoint(server.url, token or _admin_token(directory), server.certificate)
     with suppress(CommandError):  # the user named another server, so errors of this one do not matter
+        directory = data_directory()
         server = running(directory)
         if server is not None and server.url.rstrip("/") == url.rstrip("/"):
             return Endpoint(server.url, given.token or _admin_token(directory), server.certificate)

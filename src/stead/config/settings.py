@@ -158,7 +158,7 @@ class Settings:
     auth_strategy: AuthStrategy
     token_file: Path | None  # always set if auth_strategy is `token`
     embedded: bool
-    data_dir: Path  # absolute; used by the embedded mode only, need not exist
+    data_dir: Path  # of the embedded mode: absolute, need not exist; without meaning in another mode
     proxy_headers: bool
     path_prefix: str  # begins with a slash and does not end with one; empty: none
     compress_responses: bool
@@ -210,8 +210,10 @@ def settings_of(conf: cfg.ConfigOpts, data_dir: Path | None = None) -> Settings:
     if embedded:
         conf.set_default("auth_strategy", "token", group="api")
         conf.set_default("sync_on_startup", True, group="placement_database")
+    # Only the embedded mode uses the directory. Other services may run as a user without a home directory.
+    directory = resolve_data_dir(data_dir) if embedded else Path("/")
     try:
-        return _settings(conf, *files_and_dirs, resolve_data_dir(data_dir), embedded=embedded)
+        return _settings(conf, *files_and_dirs, directory, embedded=embedded)
     except (cfg.Error, ValueError) as error:
         raise explained(
             conf, error, places_in(written_in(*files_and_dirs))
@@ -259,9 +261,9 @@ def read_into(
         SystemExit: wrong usage (2), or after ``--help`` and ``--version`` (0).
     """
     for directory in dirs:
-        if not directory.expanduser().is_dir():  # oslo.config would silently ignore it
+        if not absolute(directory).is_dir():  # oslo.config would silently ignore it
             raise ConfigError(f"configuration directory {directory} does not exist")
-    files, dirs = ([path.expanduser().absolute() for path in paths] for paths in (files, dirs))
+    files, dirs = ([absolute(path) for path in paths] for paths in (files, dirs))
     options.register(conf)
     try:
         conf(
@@ -455,7 +457,7 @@ def _path_prefix(text: str) -> str:
 
 def _token_file(conf: cfg.ConfigOpts, strategy: AuthStrategy, embedded_dir: Path | None) -> Path | None:
     if conf.stead.token_file:
-        return Path(conf.stead.token_file).expanduser().absolute()
+        return absolute(Path(conf.stead.token_file))
     if embedded_dir is not None:
         return embedded_dir / "tokens.json"
     if strategy == "token":
@@ -477,10 +479,32 @@ def resolve_data_dir(chosen: Path | None = None) -> Path:
     """Absolute path of the data directory of the embedded mode; it need not exist.
 
     The first that is set of: *chosen* (``--data-dir``), ``STEAD_DATA_DIR``, the user's data directory.
+
+    Raises:
+        ConfigError: the user has no home directory.
     """
     if chosen is None and (named := os.environ.get(DATA_DIR_VARIABLE)):
         chosen = Path(named)
-    return (chosen or user_data_path("stead")).expanduser().absolute()
+    if chosen is not None:
+        return absolute(chosen)
+    try:
+        return user_data_path("stead").absolute()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"this user has no home directory for data: use --data-dir, or set {DATA_DIR_VARIABLE} or HOME"
+        ) from error
+
+
+def absolute(path: Path) -> Path:
+    """The absolute form of *path*, which may begin with ``~``.
+
+    Raises:
+        ConfigError: it does, and there is no such home directory.
+    """
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: no such home directory; set HOME, or give an absolute path") from error
 
 
 def serving_program() -> str | None:
@@ -550,8 +574,11 @@ def _first_existing(name: str) -> list[Path]:
 
 
 def _usual_places() -> list[Path]:
-    """oslo.config's places for the project ``placement``, in order."""
-    home = Path("~").expanduser()
+    """oslo.config's places for the project ``placement``, in order; a user may have no home directory."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return [Path("/etc/placement"), Path("/etc")]
     return [home / ".placement", home, Path("/etc/placement"), Path("/etc")]
 
 

@@ -197,7 +197,7 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
     """The workers' report directory, if metrics are enabled and the configuration names none; empty at the start.
 
     Raises:
-        NotServed: the port of the metrics is in use.
+        NotServed: the port of the metrics is in use, or there is no place for the directory.
     """
     if settings.watch.metrics is not None:
         # Workers ignore a port that is in use, because another worker may have it, so the check is here.
@@ -205,7 +205,13 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
     if settings.watch.metrics is None or settings.watch.metrics_dir is not None:
         yield
         return
-    with TemporaryDirectory(prefix="stead-metrics-") as directory:
+    try:
+        temporary = TemporaryDirectory(prefix="stead-metrics-")
+    except OSError as error:  # also if there is no directory for temporary files
+        raise NotServed(
+            f"no temporary directory for metrics: {error.strerror}. Set TMPDIR or [stead] metrics_directory."
+        ) from error
+    with temporary as directory:
         _say_to_workers({"metrics_directory": directory})
         yield
 
