@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 
+from stead.client.consumers import UNKNOWN_TYPE
 from stead.client.errors import (
     Failed,
     InvalidRequest,
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PLACEMENT = "1.39"
-"""The microversion of all calls."""
+"""The microversion of all calls but one."""
+
+WITHOUT_TYPES = "1.37"
+"""The last microversion that writes a consumer without its type. The consumer keeps its type, or has none."""
 
 OWN, TREES = "1.0", "1.1"
 """Versions of Stead's own features. A call requests the lowest one that has what it needs, so that older servers do."""
@@ -66,6 +70,8 @@ class Call:
         target: the path with its query, percent-encoded.
         stead: the version of Stead's own features, or None.
         is_repeatable: whether it may be sent again if it is unknown whether it was done.
+        placement: the microversion of OpenStack's API.
+        placement: the microversion.
     """
 
     method: str
@@ -73,11 +79,12 @@ class Call:
     body: Any = None
     stead: str | None = None
     is_repeatable: bool = True
+    placement: str = PLACEMENT
 
     @property
     def versions(self) -> str:
         """The versions that the call requires."""
-        return f"placement {PLACEMENT}" + (f", stead {self.stead}" if self.stead else "")
+        return f"placement {self.placement}" + (f", stead {self.stead}" if self.stead else "")
 
     @property
     def headers(self) -> dict[str, str]:
@@ -256,8 +263,11 @@ def allocations(consumer: str) -> Call:
 
 
 def hold(consumer: str, record: Json) -> Call:
-    """Give *consumer* exactly the allocations of *record*, if it is still at its generation."""
-    return Call("PUT", f"/allocations/{consumer}", record)
+    """Give *consumer* exactly the allocations of *record*, if it is still at its generation. Its type does not change."""
+    if record["consumer_type"] != UNKNOWN_TYPE:
+        return Call("PUT", f"/allocations/{consumer}", record)
+    untyped = {name: value for name, value in record.items() if name != "consumer_type"}
+    return Call("PUT", f"/allocations/{consumer}", untyped, placement=WITHOUT_TYPES)
 
 
 def release(consumer: str, project: str, user: str, kind: str, generation: int) -> Call:

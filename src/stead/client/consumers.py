@@ -17,8 +17,8 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "consumers.stead")
 
 DEFAULT_TYPE = "INSTANCE"
 
-_UNKNOWN_TYPE = "unknown"
-"""How the API shows a consumer that was made before consumers had types. It does not accept it."""
+UNKNOWN_TYPE = "unknown"
+"""How the API shows a consumer without a type, such as all of nova's. It does not accept it."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -53,6 +53,6 @@ def names_of_gang(consumer: str | UUID | Sequence[str | UUID] | None, size: int)
 
 
 def type_of(record: Mapping[str, Any]) -> str:
-    """The type with which a consumer is written again, of a *record* of the API."""
-    kind: str = record.get("consumer_type", _UNKNOWN_TYPE)
-    return DEFAULT_TYPE if kind == _UNKNOWN_TYPE else kind
+    """The type with which POST ``/claims`` writes a consumer again, of a *record* of the API; it requires one."""
+    kind: str = record.get("consumer_type", UNKNOWN_TYPE)
+    return DEFAULT_TYPE if kind == UNKNOWN_TYPE else kind

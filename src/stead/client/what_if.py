@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stead.client import request
 from stead.client.candidate import Candidates, Explanation
-from stead.client.consumers import type_of
+from stead.client.consumers import UNKNOWN_TYPE
 from stead.client.errors import InvalidRequest
 from stead.client.headroom import Headroom
 from stead.client.provider import Displayed, shown_allocations, table_of
@@ -145,6 +145,7 @@ class Move:
     """The new place of one consumer. :meth:`Site.move` makes it.
 
     Attributes:
+        type: of the consumer; ``unknown`` if it has none.
         generation: of the consumer, before the move.
         before, allocations: amounts by class, by uuid of the provider; now, and after the move.
     """
@@ -164,7 +165,7 @@ class Move:
             record["consumer_uuid"],
             record["project_id"],
             record["user_id"],
-            type_of(record),
+            record.get("consumer_type", UNKNOWN_TYPE),
             record["consumer_generation"],
             _amounts(record["from"]),
             _amounts(record["allocations"]),

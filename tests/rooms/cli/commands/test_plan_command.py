@@ -1,6 +1,7 @@
 """``stead plan drain``: on a real server, and stopped by a server with canned answers."""
 
 import json
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -35,11 +36,23 @@ def real(tmp_path, capsys, monkeypatch):
         assert call("topology", "apply", str(tmp_path / "site.yaml"))[0] == 0
         for amount in (2, 3, 4):
             claim(call, f"vm-{amount}", f"resources=VCPU:{amount - 1}&in_tree=name:host-1")
+        call.put = lambda path, body: put(f"{url}{path}", token, body)
         yield call
 
 
-def claim(call, name, query):
-    assert call("claim", query, "--project", "p", "--user", "u", "--consumer-name", name)[0] == 0
+def put(url, token, body):
+    """As nova does, at a microversion without types of consumers."""
+    headers = {
+        "X-Auth-Token": token,
+        "Content-Type": "application/json",
+        "OpenStack-API-Version": "placement 1.36",
+    }
+    with urlopen(Request(url, json.dumps(body).encode(), headers, method="PUT")) as response:
+        assert response.status == 204
+
+
+def claim(call, name, query, *options):
+    assert call("claim", query, "--project", "p", "--user", "u", "--consumer-name", name, *options)[0] == 0
 
 
 def hosts_of(call, name):
@@ -76,6 +89,23 @@ def test_an_executed_plan_leaves_the_hosts_empty_and_disabled(real):
     assert "new memory" in real("provider", "show", "host-1")[1]
     told = json.loads(real("plan", "drain", "host-1", "--execute", "--json")[1])
     assert (told["moves"], told["made"], told["stopped"], told["disabled"]) == ([], 0, None, [])
+
+
+def test_moved_consumers_keep_their_type_or_have_none_as_before(real):
+    host = json.loads(real("provider", "show", "host-1", "--json")[1])["uuid"]
+    owner = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+    body = {"allocations": {host: {"resources": {"VCPU": 1}}}, **owner}
+    real.put(f"/allocations/{uuid_of('server')}", body)
+    claim(real, "volume", "resources=VCPU:1&in_tree=name:host-1", "--type", "VOLUME")
+    assert types(real) == {"server": "unknown", "volume": "VOLUME"}
+    assert real("plan", "drain", "host-1", "--execute")[0] == 0
+    assert hosts_of(real, "server") <= {"host-2", "host-3"}
+    assert types(real) == {"server": "unknown", "volume": "VOLUME"}
+
+
+def types(call):
+    listed = json.loads(call("consumers", "--json")[1])["consumers"]
+    return {name: each["type"] for each in listed for name in ("server", "volume") if each["uuid"] == uuid_of(name)}
 
 
 def test_consumers_of_several_hosts_do_not_move_to_one_of_them(real):
