@@ -34,6 +34,7 @@ from stead.api.resources.what_if import AdviceForRequest, WhatIfs
 from stead.api.shapes import Owner
 from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
 from stead.auth.authentication import Credentials
+from stead.domain.claim import NOBODY
 from stead.process.memory import cached_if_short
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
     from stead.auth.policy import Policy
     from stead.service.service import Service
-
-
-NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 class App(falcon.App[Request, Response]):

@@ -310,7 +310,8 @@ class InventoryColumns:
         # A part is a multiple of step_size, so the least part is min_unit rounded up to one.
         least = -(-min_unit[kind] // step) * step
         most = np.minimum(np.minimum(max_unit[kind], self.room.whole), min(amount, _GREAT)) // step * step
-        return Shares(least, np.where((kind > 0) & (least <= most), most, 0), step)
+        has_step = table[4][kind] != 0  # see `keeps_units`
+        return Shares(least, np.where((kind > 0) & has_step & (least <= most), most, 0), step)
 
     def left(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much one candidate may take at each of *slots* (any shape); negative where there is no inventory."""

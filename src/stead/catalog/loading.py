@@ -17,12 +17,12 @@ from stead.catalog.blocks import Interned, Sparse, Texts
 from stead.catalog.columns import NO_INVENTORY, Inventories, InventoryColumns, InventoryKinds, is_rare, rooms
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.memberships import Sharing
-from stead.catalog.refresh import new_version
+from stead.catalog.refresh import new_version, only
 from stead.catalog.snapshot import Identities, ServiceStates
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -80,8 +80,8 @@ class Loading:
         ):
             column.add(within, slice(None), values)
         self._add_inventories(within, portion.inventories, portion.used)
-        self._traits.add(within, portion.traits_of)
-        self._aggregates.add(within, portion.aggregates_of)
+        self._traits.add(within, portion.traits_of, self._names.trait_names.by_id)
+        self._aggregates.add(within, portion.aggregates_of, self._names.aggregate_uuids)
         self._disabled.update(portion.disabled)
 
     def size(self) -> str:
@@ -115,6 +115,8 @@ class Loading:
         rows, used_rows = within.rows(provider_ids, class_ids), within.rows(used.provider_ids, used.class_ids)
         times, sums = np.array(modified, np.int64), np.array(used.used, np.int64)
         for class_id, (indices, places) in rows.items():
+            if class_id not in self._names.class_names.by_id:
+                continue  # an inventory of a class that does not exist
             columns = self._inventories[class_id]
             columns.number += len(indices)
             columns.kind.add(within, places, kinds[indices])
@@ -133,6 +135,8 @@ class Loading:
         parents, roots = (
             at.of(column.ordered(order)).astype(np.int32) for column in (self._parent_ids, self._root_ids)
         )
+        # A root that does not exist: the provider is served as one.
+        roots = np.where(roots == NO_SLOT, np.arange(len(roots), dtype=np.int32), roots)
         forest = Forest.of(parents, roots)
         disabled = {
             Slot(slot): state
@@ -294,9 +298,13 @@ class _Sets:
         """The distinct sets that have arrived."""
         return self._sets.values
 
-    def add(self, within: _Portion, members: MembersByColumn) -> None:
+    def add(self, within: _Portion, members: MembersByColumn, stored_ids: Container[int]) -> None:
+        """Add the members that are among *stored_ids*."""
         indices, places = within.of(members.provider_ids)
-        self._set_of.add(within, places, np.array(self._sets.numbers(members.members), np.int32)[indices])
+        # A cloud has few different sets.
+        existing = {ids: only(ids, stored_ids) for ids in set(members.members)}
+        numbers = self._sets.numbers([existing[ids] for ids in members.members])
+        self._set_of.add(within, places, np.array(numbers, np.int32)[indices])
 
     def memberships(self, empty: Memberships, order: NDArray[np.int64]) -> Memberships:
         return empty.holding(self._sets.values, empty.set_of.holding(self._set_of.ordered(order)))

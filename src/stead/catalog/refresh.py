@@ -23,7 +23,7 @@ from stead.domain.names import DISABLED_TRAIT
 from stead.domain.provider import Disabled, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -128,7 +128,10 @@ def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
         )
         for provider_ids in (parent_ids, root_ids)
     )
+    # A root that does not exist: the provider is served as one.
+    roots = np.where((roots == NO_SLOT) & (np.array(ids) != NO_SLOT), slots, roots).astype(np.int32)
     traits, aggregates = changes.traits_of.get, changes.aggregates_of.get
+    trait_names, aggregate_uuids = snapshot.trait_names.by_id, changes.aggregate_uuids
     return replace(
         snapshot,
         identities=identities,
@@ -137,9 +140,16 @@ def _with_providers(snapshot: Snapshot, changes: Changes) -> Snapshot:
         versions=snapshot.versions.replaced(slots, new_version(), size),
         forest=snapshot.forest.replanted(slots, parents, roots, size),
         inventory=_inventory(snapshot, touched, changes),
-        trait_sets=snapshot.trait_sets.replaced(slots, (traits(id_, ()) for id_ in ids), size),
-        aggregate_sets=snapshot.aggregate_sets.replaced(slots, (aggregates(id_, ()) for id_ in ids), size),
+        trait_sets=snapshot.trait_sets.replaced(slots, (only(traits(id_, ()), trait_names) for id_ in ids), size),
+        aggregate_sets=snapshot.aggregate_sets.replaced(
+            slots, (only(aggregates(id_, ()), aggregate_uuids) for id_ in ids), size
+        ),
     )
+
+
+def only(ids: tuple[int, ...], stored_ids: Container[int]) -> tuple[int, ...]:
+    """Those of *ids* that are among *stored_ids*: pairs may refer to traits and aggregates that do not exist."""
+    return ids if all(id_ in stored_ids for id_ in ids) else tuple(id_ for id_ in ids if id_ in stored_ids)
 
 
 def _identities(
@@ -177,7 +187,7 @@ class _Given:
 
 def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Inventories:
     """The columns of every class, with the inventories of *changes* and no others at the touched slots."""
-    old, used = snapshot.inventory, changes.used.get
+    old, used, classes = snapshot.inventory, changes.used.get, snapshot.class_names.by_id
     existing = touched.slots[touched.slots < snapshot.size]  # the old columns do not have the new slots
     given: dict[int, _Given] = {}
     for class_id in old.at(existing):
@@ -185,8 +195,8 @@ def _inventory(snapshot: Snapshot, touched: _Touched, changes: Changes) -> Inven
             given[class_id] = _Given(dict.fromkeys(having, (None, 0, 0)))
     for id_, class_id, total, reserved, least, most, step, ratio, modified in changes.inventories:
         place = touched.place.get(id_)
-        if place is None:
-            continue  # the inventory of a deleted provider
+        if place is None or class_id not in classes:
+            continue  # the inventory of a provider or of a class that does not exist
         new = given.get(class_id)
         if new is None:
             new = given[class_id] = _Given({})
@@ -283,6 +293,7 @@ class Draft:
             used=self._used,
             disabled=self._disabled,
             traits_of={id_: tuple(sorted(traits)) for id_, traits in self._traits.items()},
+            aggregate_uuids=self._snapshot.aggregate_uuids,
             aggregates_of={
                 id_: tuple(aggregate for aggregate in aggregates if aggregate not in self._deleted_aggregates)
                 for id_, aggregates in self._aggregates.items()

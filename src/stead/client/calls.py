@@ -263,7 +263,7 @@ def allocations(consumer: str) -> Call:
 
 
 def hold(consumer: str, record: Json) -> Call:
-    """Give *consumer* exactly the allocations of *record*, if it is still at its generation. Its type does not change."""
+    """Give *consumer* exactly the allocations of *record*, if it is still at its generation; its type stays."""
     if record["consumer_type"] != UNKNOWN_TYPE:
         return Call("PUT", f"/allocations/{consumer}", record)
     untyped = {name: value for name, value in record.items() if name != "consumer_type"}

@@ -146,7 +146,7 @@ class Move:
 
     Attributes:
         type: of the consumer; ``unknown`` if it has none.
-        generation: of the consumer, before the move.
+        generation: of the consumer, before the move; None if the server's database has lost the consumer's row.
         before, allocations: amounts by class, by uuid of the provider; now, and after the move.
     """
 
@@ -154,7 +154,7 @@ class Move:
     project: str
     user: str
     type: str
-    generation: int
+    generation: int | None
     before: Mapping[str, Amounts] = field(hash=False)
     allocations: Mapping[str, Amounts] = field(hash=False)
 

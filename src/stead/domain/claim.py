@@ -32,6 +32,10 @@ Expected = int | None | Unchecked
 """The consumer generation that a client knows: a number, None for a new consumer, or unchecked."""
 
 
+NOBODY = "00000000-0000-0000-0000-000000000000"
+"""The project and the user of consumers whose own are unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The complete new allocations of one consumer; empty allocations release everything.

@@ -113,7 +113,9 @@ def has_room(amount: Any, used: Any, capacity: Any) -> Any:
 
 def keeps_units(amount: Any, min_unit: Any, max_unit: Any, step_size: Any) -> Any:
     """Whether one amount of one request group or allocation obeys min_unit, max_unit and step_size."""
-    return (min_unit <= amount) & (amount <= max_unit) & (amount % step_size == 0)
+    # The API accepts no step of 0, but a database may have one: no amount obeys it.
+    divisor = step_size + (step_size == 0)
+    return (min_unit <= amount) & (amount <= max_unit) & (step_size != 0) & (amount % divisor == 0)
 
 
 def require_sane_reserve(inventories: dict[str, Inventory], *, may_reserve_all: bool) -> None:

@@ -104,12 +104,17 @@ def what_if(
         BadChange, ChangedThingNotFound, Unavailable
         ConcurrentUpdate: the consumers of drained trees changed during every attempt.
     """
+    before: tuple[Snapshot, Mapping[str, HeldAllocations]] | None = None
     for _ in range(_ATTEMPTS):
         snapshot, moment = catalog.view()
         drains = _drains(snapshot, changes)
         allocations_of = _held(store, snapshot, drains, bounds.consumers)
         if _agree(snapshot, drains, allocations_of):
             break
+        if before is not None and snapshot is before[0] and allocations_of == before[1]:
+            number, _ = next(iter(drains.values()))
+            raise BadChange(number, "provider", "its usage is not that of its consumers; run: stead audit")
+        before = snapshot, allocations_of
     else:
         raise ConcurrentUpdate("The consumers of the drained hosts change too often; retry.")
     draft = Draft(snapshot)

@@ -77,7 +77,7 @@ def replace(
     require_expected(claims, present)
     remembered = ids
     ids = resolve_providers(tx.connection, claims, remembered)
-    allocated = held_by(tx.connection, present)
+    allocated = held_by_claiming(tx, claims, present, owners)
     # Also the providers that the consumers leave: their usage falls, and their sums are written below.
     touched = {*ids.values(), *(row.provider_id for row in allocated)}
     tx.lock(resource_providers, touched)
@@ -91,7 +91,7 @@ def replace(
     generations = {id_: row.generation for id_, row in state.rows.items()}
     taken = usages.of_rows(tx.connection, state.sums, generations, needed=ids.values())
     settle(tx, claims, present, ids, state.rows, allocated, taken, is_any_disabled=state.is_any_disabled)
-    rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated)}
+    rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated) & generations.keys()}
     usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     write(tx, claims, present, owners)
 
@@ -276,13 +276,15 @@ def _require_enabled(
     """
     if not ids:
         return
-    barriers = service_states.barriers(connection, {id_: row.root for id_, row in rows.items()})
+    # An allocation may be of a provider without a root, which is in no tree.
+    roots = {id_: row.root for id_, row in rows.items() if row.root is not None}
+    barriers = service_states.barriers(connection, roots)
     if not barriers:
         return
     names = {class_id: name for name, class_id in classes.items()}
     before: dict[Place, int] = defaultdict(int)
     for row in allocated:
-        if row.class_id in names:
+        if row.class_id in names and row.provider_id in rows:
             before[Place(rows[row.provider_id].uuid, names[row.class_id])] += row.used
     by_uuid = {rows[id_].uuid: barrier for id_, barrier in barriers.items()}
     require_enabled(by_uuid, claims, before, may_shift=may_shift)
@@ -338,9 +340,11 @@ def release(tx: Transaction, consumer: str) -> None:
         AllocationsNotFound: it has none.
     """
     present = lock(tx, [consumer])
-    allocated = held_by(tx.connection, present)
+    allocated = held_by(tx.connection, [consumer])
     if not allocated:
         raise AllocationsNotFound(consumer)
+    if not present:
+        require_still_missing(tx, [consumer])
     rows = providers.lock(tx, {row.provider_id for row in allocated})
     tx.touch_usage(rows)
     generations = {id_: row.generation for id_, row in rows.items()}
@@ -351,11 +355,26 @@ def release(tx: Transaction, consumer: str) -> None:
     tx.log_consumers([consumer])
 
 
+def held_by_claiming(
+    tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], owners: Owners
+) -> list[Held]:
+    """All allocations that the consumers of *claims* have, of which *present* are locked.
+
+    Raises:
+        RaceLost: an orphaned consumer was created meanwhile.
+    """
+    allocated = held_by(tx.connection, {*present, *owners.orphaned})
+    if owners.orphaned:
+        # A consumer is committed with its allocations, so those that were read belong to none.
+        require_still_absent(tx, claims, present)
+    return allocated
+
+
 def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Held]:
     """All allocations of some consumers, with exactly these spellings of the uuids.
 
     The caller must have locked the consumers. A consumer that was created after the lookup is not locked, and its
-    allocations must not be changed.
+    allocations must not be changed; those of no consumer may be.
     """
     exact_uuids = set(consumer_uuids)
     return [
@@ -387,13 +406,15 @@ class OwnersUnknown(Exception):
 class Owners:
     """Ids of the projects, users and consumer types that claims name. They are never deleted, so they need no lock.
 
-    ``absent`` are the consumers of the claims that do not exist in any spelling.
+    ``absent`` are the consumers of the claims that do not exist in any spelling. ``orphaned`` are those of them that
+    have allocations nevertheless, as old releases and deletions by hand leave them.
     """
 
     projects: Mapping[str, int]
     users: Mapping[str, int]
     types: Mapping[str, int]
     absent: frozenset[str]
+    orphaned: frozenset[str]
 
     @classmethod
     def of(cls, connection: Connection, claims: Sequence[Claim]) -> Owners:
@@ -411,7 +432,8 @@ class Owners:
         column_names = [
             (column, name) for column, names_of_kind in zip(columns, named, strict=True) for name in names_of_kind
         ]
-        ids, present = names.find_with_consumers(connection, column_names, [claim.consumer for claim in claims])
+        uuids = [claim.consumer for claim in claims]
+        ids, present, orphaned = names.find_with_consumers(connection, column_names, uuids)
         remaining = iter(ids)
         projects, users, types = (
             {name: id_ for name, id_ in zip(names_of_kind, remaining, strict=False) if id_ is not None}
@@ -419,8 +441,8 @@ class Owners:
         )
         if len(projects) + len(users) + len(types) != len(column_names):
             raise OwnersUnknown
-        absent = frozenset(claim.consumer for claim in claims if claim.consumer not in present)
-        return cls(projects, users, types, absent)
+        absent = frozenset(uuids) - present
+        return cls(projects, users, types, absent, frozenset(orphaned))
 
 
 def make_owners(store: Store, claims: Sequence[Claim]) -> None:
@@ -537,7 +559,16 @@ def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapp
     Raises:
         RaceLost: one was created.
     """
-    if find(tx.connection, {claim.consumer for claim in claims}.difference(present)):
+    require_still_missing(tx, {claim.consumer for claim in claims}.difference(present))
+
+
+def require_still_missing(tx: Transaction, uuids: Collection[str]) -> None:
+    """Check that none of *uuids*, which did not exist at the lock, has been created since.
+
+    Raises:
+        RaceLost: one was created.
+    """
+    if find(tx.connection, uuids):
         raise RaceLost("consumers")
 
 
@@ -629,7 +660,7 @@ def reshape(tx: Transaction, new_inventories: Mapping[str, NewInventories], clai
     owners = Owners.of(tx.connection, claims)
     provider_ids = providers.ids_by_uuid(tx.connection, new_inventories)
     present = lock_claiming(tx, claims, owners)
-    allocated = held_by(tx.connection, present)
+    allocated = held_by_claiming(tx, claims, present, owners)
     taken = providers.ids_by_uuid(tx.connection, {uuid for claim in claims for uuid in claim.allocations})
     rows = providers.lock(tx, {*provider_ids.values(), *taken.values(), *(row.provider_id for row in allocated)})
     _require_as_known(new_inventories, provider_ids, rows)
@@ -651,7 +682,7 @@ def reshape(tx: Transaction, new_inventories: Mapping[str, NewInventories], clai
     for uuid, new in new_inventories.items():
         # One for each replacement of its inventories, of which the first is left out if there are no new ones.
         rises[provider_ids[uuid]] += 2 if new.inventories else 1
-    for id_ in rising(claims, ids, allocated):
+    for id_ in rising(claims, ids, allocated) & rows.keys():
         rises[id_] += 1
     raised = tx.bump_generations({id_: generations[id_] for id_, by in rises.items() if by}, by=rises, writes_sums=True)
     usages.keep(tx, sums, generations | raised)

@@ -27,11 +27,12 @@ class By(Enum):
     @property
     def condition(self) -> sa.ColumnElement[bool]:
         """The condition."""
-        if self is By.IDS:
-            return resource_providers.c.id.in_([IDS])
         # A provider that an old release left without a root is in no tree, and so in no answer.
         has_root = resource_providers.c.root_provider_id.is_not(None)
-        return sa.and_(_in_range(resource_providers.c.id), has_root)
+        return sa.and_(self._of(resource_providers.c.id), has_root)
+
+    def _of(self, provider_id: sa.Column[int]) -> sa.ColumnElement[bool]:
+        return provider_id.in_([IDS]) if self is By.IDS else _in_range(provider_id)
 
     def narrowed(self, query: sa.Select[*tuple[Any, ...]], provider_id: sa.Column[int]) -> sa.Select[*tuple[Any, ...]]:
         """*query*, restricted to rows whose *provider_id* is one of the providers, or of providers that do not exist.
@@ -39,7 +40,7 @@ class By(Enum):
         The ids are compared with the column itself. With a join of some hundred providers, a database without row
         statistics may read all rows.
         """
-        return query.where(provider_id.in_([IDS]) if self is By.IDS else _in_range(provider_id))
+        return query.where(self._of(provider_id))
 
 
 def _in_range(provider_id: sa.Column[int]) -> sa.ColumnElement[bool]:

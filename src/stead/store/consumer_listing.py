@@ -6,10 +6,11 @@ Source: "GET /consumers", docs/api.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
+from stead.domain.claim import NOBODY
 from stead.domain.errors import ProviderNotFound
 from stead.store import names, providers
 from stead.store.sql.statements import in_portions, seconds
@@ -18,6 +19,7 @@ from stead.store.tables import (
     consumer_types,
     consumers,
     projects,
+    provider_generation,
     resource_classes,
     resource_providers,
     users,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from stead.domain.request import Page
 
 _columns = consumers.c
+
+Generation = TypeVar("Generation", int, int | None)
 
 FEW_ALLOCATIONS = 20_000
 """Up to this number of allocations are read and sorted for each page. The consumers of more are found by going through
@@ -58,7 +62,8 @@ class HeldAllocations:
     project: str
     user: str
     consumer_type: str | None
-    generation: int
+    generation: int | None
+    """None: the consumer has no row, so that its project and user are unknown."""
     modified: int
     """When the newest allocation was written, in seconds since 1970 (UTC)."""
     providers: dict[str, tuple[int, dict[str, int]]]
@@ -147,30 +152,34 @@ def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with
     if matching is None:
         return Holders({}, {}, goes_on=False, totals={} if with_totals else None)
     # One row more than the page shows whether another page follows.
-    listed = _listed(matching, page.marker, from_allocations=matching.has_few(connection))
+    has_few = matching.has_few(connection)
+    listed = _listed(matching, page.marker, from_allocations=has_few)
     rows = connection.execute(listed.limit(limit + 1)).all()
     shown = rows[:limit]
     by_uuid = of_consumers(connection, [row.uuid for row in shown])
     allocations_of = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
     created = {row.uuid: seconds(row.created_at) for row in shown}
-    return Holders(allocations_of, created, len(rows) > limit, _totals(connection, matching) if with_totals else None)
+    totals = _totals(connection, matching, from_allocations=has_few) if with_totals else None
+    return Holders(allocations_of, created, len(rows) > limit, totals)
 
 
-def _totals(connection: Connection, matching: _Filter) -> dict[str, ProjectTotals]:
-    """The sums by project, ascending; only of allocations that match."""
+def _totals(connection: Connection, matching: _Filter, *, from_allocations: bool) -> dict[str, ProjectTotals]:
+    """The sums by project, ascending; only of allocations that match, and of the consumers that `_listed` lists."""
+    project = sa.func.coalesce(projects.c.external_id, sa.literal_column(f"'{NOBODY}'"))
+    orphaned = from_allocations and not matching.owners
     matching_allocations = (
-        sa.select(projects.c.external_id)
-        .select_from(consumers)
-        .join(projects, projects.c.id == _columns.project_id)
-        .join(allocations, sa.and_(allocations.c.consumer_id == _columns.uuid, *matching.of_providers()))
-        .where(*matching.of_owners)
+        sa.select(project)
+        .select_from(allocations)
+        .join(consumers, _columns.uuid == allocations.c.consumer_id, isouter=orphaned)
+        .outerjoin(projects, projects.c.id == _columns.project_id)
+        .where(*matching.of_owners, *matching.of_providers())
     )
-    counted = matching_allocations.add_columns(sa.func.count(_columns.uuid.distinct())).group_by(projects.c.external_id)
+    counted = matching_allocations.add_columns(sa.func.count(allocations.c.consumer_id.distinct())).group_by(project)
     totals = {project: ProjectTotals(count) for project, count in connection.execute(counted)}
     added_up = (
         matching_allocations.join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
         .add_columns(resource_classes.c.name, sa.func.sum(allocations.c.used))
-        .group_by(projects.c.external_id, resource_classes.c.name)
+        .group_by(project, resource_classes.c.name)
     )
     for project, resource_class, used in connection.execute(added_up):
         totals[project].usages[resource_class] = int(used)
@@ -181,19 +190,27 @@ def _listed(matching: _Filter, marker: str | None, *, from_allocations: bool) ->
     """Consumers with allocations that match.
 
     Args:
-        from_allocations: find the allocations first, then their consumers. Else the consumers are read in the order of
-            an index on their uuid, so that a page needs no sort, and each is asked for an allocation.
+        from_allocations: find the allocations first, then their consumers; without a filter of owners, also consumers
+            that have no row. Else the consumers are read in the order of an index on their uuid, so that a page needs
+            no sort, and each is asked for an allocation.
     """
-    query = sa.select(_columns.uuid, _columns.created_at).where(*matching.of_owners).order_by(_columns.uuid)
     if from_allocations:
         # A derived table, not IN: MariaDB may answer a semi-join in sorted order with a consumer for each allocation.
         holders = sa.select(allocations.c.consumer_id).where(*matching.of_providers()).distinct().subquery()
-        query = query.join(holders, holders.c.consumer_id == _columns.uuid)
-    else:
-        # The sum keeps SQLite from an index on the provider, by which it would read all its allocations per consumer.
-        of_providers = matching.of_providers(allocations.c.resource_provider_id + 0)
-        of_consumer = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid, *of_providers)
-        query = query.where(of_consumer.exists())
+        uuid = sa.func.coalesce(_columns.uuid, holders.c.consumer_id).label("uuid")
+        query = (
+            sa.select(uuid, _columns.created_at)
+            .select_from(holders)
+            .join(consumers, _columns.uuid == holders.c.consumer_id, isouter=not matching.owners)
+            .where(*matching.of_owners)
+            .order_by(uuid)
+        )
+        return query if marker is None else query.where(uuid.element > marker)
+    # The sum keeps SQLite from an index on the provider, by which it would read all its allocations per consumer.
+    of_providers = matching.of_providers(allocations.c.resource_provider_id + 0)
+    of_consumer = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid, *of_providers)
+    query = sa.select(_columns.uuid, _columns.created_at).where(*matching.of_owners).order_by(_columns.uuid)
+    query = query.where(of_consumer.exists())
     return query if marker is None else query.where(_columns.uuid > marker)
 
 
@@ -206,22 +223,37 @@ def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None
 def of_consumers(connection: Connection, uuids: Collection[str]) -> dict[str, HeldAllocations]:
     """The allocations of consumers, by uuid, with exactly these spellings; missing consumers are left out.
 
-    A consumer that an interrupted writer left without allocations has no providers, and 0 as ``modified``.
+    A consumer that an interrupted writer left without allocations has no providers, and 0 as ``modified``. One that has
+    allocations and no row is not missing.
     """
+    by_uuid = _read(connection, _OF_CONSUMERS, _columns.uuid, set(uuids))
+    return by_uuid | _read(connection, _OF_ORPHANS, allocations.c.consumer_id, set(uuids) - by_uuid.keys())
+
+
+def _read(
+    connection: Connection, query: sa.Select[*tuple[Any, ...]], uuid: sa.Column[str], requested: Collection[str]
+) -> dict[str, HeldAllocations]:
     by_uuid: dict[str, HeldAllocations] = {}
-    requested = set(uuids)
     for portion in in_portions(sorted(requested)):
-        for row in connection.execute(_of_consumers().where(_columns.uuid.in_(portion))):
+        for row in connection.execute(query.where(uuid.in_(portion))):
             if row.consumer not in requested:  # a case-insensitive database may return another spelling
                 continue
             consumer_allocations = by_uuid.get(row.consumer)
             if consumer_allocations is None:
-                consumer_allocations = HeldAllocations(row.project, row.user, row.type, row.consumer_generation, 0, {})
+                owner = row.project or NOBODY, row.user or NOBODY
+                consumer_allocations = HeldAllocations(*owner, row.type, row.consumer_generation, 0, {})
                 by_uuid[row.consumer] = consumer_allocations
-            if row.uuid is not None:
-                consumer_allocations.providers.setdefault(row.uuid, (row.generation, {}))[1][row.name] = row.used
+            # An allocation may be of a provider or a class that does not exist.
+            if row.uuid is not None and row.name is not None:
+                _add(consumer_allocations.providers, row.uuid, row)
                 consumer_allocations.modified = max(consumer_allocations.modified, seconds(row.created_at))
     return by_uuid
+
+
+def _add(by_key: dict[str, tuple[Generation, dict[str, int]]], key: str, row: Any) -> None:
+    """Add the allocation of *row*: a database may have several of one consumer, provider and class."""
+    amounts = by_key.setdefault(key, (row.generation, {}))[1]
+    amounts[row.name] = amounts.get(row.name, 0) + row.used
 
 
 def of_trees(connection: Connection, roots: Collection[int], most: int) -> dict[str, HeldAllocations]:
@@ -242,12 +274,12 @@ def of_trees(connection: Connection, roots: Collection[int], most: int) -> dict[
     return of_consumers(connection, sorted(consumer_uuids)[:most])
 
 
-def _of_consumers() -> sa.Select[tuple[str, int, str, int, object, int, str, str, str, str]]:
+def _of(consumer: sa.Column[str], joined: sa.Join) -> sa.Select[*tuple[Any, ...]]:
     """A row for each allocation of the consumers that a condition selects, in the order in which they were written."""
     return (
         sa.select(
             resource_providers.c.uuid,
-            resource_providers.c.generation,
+            provider_generation,
             resource_classes.c.name,
             allocations.c.used,
             allocations.c.created_at,
@@ -255,27 +287,34 @@ def _of_consumers() -> sa.Select[tuple[str, int, str, int, object, int, str, str
             projects.c.external_id.label("project"),
             users.c.external_id.label("user"),
             consumer_types.c.name.label("type"),
-            _columns.uuid.label("consumer"),
+            consumer.label("consumer"),
         )
-        .select_from(consumers)
-        .join(projects, projects.c.id == _columns.project_id)
-        .join(users, users.c.id == _columns.user_id)
+        .select_from(joined)
+        .outerjoin(projects, projects.c.id == _columns.project_id)
+        .outerjoin(users, users.c.id == _columns.user_id)
         .outerjoin(consumer_types, consumer_types.c.id == _columns.consumer_type_id)
-        .outerjoin(allocations, allocations.c.consumer_id == _columns.uuid)
         .outerjoin(resource_providers, resource_providers.c.id == allocations.c.resource_provider_id)
         .outerjoin(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
         .order_by(allocations.c.id)
     )
 
 
+_held = allocations.c.consumer_id == _columns.uuid
+_OF_CONSUMERS = _of(_columns.uuid, consumers.outerjoin(allocations, _held))
+_OF_ORPHANS = _of(allocations.c.consumer_id, allocations.outerjoin(consumers, _held)).where(_columns.id.is_(None))
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderAllocations:
-    """All allocations from one provider: by consumer uuid, the consumer's generation and the amounts by class."""
+    """All allocations from one provider: by consumer uuid, the consumer's generation and the amounts by class.
+
+    The generation is None if the consumer has no row.
+    """
 
     generation: int
     modified: int | None
     """When the newest allocation was written, in seconds since 1970 (UTC); None without allocations."""
-    consumers: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
+    consumers: dict[str, tuple[int | None, dict[str, int]]] = field(default_factory=dict)
 
 
 def of_provider(connection: Connection, provider: str) -> ProviderAllocations:
@@ -297,13 +336,13 @@ def of_provider(connection: Connection, provider: str) -> ProviderAllocations:
         )
         .select_from(allocations)
         .join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
-        .join(consumers, consumers.c.uuid == allocations.c.consumer_id)
+        .outerjoin(consumers, consumers.c.uuid == allocations.c.consumer_id)
         .where(allocations.c.resource_provider_id == id_)
         .order_by(allocations.c.id)
     )
     rows = connection.execute(query).all()
-    by_consumer: dict[str, tuple[int, dict[str, int]]] = {}
+    by_consumer: dict[str, tuple[int | None, dict[str, int]]] = {}
     for row in rows:
-        by_consumer.setdefault(row.consumer_id, (row.generation, {}))[1][row.name] = row.used
+        _add(by_consumer, row.consumer_id, row)
     generation = providers.rows_by_id(connection, [id_])[id_].generation
     return ProviderAllocations(generation, max((seconds(row.created_at) for row in rows), default=None), by_consumer)

@@ -16,6 +16,7 @@ from stead.domain.names import STANDARD_RESOURCE_CLASSES, STANDARD_TRAITS
 from stead.store.protocol.clock import class_change, trait_change
 from stead.store.sql.statements import Insert, Scalars, in_portions, value
 from stead.store.tables import (
+    allocations,
     consumer_types,
     consumers,
     placement_aggregates,
@@ -70,11 +71,16 @@ def find(connection: sa.Connection, column_names: Sequence[Wanted]) -> list[int 
 
 def find_with_consumers(
     connection: sa.Connection, column_names: Sequence[Wanted], uuids: Sequence[str]
-) -> tuple[list[int | None], set[str]]:
-    """`find`, and in the same statement those of *uuids* that are a consumer's, in any spelling."""
+) -> tuple[list[int | None], set[str], set[str]]:
+    """`find`, and in the same statement those of *uuids* that are a consumer's, and the others that have allocations.
+
+    Both are in any spelling.
+    """
     stored = _STORED.of(connection, [*column_names, *((consumers.c.uuid, uuid) for uuid in uuids)])
     ids = [_id_if_exact(row, name) for row, (_, name) in zip(stored, column_names, strict=False)]
-    return ids, {uuid for row, uuid in zip(stored[len(column_names) :], uuids, strict=True) if row is not None}
+    rows = dict(zip(uuids, stored[len(column_names) :], strict=True))
+    orphaned = {uuid for uuid, row in rows.items() if row == _ORPHANED}
+    return ids, {uuid for uuid, row in rows.items() if row is not None} - orphaned, orphaned
 
 
 def ids_of_owners(
@@ -105,13 +111,26 @@ def _id_if_exact(row: str | None, name: str) -> int | None:
     return int(id_) if row is not None and stored == name else None
 
 
+_ORPHANED = ""
+"""Instead of ``ID:NAME``: there is no consumer, and yet it has allocations."""
+
+
+def _stored(column: sa.Column[Any]) -> sa.ScalarSelect[Any]:
+    # A plain comparison uses the index; the caller compares the spelling.
+    text = sa.cast(column.table.c.id, sa.String(20)) + sa.literal_column("':'", sa.String) + column
+    return sa.select(text).where(column == value("name")).scalar_subquery()
+
+
+_without_consumer = (
+    sa.select(sa.literal_column(f"'{_ORPHANED}'", sa.String))
+    .where(allocations.c.consumer_id == value("name"))
+    .limit(sa.literal_column("1"))
+    .scalar_subquery()
+)
 _STORED = Scalars(
     {
-        # A plain comparison uses the index; the caller compares the spelling.
-        column: sa.select(sa.cast(column.table.c.id, sa.String(20)) + sa.literal_column("':'", sa.String) + column)
-        .where(column == value("name"))
-        .scalar_subquery()
-        for column in (PROJECT, USER, CONSUMER_TYPE, consumers.c.uuid)
+        **{column: _stored(column) for column in (PROJECT, USER, CONSUMER_TYPE)},
+        consumers.c.uuid: sa.func.coalesce(_stored(consumers.c.uuid), _without_consumer),
     }
 )
 

@@ -179,12 +179,16 @@ def _create(tx: Transaction, plan: TreePlan) -> dict[str, int]:
         for planned in created
     ]
     _CREATE.run(tx.connection, rows)
-    ids = providers.ids_by_uuid(tx.connection, [planned.uuid for planned in created])
+    # Not by `providers.ids_by_uuid`, which leaves out providers without a root.
+    ids: dict[str, int] = dict(map(tuple, _CREATED.rows(tx.connection, sorted(row["uuid"] for row in rows))))
     tx.require_count(len(ids), len(created))
     tx.touch(ids.values())
     service_states.forget(tx, ids.values())
     usages.forget_all(tx, ids.values())  # left from providers that another service deleted: databases may reuse ids
     return ids
+
+
+_CREATED = Query(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_([LISTED])))
 
 
 def _place(tx: Transaction, plan: TreePlan, ids: Mapping[str, int], trees: LockedTrees) -> None:
@@ -326,7 +330,7 @@ def _delete(tx: Transaction, deleted: Sequence[CurrentProvider], ids: Mapping[st
         tx.log_gone_provider(provider.uuid)
 
 
-_DELETE = Swap(sa.delete(resource_providers))
+_DELETE = Swap(sa.delete(resource_providers), beside="COALESCE(generation, 0)")
 
 
 # Locks and reads the provider trees that a document names.
@@ -385,16 +389,9 @@ def _members(connection: Connection, references: Collection[str]) -> dict[int, R
     return {row.id: row for row in _MEMBERS.rows(connection, sorted(roots))}
 
 
-_ID_BY_NAME = Query(sa.select(_columns.name, _columns.id).where(_columns.name.in_([LISTED])))
+_ID_BY_NAME = Query(sa.select(_columns.name, _columns.id).where(_columns.name.in_([LISTED]), providers.HAS_ROOT))
 _MEMBERS = Query(
-    sa.select(
-        _columns.id,
-        _columns.uuid,
-        _columns.name,
-        _columns.generation,
-        _columns.parent_provider_id,
-        _columns.root_provider_id,
-    ).where(_columns.root_provider_id.in_([LISTED])),
+    sa.select(*providers.COLUMNS).where(_columns.root_provider_id.in_([LISTED])),
     lambda row: providers.Row(*row),
 )
 
@@ -426,8 +423,8 @@ def _read(
             row.uuid,
             row.name,
             row.generation,
-            None if row.parent is None else rows[row.parent].uuid,
-            rows[row.root].uuid,
+            None if (parent := rows.get(row.parent or 0)) is None else parent.uuid,
+            rows.get(row.root, row).uuid,
             had.get(id_, {}),
             frozenset(traits_of.get(id_, ())),
             frozenset(aggregates_of.get(id_, ())),

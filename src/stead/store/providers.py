@@ -27,6 +27,8 @@ from stead.store.sql.statements import LISTED, Query, in_portions, seconds
 from stead.store.tables import (
     allocations,
     inventories,
+    provider_generation,
+    provider_name,
     resource_provider_aggregates,
     resource_provider_traits,
     resource_providers,
@@ -72,15 +74,18 @@ class Row:
 COLUMNS = (
     _columns.id,
     _columns.uuid,
-    _columns.name,
-    _columns.generation,
+    provider_name,
+    provider_generation,
     _columns.parent_provider_id,
     _columns.root_provider_id,
 )
 """The columns of a `Row`."""
 
+HAS_ROOT = _columns.root_provider_id.is_not(None)
+"""A provider that an old release left without a root is in no tree, and so in no answer."""
+
 _BY_ID = Query(sa.select(*COLUMNS).where(_columns.id.in_([LISTED])))
-_ID_BY_UUID = Query(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_([LISTED])))
+_ID_BY_UUID = Query(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_([LISTED]), HAS_ROOT))
 
 
 def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
@@ -98,7 +103,8 @@ def find_referenced(connection: Connection, reference: str) -> Row | None:
     """The provider with this uuid, or with the name that follows ``name:``, spelled exactly so; nothing is locked."""
     name = reference.removeprefix(BY_NAME)
     column, text = (_columns.uuid, reference) if name == reference else (_columns.name, name)
-    ids = [row.id for row in connection.execute(sa.select(_columns.id, column).where(column == text)) if row[1] == text]
+    query = sa.select(_columns.id, column).where(column == text, HAS_ROOT)
+    ids = [row.id for row in connection.execute(query) if row[1] == text]
     return next(iter(rows_by_id(connection, ids).values()), None)
 
 
@@ -190,8 +196,10 @@ def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
     locked = lock(tx, [id_, before.root] if before else [id_])
     tx.touch(locked)
     above = locked.get(id_)
-    if above is None or before is None or above.root != before.root or above.uuid != parent or above.root not in locked:
+    if above is None or before is None or above.root != before.root or above.uuid != parent:
         raise RaceLost("resource_providers")
+    if above.root not in locked:
+        raise ParentRefused(f"{refusal}the root of the parent's tree does not exist. Run: stead audit --repair")
     return above
 
 
@@ -346,7 +354,7 @@ def delete(tx: Transaction, uuid: str) -> None:
     # A root refers to itself, which in some databases prevents its deletion.
     unrooted = sa.update(resource_providers).where(_columns.id == row.id).values(root_provider_id=None)
     tx.require_count(tx.connection.execute(unrooted), 1)
-    as_read = _columns.generation == row.generation  # any new allocation would have raised it
+    as_read = provider_generation.element == row.generation  # any new allocation would have raised it
     gone = tx.connection.execute(sa.delete(resource_providers).where(_columns.id == row.id, as_read))
     tx.require_count(gone, 1)
     tx.log_gone_provider(uuid)
@@ -357,8 +365,8 @@ def _provider(tx: Transaction, id_: int) -> Provider:
     query = (
         sa.select(
             _columns.uuid,
-            _columns.name,
-            _columns.generation,
+            provider_name,
+            provider_generation,
             parent.c.uuid.label("parent"),
             root.c.uuid.label("root"),
             _columns.created_at,

@@ -7,7 +7,7 @@ them unchanged. The migrations alone create indexes and constraints; this module
 from __future__ import annotations
 
 from sqlalchemy import BigInteger as _BigInteger
-from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Text, Unicode
+from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Text, Unicode, func, literal_column
 
 metadata = MetaData()
 
@@ -25,6 +25,12 @@ resource_providers = _table(
     Column("root_provider_id", Integer),
     Column("parent_provider_id", Integer),
 )
+
+provider_name = func.coalesce(resource_providers.c.name, resource_providers.c.uuid).label("name")
+"""The name as it is read. The column may be NULL; then the uuid is the name."""
+
+provider_generation = func.coalesce(resource_providers.c.generation, literal_column("0")).label("generation")
+"""The generation as it is read. The column may be NULL, which counts as 0; the next write stores a number."""
 
 inventories = _table(
     "inventories",

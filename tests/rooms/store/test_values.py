@@ -209,9 +209,9 @@ def test_a_claim_on_more_providers_than_one_statement_names(books: Books) -> Non
     def create_all(tx: Any) -> None:
         rows = [{"uuid": uuid, "name": uuid, "generation": 0} for uuid in hosts]
         tx.connection.execute(sa.insert(providers.resource_providers), rows)
-        ids = providers.ids_by_uuid(tx.connection, hosts)
         rootless = "UPDATE resource_providers SET root_provider_id = id WHERE root_provider_id IS NULL"
         tx.connection.execute(sa.text(rootless))
+        ids = providers.ids_by_uuid(tx.connection, hosts)
         inventories.add_or_overwrite(tx, {id_: {"VCPU": Inventory(1)} for id_ in ids.values()})
         tx.touch(ids.values())
 

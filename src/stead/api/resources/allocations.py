@@ -70,7 +70,7 @@ ALLOCATIONS_OF_CONSUMER: Shape[HeldAllocations] = {
     "consumer_type": Field(V.CONSUMER_TYPES, lambda allocations: allocations.consumer_type or NO_TYPE),
 }
 
-ConsumerOfProvider = tuple[int, dict[str, int]]
+ConsumerOfProvider = tuple[int | None, dict[str, int]]
 """Generation of a consumer, and its allocations from one provider."""
 
 CONSUMER_OF_PROVIDER: Shape[ConsumerOfProvider] = {

@@ -153,7 +153,7 @@ class Capacity(Connection):
             # An earlier attempt may have been done although its response was lost.
             claim = await self._claim_of(move)
             # This move alone raises the generation by one. With another number, another client wrote, too.
-            if claim.allocations == move.allocations and claim.generation == move.generation + 1:
+            if claim.allocations == move.allocations and claim.generation == (move.generation or 0) + 1:
                 return claim
             raise
         return await self._claim_of(move)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
-from stead.domain.provider import capacity, has_room
+from stead.domain.provider import MAX_FLOAT, capacity, has_room
 from stead.store.protocol.clock import SLOTS
 from stead.store.tables import (
     allocations,
@@ -63,8 +63,8 @@ class About:
 
 _DROPPED = "A repair removes the row, which means nothing."
 _CLOCK = "A repair writes the row again; all running services reload everything."
-_OWNER = "Insert the missing row with this id, or let the consumer's owner claim again, which creates it."
-_RELEASE = "Find out from its owner what it holds, then release or claim again over the API (stead release)."
+_OWNER = "A repair gives the consumer the project or user of [placement] incomplete_consumer_project_id or …_user_id."
+_CLAIM_AGAIN = "Release the consumers (stead release), or let their owners claim again; both remove these rows."
 
 
 class Fault(Enum):
@@ -76,26 +76,38 @@ class Fault(Enum):
     )
     ALLOCATION_WITHOUT_CONSUMER = About(
         "allocations of a consumer that does not exist",
-        "Run placement-manage db online_data_migrations, which makes such consumers; then release what is not used.",
+        "A repair creates the consumers, with the project and user of [placement] incomplete_consumer_project_id and "
+        "…_user_id. Then release those that are not used.",
+        is_repaired=True,
     )
     ALLOCATION_WITHOUT_PROVIDER = About(
         "allocations of a provider that does not exist",
-        "See what the consumers use. If nothing, delete these rows of allocations by SQL; else let them claim again.",
+        _CLAIM_AGAIN,
     )
     ALLOCATION_WITHOUT_CLASS = About(
         "allocations of a resource class that does not exist",
-        "Insert the missing row of resource_classes with this id, or delete these rows of allocations by SQL.",
+        f"{_CLAIM_AGAIN} Or insert the missing row of resource_classes with this id.",
     )
     ALLOCATION_WITHOUT_INVENTORY = About(
         "allocations of a class of which the provider has no inventory",
         "Give the provider this inventory again, or move or release the consumers.",
     )
+    ALLOCATION_AMOUNT = About("allocations of an amount below 1", _CLAIM_AGAIN)
+    ALLOCATIONS_IN_PARTS = About(
+        "several allocations of one consumer, provider and class",
+        "A repair makes one row of them, with the sum.",
+        is_repaired=True,
+    )
     CONSUMER_WITHOUT_ALLOCATIONS = About(
         "a consumer without allocations", "A repair removes the consumer.", is_repaired=True
     )
-    UNKNOWN_PROJECT = About("a consumer of a project that does not exist", _OWNER)
-    UNKNOWN_USER = About("a consumer of a user that does not exist", _OWNER)
-    UNKNOWN_CONSUMER_TYPE = About("a consumer of a type that does not exist", _OWNER)
+    UNKNOWN_PROJECT = About("a consumer of a project that does not exist", _OWNER, is_repaired=True)
+    UNKNOWN_USER = About("a consumer of a user that does not exist", _OWNER, is_repaired=True)
+    UNKNOWN_CONSUMER_TYPE = About(
+        "a consumer of a type that does not exist", "A repair leaves the consumer without a type.", is_repaired=True
+    )
+    NO_NAME = About("a provider without a name", "A repair gives it its uuid as its name.", is_repaired=True)
+    NO_GENERATION = About("a provider without a generation", "A repair sets it to 0.", is_repaired=True)
     UNKNOWN_PARENT = About(
         "a provider whose parent does not exist",
         "Stop the writers, set its parent_provider_id by SQL to what it should be (NULL for a root), then repair.",
@@ -110,16 +122,23 @@ class Fault(Enum):
         "A repair sets the root that its parents lead to.",
         is_repaired=True,
     )
-    INVENTORY_WITHOUT_PROVIDER = About(
-        "inventory of a provider that does not exist",
-        "Delete these rows of inventories by SQL, once nothing is allocated of them.",
-    )
+    INVENTORY_WITHOUT_PROVIDER = About("inventory of a provider that does not exist", _DROPPED, is_repaired=True)
     INVENTORY_WITHOUT_CLASS = About(
         "inventory of a resource class that does not exist",
         "Insert the missing row of resource_classes with this id, or delete these rows of inventories by SQL.",
     )
+    INVENTORY_UNITS = About(
+        "an inventory with a negative reserved, or a min_unit, max_unit or step_size below 1",
+        "A repair sets these numbers to the least ones that the API accepts.",
+        is_repaired=True,
+    )
+    INVENTORY_CAPACITY = About(
+        "an inventory with a total or an allocation_ratio that the API does not accept",
+        "Replace or delete the inventory over the API, or correct the site file and apply it (stead topology apply).",
+    )
     DANGLING_TRAIT = About("a trait and a provider of which one does not exist", _DROPPED, is_repaired=True)
     DANGLING_AGGREGATE = About("an aggregate and a provider of which one does not exist", _DROPPED, is_repaired=True)
+    AGGREGATE_WITHOUT_UUID = About("an aggregate without a uuid", "A repair gives it a new uuid.", is_repaired=True)
     CLOCK_SLOTS = About("a slot of the clock that is missing, too many, or below its floor", _CLOCK, is_repaired=True)
     CHANGE_OUT_OF_STEP = About(
         "a change row that its slot of the clock does not explain",
@@ -225,6 +244,10 @@ _NEARLY = 0.9999
 """Some databases store the ratio in single precision, so that the product differs; this factor is below both."""
 
 
+# As big integers, since the difference of faulty numbers may exceed 32 bits.
+_ROOM = (sa.cast(_i.total, sa.BigInteger) - sa.cast(_i.reserved, sa.BigInteger)) * _i.allocation_ratio
+
+
 def _taken(provider_id: sa.Column[int], class_id: sa.Column[int]) -> sa.ColumnElement[int]:
     """The usage of a place, read through the index of allocations, which all databases use here."""
     taken = sa.select(sa.func.coalesce(sa.func.sum(_a.used), 0))
@@ -232,7 +255,6 @@ def _taken(provider_id: sa.Column[int], class_id: sa.Column[int]) -> sa.ColumnEl
 
 
 def _over_committed() -> Check:
-    room = (_i.total - _i.reserved) * _i.allocation_ratio
     used = _taken(_i.resource_provider_id, _i.resource_class_id)
     query = (
         sa.select(
@@ -247,7 +269,7 @@ def _over_committed() -> Check:
         .select_from(inventories)
         .join(resource_providers, _p.id == _i.resource_provider_id)
         .outerjoin(resource_classes, _rc.id == _i.resource_class_id)
-        .where(used > room * _NEARLY)
+        .where(used > _ROOM * _NEARLY)
         .order_by(_p.id, _i.resource_class_id)
     )
     detail = "{name}: {used} used of ({total} - {reserved}) * {ratio}"
@@ -288,6 +310,50 @@ def _without_inventory() -> Check:
     )
     detail = "{name}: {used} used in {number} allocations"
     return Check(Fault.ALLOCATION_WITHOUT_INVENTORY, query, "provider {uuid}", detail)
+
+
+def _amounts() -> Check:
+    query = (
+        sa.select(_a.id.label("key"), _a.consumer_id, _a.used, _a.resource_class_id, _a.resource_provider_id)
+        .where(_a.used < 1)
+        .order_by(_a.id)
+    )
+    detail = "{used} of class id {resource_class_id} from provider id {resource_provider_id}"
+    return Check(Fault.ALLOCATION_AMOUNT, query, "consumer {consumer_id}", detail)
+
+
+def _in_parts() -> Check:
+    place = (_a.consumer_id, _a.resource_provider_id, _a.resource_class_id)
+    query = (
+        sa.select(sa.func.min(_a.id).label("key"), *place, sa.func.sum(_a.used).label("used"), _number)
+        .group_by(*place)
+        .having(sa.func.count() > 1)
+        .order_by(sa.func.min(_a.id))
+    )
+    detail = "{used} in {number} rows, of class id {resource_class_id} from provider id {resource_provider_id}"
+    return Check(Fault.ALLOCATIONS_IN_PARTS, query, "consumer {consumer_id}", detail)
+
+
+def _null(fault: Fault, column: sa.Column[Any], subject: str) -> Check:
+    """Rows without a value in *column*, by their ids."""
+    table = column.table
+    shown = table.c.uuid if column is not table.c.uuid else table.c.id
+    query = sa.select(table.c.id.label("key"), shown.label("shown")).where(column.is_(None)).order_by(table.c.id)
+    return Check(fault, query, f"{subject} {{shown}}", f"{column.name} is NULL")
+
+
+def _numbers(fault: Fault, is_wrong: sa.ColumnElement[bool], *columns: sa.Column[Any]) -> Check:
+    """Inventories with numbers that the API does not accept."""
+    query = (
+        sa.select(_i.id.label("key"), _p.uuid, sa.func.coalesce(_rc.name, "unknown class").label("name"), *columns)
+        .select_from(inventories)
+        .join(resource_providers, _p.id == _i.resource_provider_id)
+        .outerjoin(resource_classes, _rc.id == _i.resource_class_id)
+        .where(is_wrong)
+        .order_by(_i.id)
+    )
+    numbers = ", ".join(f"{column.name} {{{column.name}}}" for column in columns)
+    return Check(fault, query, "provider {uuid}", f"{{name}}: {numbers}")
 
 
 def _consumers_without_allocations() -> Check:
@@ -395,6 +461,8 @@ def _slots(connection: Connection) -> Iterator[Finding]:
             yield Finding(Fault.CLOCK_SLOTS, f"slot {slot}", f"tick {row.tick} is below the floor {row.floor}", slot)
 
 
+_FAR = 1.01 * MAX_FLOAT  # some databases store the greatest ratio in single precision, rounded up
+
 _ALLOCATIONS, _INVENTORIES = "{number} allocations", "{number} inventories"
 
 CHECKS = (
@@ -403,12 +471,27 @@ CHECKS = (
     _without(Fault.ALLOCATION_WITHOUT_PROVIDER, _a.resource_provider_id, _p.id, "provider id {key}", _ALLOCATIONS),
     _without(Fault.ALLOCATION_WITHOUT_CLASS, _a.resource_class_id, _rc.id, "class id {key}", _ALLOCATIONS),
     _without_inventory(),
+    _amounts(),
+    _in_parts(),
     _consumers_without_allocations(),
     _owner(Fault.UNKNOWN_PROJECT, _c.project_id, projects.c.id, "project id"),
     _owner(Fault.UNKNOWN_USER, _c.user_id, users.c.id, "user id"),
     _owner(Fault.UNKNOWN_CONSUMER_TYPE, _c.consumer_type_id, consumer_types.c.id, "type id"),
+    _null(Fault.NO_NAME, _p.name, "provider"),
+    _null(Fault.NO_GENERATION, _p.generation, "provider"),
     _without(Fault.INVENTORY_WITHOUT_PROVIDER, _i.resource_provider_id, _p.id, "provider id {key}", _INVENTORIES),
     _without(Fault.INVENTORY_WITHOUT_CLASS, _i.resource_class_id, _rc.id, "class id {key}", _INVENTORIES),
+    _numbers(
+        Fault.INVENTORY_UNITS,
+        (_i.reserved < 0) | (_i.min_unit < 1) | (_i.max_unit < 1) | (_i.step_size < 1),
+        *(_i.reserved, _i.min_unit, _i.max_unit, _i.step_size),
+    ),
+    _numbers(
+        Fault.INVENTORY_CAPACITY,
+        # Where a database has NaN, it is greater than every number. A reshape may reserve more than the total.
+        (_i.total < 1) | (_i.allocation_ratio > _FAR) | (_i.allocation_ratio < -_FAR),
+        *(_i.total, _i.reserved, _i.allocation_ratio),
+    ),
     _dangling(
         Fault.DANGLING_TRAIT, resource_provider_traits, resource_provider_traits.c.trait_id, traits.c.id, "trait"
     ),
@@ -419,6 +502,7 @@ CHECKS = (
         placement_aggregates.c.id,
         "aggregate",
     ),
+    _null(Fault.AGGREGATE_WITHOUT_UUID, placement_aggregates.c.uuid, "aggregate id"),
     _out_of_step(stead_provider_change),
     _out_of_step(stead_usage_change),
     _wrong_sums(),

@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import sqlalchemy as sa
 
-from stead.store import allocations, providers
+from stead.domain.claim import NOBODY
+from stead.domain.provider import MAX_INT
+from stead.store import allocations, names, providers, usages
 from stead.store.audit.checks import Fault, roots_of
 from stead.store.protocol.clock import SLOTS
 from stead.store.protocol.store import renew_epoch
+from stead.store.schema.adoption import create_incomplete_consumers
 from stead.store.sql.statements import in_portions
 from stead.store.tables import allocations as allocation_table
-from stead.store.tables import consumers as consumer_table
 from stead.store.tables import (
+    consumer_types,
+    inventories,
     placement_aggregates,
+    projects,
     resource_provider_aggregates,
     resource_provider_traits,
     resource_providers,
@@ -33,7 +40,9 @@ from stead.store.tables import (
     stead_usage,
     stead_usage_change,
     traits,
+    users,
 )
+from stead.store.tables import consumers as consumer_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,10 +51,22 @@ if TYPE_CHECKING:
     from stead.store.protocol.store import Store, Transaction
 
 
-def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, int], None]) -> None:
+_CREATED = 1000
+"""Consumers that one write creates."""
+
+
+def repair(
+    store: Store,
+    findings: Collection[Finding],
+    watch: Callable[[int, int], None],
+    *,
+    project: str = NOBODY,
+    user: str = NOBODY,
+) -> None:
     """Repair those of *findings* that can be repaired safely, in many short writes. Audit again for the rest.
 
     Args:
+        project, user: the owner of consumers whose own does not exist.
         watch: called after each write with the number of handled findings and the number of all findings.
 
     Raises:
@@ -56,11 +77,45 @@ def repair(store: Store, findings: Collection[Finding], watch: Callable[[int, in
         if finding.fault.value.is_repaired:
             keys[finding.fault].append(finding)
     total, done = sum(map(len, keys.values())), 0
-    for fault, repair_rows in _REPAIRS.items():  # the clock first: without it no other write can be committed
+    repairs = {**_REPAIRS, **_owners(store, keys, project, user)}
+    for fault, repair_rows in repairs.items():  # the clock first: without it no other write can be committed
         for portion in in_portions(keys[fault]):
             store.write(_repaired_alone, repair_rows, [finding.key for finding in portion])
             done += len(portion)
             watch(done, total)
+    # Last, since it writes to the providers. Each call creates those that are missing by then.
+    without_consumer = len(keys[Fault.ALLOCATION_WITHOUT_CONSUMER])
+    if without_consumer:
+        while create_incomplete_consumers(store, _CREATED, project=project, user=user):
+            pass
+        watch(total, total)
+
+
+def _owners(
+    store: Store, findings: Mapping[Fault, Collection[Finding]], project: str, user: str
+) -> dict[Fault, Callable[..., None]]:
+    """The repairs of consumers without a project or a user, which are created if a finding needs them."""
+    columns = consumer_table.c
+    repairs: dict[Fault, Callable[..., None]] = {
+        Fault.UNKNOWN_CONSUMER_TYPE: partial(_owner, columns.consumer_type_id, consumer_types, None)
+    }
+    if findings[Fault.UNKNOWN_PROJECT]:
+        id_ = names.project_ids(store, {project})[project]
+        repairs[Fault.UNKNOWN_PROJECT] = partial(_owner, columns.project_id, projects, id_)
+    if findings[Fault.UNKNOWN_USER]:
+        id_ = names.user_ids(store, {user})[user]
+        repairs[Fault.UNKNOWN_USER] = partial(_owner, columns.user_id, users, id_)
+    return repairs
+
+
+def _owner(column: sa.Column[Any], owners: sa.Table, id_: int | None, tx: Transaction, uuids: Sequence[str]) -> None:
+    """Set *column* of consumers to *id_* where it refers to no row of *owners*."""
+    ids = tx.connection.scalars(sa.select(consumer_table.c.id).where(consumer_table.c.uuid.in_(uuids))).all()
+    tx.lock(consumer_table, ids)
+    is_lost = consumer_table.c.id.in_(ids) & column.not_in(sa.select(owners.c.id))
+    tx.connection.execute(sa.update(consumer_table).where(is_lost).values({column.name: id_, "updated_at": tx.now}))
+    if sa.inspect(tx.connection).has_table(stead_change_log.name):
+        tx.log_consumers(uuids)
 
 
 def _repaired_alone(
@@ -147,6 +202,82 @@ def _ways_up(tx: Transaction, ids: Sequence[int]) -> set[int]:
     return seen
 
 
+def _names(tx: Transaction, ids: Sequence[int]) -> None:
+    """Name providers after their uuids, unless another provider has such a name."""
+    providers.lock(tx, ids)
+    name, uuid = resource_providers.c.name, resource_providers.c.uuid
+    nameless = sa.select(uuid).where(resource_providers.c.id.in_(ids), name.is_(None))
+    uuids = tx.connection.scalars(nameless).all()
+    taken = tx.connection.scalars(sa.select(name).where(name.in_(uuids))).all()
+    statement = sa.update(resource_providers).where(uuid.in_(set(uuids).difference(taken)))
+    tx.connection.execute(statement.values(name=uuid, updated_at=tx.now))
+    _touch(tx, ids)
+
+
+def _generations(tx: Transaction, ids: Sequence[int]) -> None:
+    providers.lock(tx, ids)
+    column = resource_providers.c.generation
+    statement = sa.update(resource_providers).where(resource_providers.c.id.in_(ids), column.is_(None))
+    tx.connection.execute(statement.values(generation=0, updated_at=tx.now))
+    if sa.inspect(tx.connection).has_table(stead_usage.name):
+        usages.forget_all(tx, ids)  # sums of an earlier generation 0 would be valid again
+    _touch(tx, ids)
+
+
+def _units(tx: Transaction, ids: Sequence[int]) -> None:
+    """Raise the numbers of inventories to the least ones that the API accepts."""
+    columns = inventories.c
+    mine = columns.id.in_(ids)
+    provider_ids = tx.connection.scalars(sa.select(columns.resource_provider_id).where(mine)).all()
+    providers.lock(tx, provider_ids)
+    for column, least in ((columns.reserved, 0), (columns.min_unit, 1), (columns.max_unit, 1), (columns.step_size, 1)):
+        statement = sa.update(inventories).where(mine, column < least)
+        tx.connection.execute(statement.values({column.name: least, "updated_at": tx.now}))
+    _touch(tx, provider_ids)
+
+
+def _ownerless_inventories(tx: Transaction, provider_ids: Sequence[int]) -> None:
+    there = providers.lock(tx, provider_ids)
+    gone = [id_ for id_ in provider_ids if id_ not in there]
+    tx.connection.execute(sa.delete(inventories).where(inventories.c.resource_provider_id.in_(gone)))
+
+
+def _in_parts(tx: Transaction, ids: Sequence[int]) -> None:
+    """Make one row of all allocations of one consumer, provider and class; *ids* are the first rows of each."""
+    columns = allocation_table.c
+    place = (columns.consumer_id, columns.resource_provider_id, columns.resource_class_id)
+    first = sa.select(*place).where(columns.id.in_(ids))
+    providers.lock(tx, {row[1] for row in tx.connection.execute(first)})
+    for consumer, provider_id, class_id in tx.connection.execute(first.distinct()).all():
+        same = sa.select(columns.id, columns.consumer_id, columns.used).where(
+            columns.consumer_id == consumer,
+            columns.resource_provider_id == provider_id,
+            columns.resource_class_id == class_id,
+        )
+        # Exactly this spelling: a database may ignore case.
+        rows = [row for row in tx.connection.execute(same.order_by(columns.id)) if row.consumer_id == consumer]
+        total = sum(row.used for row in rows)
+        if len(rows) < 2 or total > MAX_INT:
+            continue
+        whole = sa.update(allocation_table).where(columns.id == rows[0].id)
+        tx.require_count(tx.connection.execute(whole.values(used=total, updated_at=tx.now)), 1)
+        parts = sa.delete(allocation_table).where(columns.id.in_([row.id for row in rows[1:]]))
+        tx.require_count(tx.connection.execute(parts), len(rows) - 1)
+
+
+def _aggregate_uuids(tx: Transaction, ids: Sequence[int]) -> None:
+    pairs = resource_provider_aggregates.c
+    members = sa.select(pairs.resource_provider_id).where(pairs.aggregate_id.in_(ids))
+    provider_ids = set(tx.connection.scalars(members))
+    providers.lock(tx, provider_ids)
+    for id_ in ids:
+        statement = sa.update(placement_aggregates).where(
+            placement_aggregates.c.id == id_, placement_aggregates.c.uuid.is_(None)
+        )
+        tx.connection.execute(statement.values(uuid=str(uuid4()), updated_at=tx.now))
+    _touch(tx, provider_ids)
+
+
 def _consumers(tx: Transaction, uuids: Sequence[str]) -> None:
     """Delete consumers without allocations. A concurrent claim waits for the lock, then creates its consumer again."""
     present = allocations.lock(tx, uuids)
@@ -197,6 +328,12 @@ _REPAIRS: Mapping[Fault, Callable[..., None]] = {
     Fault.CHANGE_OUT_OF_STEP: _changes,
     Fault.NO_ROOT: _roots,
     Fault.WRONG_ROOT: _roots,
+    Fault.NO_NAME: _names,
+    Fault.NO_GENERATION: _generations,
+    Fault.INVENTORY_UNITS: _units,
+    Fault.INVENTORY_WITHOUT_PROVIDER: _ownerless_inventories,
+    Fault.ALLOCATIONS_IN_PARTS: _in_parts,
+    Fault.AGGREGATE_WITHOUT_UUID: _aggregate_uuids,
     Fault.CONSUMER_WITHOUT_ALLOCATIONS: _consumers,
     Fault.DANGLING_TRAIT: _traits,
     Fault.DANGLING_AGGREGATE: _aggregates,

@@ -53,6 +53,8 @@ from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
     inventories,
     placement_aggregates,
+    provider_generation,
+    provider_name,
     resource_classes,
     resource_provider_aggregates,
     resource_provider_traits,
@@ -359,7 +361,9 @@ def _members(text: str) -> tuple[int, ...]:
 
 _PROVIDERS_IN_ALL = BulkQuery(sa.select(sa.func.count()).select_from(resource_providers))
 
-_AGGREGATES = sa.select(placement_aggregates.c.id, placement_aggregates.c.uuid)
+_uuid = placement_aggregates.c.uuid
+# Without a uuid, an aggregate is none: its members belong to nothing that a client can name.
+_AGGREGATES = sa.select(placement_aggregates.c.id, _uuid).where(_uuid.is_not(None))
 _ALL_AGGREGATES = BulkQuery(_AGGREGATES)
 _SOME_AGGREGATES = BulkQuery(_AGGREGATES.where(placement_aggregates.c.id.in_([IDS])))
 
@@ -390,7 +394,7 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
     provider, inventory = resource_providers.c, inventories.c
     modified, condition = _modified(resource_providers, dialect), by.condition
     above = (provider.parent_provider_id, provider.root_provider_id)
-    of_provider = sa.select(provider.id, provider.uuid, provider.name, provider.generation, *above, modified)
+    of_provider = sa.select(provider.id, provider.uuid, provider_name, provider_generation, *above, modified)
     numbers = (
         inventory.total,
         inventory.reserved,
@@ -413,7 +417,7 @@ def _statements(dialect: Dialect, by: By) -> _Statements:
 
     return _Statements(
         BulkQuery(of_provider.where(condition).order_by(provider.root_provider_id, provider.id), ProviderRow._make),
-        BulkQuery(usages.with_standing(provider.id, provider.generation, modified).where(condition)),
+        BulkQuery(usages.with_standing(provider.id, provider_generation, modified).where(condition)),
         BulkQuery(by.narrowed(of_inventory, inventory.resource_provider_id), InventoryRow._make),
         grouped(resource_provider_traits.c.trait_id),
         grouped(resource_provider_aggregates.c.aggregate_id),

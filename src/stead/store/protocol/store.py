@@ -26,7 +26,14 @@ from stead.store.protocol.connections import Breaks, Connections, Outage, PoolSt
 from stead.store.sql import statements
 from stead.store.sql.dialects import Database, dialect_of
 from stead.store.sql.statements import LISTED, Query, Swap, failure, value
-from stead.store.tables import resource_providers, stead_epoch, stead_provider_change, stead_usage, stead_usage_change
+from stead.store.tables import (
+    provider_generation,
+    resource_providers,
+    stead_epoch,
+    stead_provider_change,
+    stead_usage,
+    stead_usage_change,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -438,8 +445,9 @@ def _locking(table: sa.Table, *, shared: bool) -> Query:
 
 _RAISE = Swap(
     sa.update(resource_providers).values(
-        generation=resource_providers.c.generation + value("rise"), updated_at=value("updated_at")
-    )
+        generation=provider_generation.element + value("rise"), updated_at=value("updated_at")
+    ),
+    beside="COALESCE(generation, 0)",
 )
 _CARRY = Swap(sa.update(stead_usage).values(generation=stead_usage.c.generation + value("rise")), "provider_id")
 

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from stead.store.protocol.store import Store, Transaction
 
 
-MIGRATE = "run: placement-manage db online_data_migrations"
+MIGRATE = "run: stead audit --repair"
+
+
+_NEEDS_ROOTS, _NEEDS_CONSUMERS = "611cd6dffd7b", "b5c396305c25"
+"""The revisions that refuse providers without a root, and allocations without a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Findings:
     standings: tuple[schema.Standing, ...]
     objections: tuple[str, ...]
     warnings: tuple[str, ...]
+    has_readable_rows: bool = False
+    """Whether all tables and columns of the deployment exist, so that its rows can be examined."""
 
     @property
     def pending(self) -> tuple[schema.Step, ...]:
@@ -61,7 +67,13 @@ def examine(engine: Engine) -> Findings:
             return Findings((), tuple(closed), ())
     standings = schema.standings(engine)
     with engine.connect() as connection:
-        return Findings(standings, tuple(_objections(connection, standings)), tuple(_warnings(connection, standings)))
+        is_complete = _has(connection, resource_providers) and not any(_lacking(connection, each) for each in standings)
+        return Findings(
+            standings,
+            tuple(_objections(connection, standings)),
+            tuple(_warnings(connection, standings)),
+            has_readable_rows=is_complete,
+        )
 
 
 def _objections(connection: Connection, standings: tuple[schema.Standing, ...]) -> Iterator[str]:
@@ -70,7 +82,7 @@ def _objections(connection: Connection, standings: tuple[schema.Standing, ...]) 
         yield str(refusal)
     for standing in standings:
         yield from _lacking(connection, standing)
-    yield from _data(connection)
+    yield from _data(connection, standings)
     if any(standing.pending for standing in standings) and not dialect_of(connection.engine.url).may_define(connection):
         yield "this account may not change tables: have the statements of `stead db upgrade --sql` run by one that may"
 
@@ -78,13 +90,14 @@ def _objections(connection: Connection, standings: tuple[schema.Standing, ...]) 
 def data_objections(engine: Engine) -> list[str]:
     """The rows that prevent an upgrade, in the words of the revisions that would refuse them."""
     with engine.connect() as connection:
-        return list(_data(connection))
+        return list(_data(connection, schema.standings_on(connection)))
 
 
-def _data(connection: Connection) -> Iterator[str]:
-    if _has(connection, resource_providers) and has_providers_without_root(connection):
+def _data(connection: Connection, standings: tuple[schema.Standing, ...]) -> Iterator[str]:
+    pending = {step.revision for standing in standings for step in standing.pending}
+    if _NEEDS_ROOTS in pending and _has(connection, resource_providers) and has_providers_without_root(connection):
         yield f"there are resource providers without a root; {MIGRATE}"
-    if _has(connection, allocations) and _has(connection, consumers):
+    if _NEEDS_CONSUMERS in pending and _has(connection, allocations) and _has(connection, consumers):
         count = count_incomplete_consumers(connection)
         if count:
             yield f"{count} consumers hold allocations and do not exist; {MIGRATE}"
@@ -122,7 +135,11 @@ def _made_by(history: str, revision: str) -> dict[str, _Made]:
         engine.dispose()
 
 
-def _lacking(connection: Connection, standing: schema.Standing) -> Iterator[str]:
+def _lacking(connection: Connection, standing: schema.Standing) -> list[str]:
+    return list(_lacking_parts(connection, standing))
+
+
+def _lacking_parts(connection: Connection, standing: schema.Standing) -> Iterator[str]:
     """Missing tables and columns that the database's present revision should have created."""
     if standing.revision is None or not standing.is_known:
         return

@@ -251,29 +251,33 @@ class BulkQuery(Query):
 
 
 class Scalars:
-    """Scalar subqueries with one open value each; a run executes any number of them in one statement."""
+    """Scalar expressions with one open value each, in any number of places; a run executes several in one statement."""
 
-    def __init__(self, subqueries: Mapping[Any, sa.ScalarSelect[Any]]) -> None:
+    def __init__(self, subqueries: Mapping[Any, sa.ColumnElement[Any]]) -> None:
         """Compile nothing yet.
 
         Args:
             subqueries: by any key.
         """
         self._subqueries = subqueries
-        self._texts: dict[tuple[str, Any], str] = {}
+        self._texts: dict[tuple[str, Any], tuple[str, int]] = {}
 
     def of(self, connection: Connection, asked: Sequence[tuple[Any, Any]]) -> list[Any]:
         """The result of each subquery in *asked*, which pairs its key with its value; None if it has no row."""
         values: list[Any] = []
         for portion in in_portions(asked):
-            columns = ", ".join([self._text(connection, key) for key, _ in portion])
-            values += rows(connection, f"SELECT {columns}", tuple([given for _, given in portion]))[0]
+            texts = [self._text(connection, key) for key, _ in portion]
+            given = [given for (_, given), (_, times) in zip(portion, texts, strict=True) for _ in range(times)]
+            columns = ", ".join([text for text, _ in texts])
+            values += rows(connection, f"SELECT {columns}", tuple(given))[0]
         return values
 
-    def _text(self, connection: Connection, key: Any) -> str:
+    def _text(self, connection: Connection, key: Any) -> tuple[str, int]:
+        """The text of an expression, and how many times it has its value."""
         place = connection.dialect.name, key
         if place not in self._texts:
-            self._texts[place] = _Text(self._subqueries[key], connection).of()
+            text = _Text(self._subqueries[key], connection)
+            self._texts[place] = text.of(), len(text.names)
         return self._texts[place]
 
 
@@ -365,7 +369,7 @@ class Swap(_Statement):
 
         Args:
             statement: without a condition; it sets expressions of :func:`value` marks.
-            id_, beside: the two columns that are compared.
+            id_, beside: the two columns that are compared; *beside* may be an expression.
         """
         super().__init__()
         self._table = statement.table

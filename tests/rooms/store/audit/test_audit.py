@@ -177,6 +177,21 @@ PLANTED = {
         _NO_GHOSTS,
         "MEMORY_MB: 3 used in 1 allocations",
     ),
+    "amount of 0": Planted(
+        F.ALLOCATION_AMOUNT,
+        "consumer {consumer}",
+        (_allocation("{spare}", "{consumer}", "0")[0].replace(", 3)", ", 0)"),),
+        _NO_GHOSTS,
+    ),
+    "allocation in two parts": Planted(
+        F.ALLOCATIONS_IN_PARTS,
+        "consumer {consumer}",
+        (
+            "UPDATE allocations SET used = 1 WHERE resource_provider_id = {host} AND resource_class_id = 0",
+            *_allocation("{host}", "{consumer}", "0"),
+        ),
+        detail="4 in 2 rows",
+    ),
     "idle consumer": Planted(F.CONSUMER_WITHOUT_ALLOCATIONS, "consumer idle", (_IDLE,)),
     "unknown project": Planted(
         F.UNKNOWN_PROJECT,
@@ -220,6 +235,24 @@ PLANTED = {
     "wrong root": Planted(F.WRONG_ROOT, "provider {child_uuid}", _provider("child", "root_provider_id", "{spare}")),
     "wrong root of a root": Planted(
         F.WRONG_ROOT, "provider {spare_uuid}", _provider("spare", "root_provider_id", "{host}")
+    ),
+    "no name": Planted(F.NO_NAME, "provider {spare_uuid}", _provider("spare", "name", "NULL")),
+    "no generation": Planted(F.NO_GENERATION, "provider {spare_uuid}", _provider("spare", "generation", "NULL")),
+    "aggregate without uuid": Planted(
+        F.AGGREGATE_WITHOUT_UUID, "aggregate id ", ("INSERT INTO placement_aggregates (uuid) VALUES (NULL)",)
+    ),
+    "step of 0": Planted(
+        F.INVENTORY_UNITS,
+        "provider {spare_uuid}",
+        ("UPDATE inventories SET step_size = 0 WHERE resource_provider_id = {spare}",),
+        detail="step_size 0",
+    ),
+    "total of 0": Planted(
+        F.INVENTORY_CAPACITY,
+        "provider {spare_uuid}",
+        ("UPDATE inventories SET total = 0 WHERE resource_provider_id = {spare}",),
+        ("UPDATE inventories SET total = 8 WHERE resource_provider_id = {spare}",),
+        detail="VCPU: total 0",
     ),
     "inventory of an unknown provider": Planted(
         F.INVENTORY_WITHOUT_PROVIDER, "provider id 999999", _inventory("{ghost}", "0"), _NO_GHOSTS
@@ -303,6 +336,8 @@ def test_what_is_planted_is_found_and_repaired_if_it_can_be(site: Site, name: st
     remaining = site.found()
     if planted.fault.value.is_repaired:
         assert remaining == []
+        if planted.fault is Fault.ALLOCATION_WITHOUT_CONSUMER:
+            site.books.release("ghost")
         assert picture(site.books.service.snapshot()) == reloaded(site.books)
     else:
         assert remaining == findings

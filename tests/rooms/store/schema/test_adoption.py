@@ -13,7 +13,6 @@ from stead.store.protocol.store import Store
 from stead.store.schema import adoption, schema
 from stead.store.sql.dialects import Database
 from stead.store.tables import metadata
-from tests.checkout import ROOT
 from tests.rooms.store.books import Books, fresh_uuid
 from tests.rooms.store.schema.test_schema import REVISIONS, STEAD_REVISIONS, execute, upgrade_to
 
@@ -71,32 +70,14 @@ def test_an_empty_database_gets_everything(store: Store) -> None:
     assert examined.objections == ()
 
 
-@pytest.mark.parametrize("revision", [REVISIONS[0], REVISIONS[-1]])
-def test_rows_that_need_the_online_migrations_are_counted(store: Store, revision: str) -> None:
-    upgrade_to(store.writer, revision)
+def test_rows_that_a_revision_refuses_are_counted(store: Store) -> None:
+    upgrade_to(store.writer, REVISIONS[0])
     execute(store.writer, f"INSERT INTO resource_providers (uuid, name) VALUES ('{fresh_uuid()}', 'h')")
     execute(store.writer, WITHOUT_CONSUMER)
     assert against(store) == [
-        "there are resource providers without a root; run: placement-manage db online_data_migrations",
-        "1 consumers hold allocations and do not exist; run: placement-manage db online_data_migrations",
+        "there are resource providers without a root; run: stead audit --repair",
+        "1 consumers hold allocations and do not exist; run: stead audit --repair",
     ]
-
-
-@pytest.mark.one_database
-def test_the_example_of_the_documentation_is_what_is_said(
-    store: Store, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    upgrade_to(store.writer, REVISIONS[-1])
-    for consumer in "abc":
-        execute(store.writer, WITHOUT_CONSUMER.replace("'c'", f"'{consumer}'"))
-    configuration = tmp_path / "placement.conf"
-    configuration.write_text(f"[placement_database]\nconnection = {database_url}\n")
-    assert run(["db", "check", "--config-file", str(configuration)]) == 1
-    said = capsys.readouterr()
-    page = ROOT.joinpath("docs", "adoption.md").read_text()
-    shown = [line.strip() for line in page.partition("$ stead db check\n")[2].partition("```")[0].splitlines()]
-    first, *_, last = said.out.splitlines()
-    assert [line for line in shown if line] == [first, "…", last, said.err.strip()]
 
 
 def test_the_statements_are_not_printed_for_rows_that_a_revision_refuses(
@@ -109,7 +90,7 @@ def test_the_statements_are_not_printed_for_rows_that_a_revision_refuses(
     assert run(["db", "upgrade", "--sql", "--config-file", str(configuration)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "online_data_migrations" in said.err
+    assert "stead audit --repair" in said.err
     assert run(["--json", "db", "check", "--config-file", str(configuration)]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["ready"], len(told["objections"])) == (False, 1)

@@ -272,7 +272,7 @@ def test_the_kept_sums_and_what_came_after_them_can_be_taken_away_and_added_agai
 def test_a_provider_without_a_root_is_refused_and_nothing_is_changed(store: Store) -> None:
     upgrade_to(store.writer, REVISIONS[0])
     execute(store.writer, f"INSERT INTO resource_providers (uuid, name) VALUES ('{fresh_uuid()}', 'h')")
-    with pytest.raises(RuntimeError, match=r"without a root.*online_data_migrations"):
+    with pytest.raises(RuntimeError, match=r"without a root.*stead audit --repair"):
         schema.upgrade(store.writer)
     assert [each.revision for each in schema.standings(store.writer)] == [REVISIONS[0], None]
 
@@ -284,7 +284,7 @@ def test_an_allocation_without_a_consumer_is_refused(store: Store) -> None:
         "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used)"
         f" VALUES (7, '{fresh_uuid()}', 0, 5)",
     )
-    with pytest.raises(RuntimeError, match=r"without a consumer.*online_data_migrations"):
+    with pytest.raises(RuntimeError, match=r"without a consumer.*stead audit --repair"):
         schema.upgrade(store.writer)
     assert schema.standings(store.writer)[0].revision == REVISIONS[1]
 
@@ -384,7 +384,7 @@ class TestTheCommand:
         execute(store.writer, f"INSERT INTO resource_providers (uuid, name) VALUES ('{fresh_uuid()}', 'h')")
         code, _, error = run("db", "upgrade")
         assert code == 2
-        assert "online_data_migrations" in error
+        assert "stead audit --repair" in error
         assert "Traceback" not in error
 
     def test_on_a_database_of_a_release_that_is_not_known_yet(self, run: Any, store: Store) -> None:

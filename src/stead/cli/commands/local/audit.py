@@ -11,6 +11,7 @@ import typer
 from stead.cli.arguments import options
 from stead.cli.commands.local.db import ConfigFile, open_store
 from stead.cli.errors import NO, CommandError
+from stead.cli.server import service_settings
 from stead.cli.terminal import console, line_width, print_json, show_lines
 from stead.domain.names import printable
 
@@ -48,7 +49,14 @@ def audit(
             _tell(findings, all_repaired=repair)
         if repaired and (yes or _agreed(f"Repair {len(repaired)} of {len(findings)}?")):
             with _watched("repairing") as watch:
-                repairs.repair(store, repaired, watch)
+                owner = service_settings(config_file, None).allocations
+                repairs.repair(
+                    store,
+                    repaired,
+                    watch,
+                    project=owner.incomplete_project_id,
+                    user=owner.incomplete_user_id,
+                )
             with _watched("checking") as watch:
                 findings = store.read(checks.audit, watch)
             if not options().json:

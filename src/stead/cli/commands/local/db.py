@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path  # Typer reads it at run time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +18,9 @@ from stead.cli.terminal import print_json
 from stead.domain.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from stead.store.audit.checks import Finding
     from stead.store.protocol.store import Store
     from stead.store.schema.adoption import Findings
 
@@ -102,20 +105,31 @@ def version(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> Non
 
 @app.command()
 def check(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
-    """Show what an upgrade would do and what prevents it. The exit code is 1 if the service cannot start yet.
+    """Show what an upgrade would do, what prevents it, and faulty rows. Exit code 1: the service cannot start yet.
 
     Nothing is changed.
     """
+    from stead.store.audit import checks
     from stead.store.schema import adoption, schema
 
     with open_store(config_file, config_dir) as store:
         findings = adoption.examine(store.writer)
+        faults = store.read(checks.audit, lambda _done, _all: None) if findings.has_readable_rows else []
+    findings = replace(findings, warnings=(*findings.warnings, *_faulty_rows(faults)))
     if options().json:
         print_json(_as_json(findings))
     else:
         print("\n".join(map(printable, _told(findings))))
     if not findings.is_ready:
         raise Negative(str(schema.refusal_of(findings.standings) or "The database is not ready; see above"))
+
+
+def _faulty_rows(findings: Sequence[Finding]) -> Iterator[str]:
+    """A sentence for each kind of faulty rows."""
+    for fault, group in groupby(findings, key=lambda finding: finding.fault):
+        first, *others = group
+        command = "stead audit --repair" if fault.value.is_repaired else "stead audit"
+        yield f"{fault.value.meaning} ({len(others) + 1}), such as {first.subject}: {first.detail}; run: {command}"
 
 
 def _told(findings: Findings) -> Iterator[str]:

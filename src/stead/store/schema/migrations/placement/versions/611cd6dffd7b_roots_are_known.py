@@ -12,7 +12,4 @@ def upgrade() -> None:
         return  # the code that writes the statements has already checked this
     query = sa.text("SELECT count(*) FROM resource_providers WHERE root_provider_id IS NULL")
     if op.get_bind().execute(query).scalar_one():
-        raise RuntimeError(
-            "There are resource providers without a root. Run the online data migrations of the deployed Placement "
-            "release first (placement-manage db online_data_migrations)."
-        )
+        raise RuntimeError("There are resource providers without a root. Run: stead audit --repair")

@@ -14,7 +14,4 @@ def upgrade() -> None:
         "SELECT count(*) FROM allocations a LEFT JOIN consumers c ON c.uuid = a.consumer_id WHERE c.uuid IS NULL"
     )
     if op.get_bind().execute(query).scalar_one():
-        raise RuntimeError(
-            "There are allocations without a consumer. Run the online data migrations of the deployed Placement "
-            "release first (placement-manage db online_data_migrations)."
-        )
+        raise RuntimeError("There are allocations without a consumer. Run: stead audit --repair")
