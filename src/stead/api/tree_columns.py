@@ -122,7 +122,7 @@ def _classes(snapshot: Snapshot, rows: TreeRows) -> Iterator[tuple[str, Inventor
     """The classes of which any row has inventory: the name, the columns, and the rows that have it if these are few."""
     order = np.argsort(rows.slots)
     slots = rows.slots[order]
-    for class_id in snapshot.inventory.at(slots):
+    for class_id in snapshot.in_class_order(snapshot.inventory.at(slots)):
         columns = snapshot.inventory[class_id]
         having = columns.places(slots)
         if len(having):

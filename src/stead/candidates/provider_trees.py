@@ -416,7 +416,7 @@ def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotal
     tree_of_root = np.full(snapshot.size, -1, np.int64)
     tree_of_root[roots] = np.arange(len(roots))
     totals = []
-    for class_id in sorted(snapshot.inventory):
+    for class_id in snapshot.in_class_order(snapshot.inventory):
         slices.give_way()
         columns = snapshot.inventory[class_id]
         slots = columns.slots

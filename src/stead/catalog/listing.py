@@ -141,7 +141,7 @@ def inventories(snapshot: Snapshot) -> Iterator[Inventories]:
 
 def sums(snapshot: Snapshot, members: Mask) -> Iterator[Sums]:
     """The sums over the *members*, a mask of slots, for each class of which any of them has inventory."""
-    for class_id in snapshot.inventory.at(np.flatnonzero(members)):
+    for class_id in snapshot.in_class_order(snapshot.inventory.at(np.flatnonzero(members))):
         slots = (columns := snapshot.inventory[class_id]).slots
         slots = slots[members[slots]]
         if len(slots):

@@ -14,6 +14,7 @@ from stead.catalog.columns import Inventories, InventoryColumns, Masks
 from stead.catalog.forest import ALONE, NO_SLOT, Forest, Shape
 from stead.catalog.fragments import Fragments
 from stead.catalog.memberships import Memberships, Sharing
+from stead.class_order import class_order
 from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.provider import BY_NAME, MAX_INT, HeldInventory, Provider, Slot
 
@@ -287,11 +288,16 @@ class Snapshot:
             self.modified[slot],
         )
 
+    def in_class_order(self, class_ids: Iterable[int]) -> list[int]:
+        """*class_ids* in the order in which people read their names."""
+        names = self.class_names.by_id
+        return sorted(class_ids, key=lambda class_id: class_order(names[class_id].name))
+
     def inventories(self, slot: int) -> dict[str, HeldInventory]:
-        """The inventories of the provider at a slot, by class name, in the order of class ids."""
+        """The inventories of the provider at a slot, by class name, in the order of `in_class_order`."""
         return {
             self.class_names.by_id[class_id].name: inventory
-            for class_id in self.inventory.at((slot,))
+            for class_id in self.in_class_order(self.inventory.at((slot,)))
             if (inventory := self.inventory[class_id].at(slot)) is not None
         }
 

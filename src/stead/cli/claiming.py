@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from stead.class_order import in_class_order
 from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.fetching.candidates import (
     Candidate,
@@ -194,7 +195,7 @@ def describe(allocations: Json) -> str:
     for allocation in allocations.values():
         for name, amount in allocation["resources"].items():
             amounts[name] = amounts.get(name, 0) + amount
-    return ", ".join(f"{amount:,} {printable(name)}" for name, amount in sorted(amounts.items()))
+    return ", ".join(f"{amount:,} {printable(name)}" for name, amount in in_class_order(amounts).items())
 
 
 def _in_its_tree(api: Site, query: str, allocations: Json) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from rich.text import Text
 
+from stead.class_order import class_order, in_class_order
 from stead.cli.terminal import (
     ELLIPSIS,
     GAP,
@@ -194,7 +195,7 @@ def as_json(provider: Provider) -> dict[str, Any]:
         "generation": provider.generation,
         "inventories": {
             name: {**record, "capacity": provider.amounts[name].capacity, "used": provider.amounts[name].used}
-            for name, record in sorted(provider.inventories.items())
+            for name, record in in_class_order(provider.inventories).items()
         },
         "traits": sorted(provider.traits),
         "aggregates": sorted(provider.aggregates),
@@ -206,7 +207,9 @@ def as_json(provider: Provider) -> dict[str, Any]:
         shown["disabled"] = provider.disabled or {}
     if provider.hidden:
         shown["hidden"] = provider.hidden
-        shown["sums"] = {name: amount_as_json(amount) for name, amount in sorted(provider.shown_amounts.items())}
+        shown["sums"] = {
+            name: amount_as_json(amount) for name, amount in in_class_order(provider.shown_amounts).items()
+        }
     return shown
 
 
@@ -335,7 +338,7 @@ def _title(provider: Provider, numbers: dict[str, int], layout: Layout | None = 
 
 
 def _amounts(amounts: dict[str, Amount], layout: Layout) -> Iterator[Text]:
-    for name, amount in sorted(amounts.items()):
+    for name, amount in in_class_order(amounts).items():
         if len(name) > layout.name:
             yield Text(shorten(name, layout.columns.right))
         line = padded(Text(name if len(name) <= layout.name else ""), layout.name + GAP)
@@ -570,7 +573,7 @@ def groups_as_json(groups: Sequence[TreeGroup]) -> list[dict[str, Any]]:
             "providers_per_tree": group.provider_count,
             "disabled": group.is_disabled,
             "names": group.names,
-            "sums": {name: amount_as_json(amount) for name, amount in sorted(group.sums.items())},
+            "sums": {name: amount_as_json(amount) for name, amount in in_class_order(group.sums).items()},
         }
         for group in groups
     ]
@@ -594,18 +597,22 @@ def _class_columns(groups: Sequence[TreeGroup], room: int) -> tuple[list[str], l
     for group in groups:
         trees.update(dict.fromkeys(group.sums, len(group.names)))
     shares, amounts = (
-        {name: (shorten(printable(name), _HEADING), [cell(group.sums.get(name)) for group in groups]) for name in trees}
+        {
+            name: (shorten(printable(name), _HEADING), [cell(group.sums.get(name)) for group in groups])
+            for name in sorted(trees, key=class_order)
+        }
         for cell in (_share, _amounts_in_words)
     )
     for columns in (amounts, shares):
         if sum(_cells(column) for column in columns.values()) <= room:
-            return sorted(trees), [columns[name] for name in sorted(trees)]
+            return list(columns), list(columns.values())
     classes = []
     for name in sorted(trees, key=lambda name: (-trees[name], len(name))):
         if _cells(shares[name]) <= room:
             classes.append(name)
             room -= _cells(shares[name])
-    return sorted(classes), [shares[name] for name in sorted(classes)]
+    classes.sort(key=class_order)
+    return classes, [shares[name] for name in classes]
 
 
 def _cells(column: tuple[str, list[str]]) -> int:

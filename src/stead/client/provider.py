@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from stead.class_order import in_class_order
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -123,7 +125,10 @@ class Provider(Displayed):
         return f"<Provider {self.name} {self.uuid}{disabled}>"
 
     def __rich__(self) -> RenderableType:
-        rows = [(name, str(room.capacity), str(room.used), str(room.free)) for name, room in self.rooms.items()]
+        rows = [
+            (name, str(room.capacity), str(room.used), str(room.free))
+            for name, room in in_class_order(self.rooms).items()
+        ]
         return table_of(f"{self.name}  {self.uuid}", ("class", "capacity", "used", "free"), rows)
 
 
@@ -170,7 +175,9 @@ class Tree(Displayed, Sequence[Provider]):
 
         pictures: dict[str, Picture] = {}
         for provider in self.providers:
-            rooms = "  ".join(f"{name} {room.used}/{room.capacity}" for name, room in provider.rooms.items())
+            rooms = "  ".join(
+                f"{name} {room.used}/{room.capacity}" for name, room in in_class_order(provider.rooms).items()
+            )
             disabled = f"  disabled: {provider.disabled.reason}" if provider.disabled else ""
             label = Text(f"{provider.name}  {rooms}".rstrip() + disabled)
             above = pictures.get(provider.parent or "")
@@ -215,7 +222,7 @@ def shown_allocations(allocations: Mapping[str, Amounts]) -> str:
 
 def shown_amounts(amounts: Amounts) -> str:
     """Amounts as one line."""
-    return " ".join(f"{name}:{amount}" for name, amount in amounts.items())
+    return " ".join(f"{name}:{amount}" for name, amount in in_class_order(amounts).items())
 
 
 @dataclass(frozen=True, slots=True)

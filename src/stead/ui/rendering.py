@@ -12,6 +12,7 @@ import falcon
 import jinja2
 
 from stead.auth.authentication import Credentials
+from stead.class_order import in_class_order
 from stead.domain.moments import in_utc
 from stead.ui.sessions import SESSION_KEY, csrf_token
 
@@ -124,6 +125,7 @@ def reason(name: str) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., object]] = {
+    "in_class_order": in_class_order,
     "number": number,
     "percent": percent,
     "fill": fill,

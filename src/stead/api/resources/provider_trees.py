@@ -22,6 +22,7 @@ from stead.api.tree_columns import column_texts
 from stead.api.tree_text import state_object, totals_texts, tree_texts, whole_text
 from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import count_providers, matching_trees, page_of, places_of, rows_of, tree_totals
+from stead.class_order import class_order
 from stead.domain.moments import from_text
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
 from stead.domain.provider import BY_NAME, MOST_OF_PROVIDER
@@ -172,7 +173,7 @@ def _differences(planned: ProviderPlan) -> dict[str, Any]:
             "after": show_inventory(planned.inventories[name]) if name in planned.inventories else None,
             "used": now.used.get(name, 0),
         }
-        for name in sorted(now.inventories.keys() | planned.inventories.keys())
+        for name in sorted(now.inventories.keys() | planned.inventories.keys(), key=class_order)
         if now.inventories.get(name) != planned.inventories.get(name)
     }
     if inventories:

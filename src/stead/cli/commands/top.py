@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.class_order import class_order
 from stead.cli.arguments import options
 from stead.cli.drawing.changes import line_of
 from stead.cli.drawing.top import Frame, View, draw_frame, frame_as_json, press
@@ -132,7 +133,7 @@ def _live(reader: Reader, view: View, interval: float) -> None:
             lines = draw_frame(reader.frame, view, terminal.width, terminal.height)
             live.update(Group(*lines), refresh=True)
             keys = next_key(max(next_reading - time.monotonic(), 0))
-            classes = sorted({name for root in reader.frame.roots for name in root.shown_amounts})
+            classes = sorted({name for root in reader.frame.roots for name in root.shown_amounts}, key=class_order)
             for key in [keys] if keys.startswith("\x1b") else keys:  # an arrow is several characters
                 if not press(view, key[:1], classes):
                     return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.class_order import in_class_order
 from stead.cli.arguments import options
 from stead.cli.errors import Negative
 from stead.cli.fetching.providers import find_provider
@@ -165,7 +166,7 @@ def _matching(tops: list[Provider], root: str | None) -> list[Provider]:
 
 def summary_as_json(roots: list[Provider], order: Order | None) -> dict[str, Any]:
     """The summary: ``groups`` of equal trees, and ``totals``."""
-    totals = {name: amount_as_json(amount) for name, amount in sorted(sums_of(roots).items())}
+    totals = {name: amount_as_json(amount) for name, amount in in_class_order(sums_of(roots)).items()}
     return {"trees": len(roots), "groups": groups_as_json(group_trees(roots, order)), "totals": totals}
 
 

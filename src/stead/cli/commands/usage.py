@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stead.class_order import in_class_order
 from stead.cli.arguments import options
 from stead.cli.commands.consumers import Project, Type, User  # noqa: TC001  # Typer reads them
 from stead.cli.fetching.consumers import ConsumerFilter, add_up, fetch_consumers
@@ -43,10 +44,10 @@ def usage(
         sums = sums_by(by, fetch_consumers(api, ConsumerFilter(project, user, consumer_type), advance))
     if options().json:
         usages = [
-            {by.value: key, "consumers": count, "resources": dict(sorted(amounts.items()))}
+            {by.value: key, "consumers": count, "resources": in_class_order(amounts)}
             for key, (count, amounts) in sorted(sums.items())
         ]
-        print_json({"usages": usages, "totals": dict(sorted(add_up(amounts for _, amounts in sums.values()).items()))})
+        print_json({"usages": usages, "totals": in_class_order(add_up(amounts for _, amounts in sums.values()))})
         return
     from stead.cli.drawing.consumers import draw_sums
 

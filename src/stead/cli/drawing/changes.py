@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stead.class_order import in_class_order
 from stead.cli.drawing.consumers import in_words
 from stead.cli.fetching.changes import ConsumerChange, ProviderChange
 from stead.cli.terminal import number
@@ -23,7 +24,8 @@ def _provider(change: ProviderChange) -> str:
     if change.generation is None:
         return f"provider {change.name} deleted"
     amounts = ", ".join(
-        f"{number(amount.used)} / {number(amount.capacity)} {name}" for name, amount in sorted(change.amounts.items())
+        f"{number(amount.used)} / {number(amount.capacity)} {name}"
+        for name, amount in in_class_order(change.amounts).items()
     )
     return f"provider {change.name}{': ' + amounts if amounts else ' changed'}"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.class_order import class_order, in_class_order
 from stead.cli.arguments import age_text
 from stead.cli.fetching.consumers import Consumer, Place, add_up
 from stead.cli.terminal import draw_list, number, wrapped
@@ -21,7 +22,7 @@ _MOST_HOSTS = 2
 
 def in_words(amounts: Mapping[str, int]) -> str:
     """``512 MEMORY_MB, 3 VCPU``."""
-    return ", ".join(f"{number(amount)} {name}" for name, amount in sorted(amounts.items()))
+    return ", ".join(f"{number(amount)} {name}" for name, amount in in_class_order(amounts).items())
 
 
 def draw_consumers(
@@ -67,7 +68,7 @@ def draw_sums(by: str, sums: Mapping[str, tuple[int, Mapping[str, int]]], width:
     if not sums:
         yield Text("no consumers", style="dim")
         return
-    classes = sorted({name for _, amounts in sums.values() for name in amounts})
+    classes = sorted({name for _, amounts in sums.values() for name in amounts}, key=class_order)
     rows = [
         [key, number(count), *(number(amounts[name]) if name in amounts else "–" for name in classes)]
         for key, (count, amounts) in sorted(sums.items())
@@ -90,13 +91,13 @@ def consumer_as_json(consumer: Consumer, places: Mapping[str, Place]) -> dict[st
         "type": consumer.type,
         "generation": consumer.generation,
         "created_at": consumer.created_at and consumer.created_at.isoformat(),
-        "resources": dict(sorted(consumer.amounts.items())),
+        "resources": in_class_order(consumer.amounts),
         "allocations": [
             {
                 "provider": provider,
                 "name": places[provider].name if provider in places else None,
                 "root_name": places[provider].root if provider in places else None,
-                "resources": amounts,
+                "resources": in_class_order(amounts),
             }
             for provider, amounts in sorted(consumer.allocations.items())
         ],
@@ -107,7 +108,7 @@ def consumers_as_json(consumers: Sequence[Consumer], places: Mapping[str, Place]
     """The consumers, and the sums per class."""
     return {
         "consumers": [consumer_as_json(consumer, places) for consumer in consumers],
-        "totals": dict(sorted(add_up(consumer.amounts for consumer in consumers).items())),
+        "totals": in_class_order(add_up(consumer.amounts for consumer in consumers)),
     }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.class_order import in_class_order
 from stead.cli.terminal import FULL, GAP, beside, lay_out, widest, wrapped
 from stead.domain.names import printable
 
@@ -86,7 +87,7 @@ def _stranded(headroom: Json) -> Iterator[Text]:
     if stranded:
         yield Text("")
         yield Text("Left over when full", style="bold")
-        yield Text("  " + ", ".join(f"{amount:,} {name}" for name, amount in stranded.items()))
+        yield Text("  " + ", ".join(f"{amount:,} {name}" for name, amount in in_class_order(stranded).items()))
 
 
 def sentence(headroom: Json) -> str:

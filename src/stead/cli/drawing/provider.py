@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.class_order import class_order, in_class_order
 from stead.cli.drawing.consumers import in_words
 from stead.cli.forest import capacity, walk
 from stead.cli.terminal import draw_list, number, wrapped
@@ -49,7 +50,10 @@ def draw_provider(
     if provider.inventories:
         yield Text()
         yield from draw_list(
-            _INVENTORY, [_row(provider, name) for name in sorted(provider.inventories)], width, _INVENTORY[1:]
+            _INVENTORY,
+            [_row(provider, name) for name in sorted(provider.inventories, key=class_order)],
+            width,
+            _INVENTORY[1:],
         )
     yield Text()
     if not allocations:
@@ -119,7 +123,7 @@ def _place(each: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:
 
 def _contents(each: Mapping[str, Any]) -> Iterator[str]:
     name, differences = each["name"], each.get("differences", {})
-    for resource_class, change in sorted(differences.get("inventories", {}).items()):
+    for resource_class, change in in_class_order(differences.get("inventories", {})).items():
         yield f"{name}: {resource_class} {_inventory_change(change)}"
     for part in ("traits", "aggregates"):
         for verb in ("added", "removed"):

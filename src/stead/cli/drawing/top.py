@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from stead.class_order import in_class_order
 from stead.cli.forest import Amount, Provider, TreeGroup, amount_as_json, draw_groups, draw_sums, fill, natural, sums_of
 from stead.cli.terminal import shorten
 from stead.domain.names import printable
@@ -159,4 +160,4 @@ def frame_as_json(frame: Frame, view: View) -> dict[str, Any]:
 
 
 def _amounts(amounts: dict[str, Amount]) -> dict[str, dict[str, int]]:
-    return {name: amount_as_json(amount) for name, amount in sorted(amounts.items())}
+    return {name: amount_as_json(amount) for name, amount in in_class_order(amounts).items()}

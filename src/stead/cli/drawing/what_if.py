@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from stead.class_order import in_class_order
 from stead.cli.drawing.consumers import in_words
 from stead.cli.fetching.consumers import add_up
 from stead.cli.terminal import GAP, beside, draw_list, lay_out, widest, wrapped
@@ -96,7 +97,7 @@ def draw_totals(before: Mapping[str, Total], after: Mapping[str, Total], width: 
             shown(total.used),
             shown(total.capacity - total.used),
         ]
-        for name, total in sorted(after.items())
+        for name, total in in_class_order(after).items()
     ]
     headings = ("class", "capacity now", "capacity then", "used", "free then")
     if not rows:

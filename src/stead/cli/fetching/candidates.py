@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote
 
+from stead.class_order import in_class_order
 from stead.cli.fetching.flavors import expanded
 from stead.client.calls import OWN, TREES
 from stead.client.errors import Refused
@@ -142,7 +143,7 @@ def rows_of(
             taken = rest if group == UNSUFFIXED else groups.get(group, {})
             if not taken:
                 yield Row(uuid, root, group)
-            for name, amount in sorted(taken.items()):
+            for name, amount in in_class_order(taken).items():
                 have = summaries[uuid]["resources"].get(name, _UNREAD)
                 used = have["used"] - amount_in(allocations, uuid, name)
                 yield Row(

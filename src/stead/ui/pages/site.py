@@ -16,6 +16,7 @@ from stead.api.query.providers import parse_tree_query
 from stead.api.query.values import Pairs
 from stead.candidates.provider_trees import matching_trees, tree_totals
 from stead.catalog.listing import sums
+from stead.class_order import class_order
 from stead.domain.errors import BadRequest, InvalidQuery
 from stead.process import slices
 from stead.store.extensions import flavors
@@ -174,7 +175,7 @@ def site(
         roots, out = roots[out], out[out]
     of_class = list(sums(snapshot, _members(snapshot, roots)))
     widespread = nlargest(CLASSES, of_class, key=lambda each: each.providers)
-    classes = list(chosen) or [each.resource_class for each in widespread]
+    classes = sorted(chosen or (each.resource_class for each in widespread), key=class_order)
     pages = max(1, -(-len(roots) // ROWS))
     page = min(max(1, page), pages)
     slices.give_way()
@@ -244,7 +245,7 @@ def _rows(snapshot: Snapshot, roots: NDArray[np.int64], classes: Sequence[str]) 
 
 def choice_of_classes(of_class: Sequence[Sums], chosen: Sequence[str]) -> Mapping[str, bool]:
     """Each class of the site, by name, and whether the table shows it."""
-    return {name: name in chosen for name in sorted(each.resource_class for each in of_class)}
+    return {name: name in chosen for name in [each.resource_class for each in of_class]}
 
 
 # The flavors of the Site page, read for one request, or for the requests of some seconds.

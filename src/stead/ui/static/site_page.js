@@ -59,7 +59,7 @@ function Page({ live }) {
     <div class="grid-tools" role="group" aria-label="Grid">
       <label>Class
         <select value=${className.value} onChange=${(/** @type {Event} */ event) => select(live, event)}>
-          ${site?.classes().map((name) => html`<option value=${name}>${name}</option>`)}
+          ${site && Object.keys(site.sums).map((name) => html`<option value=${name}>${name}</option>`)}
         </select>
       </label>
       <label>Group by

@@ -75,8 +75,8 @@ def test_what_two_groups_take_from_one_provider_is_told_apart():
     assert [(row.group, row.resource_class, row.amount) for row in rows] == [
         ("1", "PCPU", 5),
         ("_A", "", 0),
-        ("", "MEMORY_MB", 100),
         ("", "PCPU", 4),
+        ("", "MEMORY_MB", 100),
     ]
     assert {row.free_after for row in rows if row.resource_class == "PCPU"} == {5}
 

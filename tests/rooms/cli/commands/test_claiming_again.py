@@ -66,7 +66,7 @@ def test_a_consumer_that_fills_a_place_may_claim_it_again_where_the_server_finds
         assert out.startswith(f"claimed for consumer {CONSUMER}, in place of what it held\n")
     else:  # it counts as used what the consumer holds, whoever asks
         assert (code, out, err) == (1, "", f"stead: nothing fits {ALL_OF_IT}\n")
-    assert stead("release", CONSUMER)[1] == f"released {CONSUMER}: 4 PCPU, 8 VCPU\n"
+    assert stead("release", CONSUMER)[1] == f"released {CONSUMER}: 8 VCPU, 4 PCPU\n"
 
 
 def test_a_consumer_that_holds_a_part_grows_and_shrinks(stead):
@@ -85,7 +85,7 @@ def test_another_claim_for_a_consumer_that_holds_something_is_refused_and_change
     for arguments in (("resources=VCPU:1",), ("resources=VCPU:9",), (ALL_OF_IT, "--type", "JOB")):
         code, out, err = claim(stead, *arguments)
         assert (code, out) == (1, "")
-        assert err == f"stead: consumer {CONSUMER} has 4 PCPU, 8 VCPU already; --replace claims instead of that\n"
+        assert err == f"stead: consumer {CONSUMER} has 8 VCPU, 4 PCPU already; --replace claims instead of that\n"
         assert stead("tree", "--json")[1] == before
     code, out, _ = claim(stead, ALL_OF_IT)  # only the service can tell that this is the same claim
     assert (code, out.startswith(f"claimed for consumer {CONSUMER}\n")) == (

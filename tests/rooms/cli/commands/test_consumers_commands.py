@@ -109,7 +109,7 @@ def test_a_consumer_has_the_names_of_its_providers_and_hosts(stead):
     places = {each["name"]: each["root_name"] for each in consumers[uuid_of("train-1")]["allocations"]}
     assert places == {"host-1": "host-1", "host-1-gpu": "host-1"}
     out = stead("consumers")[1]
-    assert "3 consumers: 2 PGPU, 8 VCPU" in out
+    assert "3 consumers: 8 VCPU, 2 PGPU" in out
     assert all(uuid_of(name) in out for name, *_ in CLAIMS)
 
 
@@ -178,10 +178,10 @@ def test_the_table_of_consumers_leaves_out_a_column_that_says_nothing():
     drawn = [line.plain for line in draw_consumers([consumer(1, **short), consumer(2, **short)], PLACES, 120, NOW)]
     assert drawn == [
         "consumer                              type      project  user  age  host       allocations",
-        "00000001-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-1  1,000,000 MEMORY_MB, 2 VCPU",
-        "00000002-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-2  1,000,000 MEMORY_MB, 2 VCPU",
+        "00000001-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-1  2 VCPU, 1,000,000 MEMORY_MB",
+        "00000002-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-2  2 VCPU, 1,000,000 MEMORY_MB",
         "",
-        "2 consumers: 2,000,000 MEMORY_MB, 4 VCPU",
+        "2 consumers: 4 VCPU, 2,000,000 MEMORY_MB",
     ]
     assert " age " not in next(iter(draw_consumers([consumer(1, created_at=None)], PLACES, 300, NOW))).plain
 

@@ -69,17 +69,17 @@ def test_a_provider_whose_parent_was_not_listed_stands_at_the_top():
 def test_the_picture_of_a_site_with_traits():
     assert lines(site(), traits=True) == [
         "host ⊂1          COMPUTE_NODE CUSTOM_RACK_A",
-        "├── numa0        MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 65,536     1 %",
-        "│   │            PCPU          ███████░░░░░░░      8 / 16        50 %",
+        "├── numa0        PCPU          ███████░░░░░░░      8 / 16        50 %",
+        "│   │            MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 65,536     1 %",
         "│   └── nic      SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8          0 %",
-        "└── numa1        MEMORY_MB     ░░░░░░░░░░░░░░      0 / 65,536     0 %",
-        "                 PCPU          ░░░░░░░░░░░░░░      0 / 16         0 %",
+        "└── numa1        PCPU          ░░░░░░░░░░░░░░      0 / 16         0 %",
+        "                 MEMORY_MB     ░░░░░░░░░░░░░░      0 / 65,536     0 %",
         "pool ⇄ ⊂1        DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
         "                 MISC_SHARES_VIA_AGGREGATE",
         "",
-        "all 2 trees      DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
+        "all 2 trees      PCPU          ████░░░░░░░░░░      8 / 32        25 %",
         "                 MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 131,072    0 %",
-        "                 PCPU          ████░░░░░░░░░░      8 / 32        25 %",
+        "                 DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
         "                 SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8          0 %",
         "",
         "⇄  shares with the trees of its aggregates",
@@ -120,7 +120,7 @@ def test_a_cut_tree_shows_the_sums_of_what_is_hidden_and_the_totals_stay():
     tops, whole = site(), site()
     prune(tops, 0)
     assert [" ".join(line.split()[-6:]) for line in lines(tops) if line.startswith("host")] == [
-        "█░░░░░░░░░░░░░ 1,024 / 131,072 0 %"
+        "████░░░░░░░░░░ 8 / 32 25 %"
     ]
     assert sums_of(tops) == sums_of(whole)
 
@@ -147,7 +147,7 @@ def test_a_name_cannot_steer_the_terminal_nor_the_colours():
 def test_what_is_reserved_is_shown_beside_the_capacity_that_it_lowers():
     (top,) = forest_of(host=None)
     top.inventories = {"MEMORY_MB": {**UNLIMITED, "total": 4096, "reserved": 512}, "VCPU": {**UNLIMITED, "total": 8}}
-    memory, cpus = lines([top])
+    cpus, memory = lines([top])
     assert memory.endswith("0 / 3,584    0 %  512 reserved")
     assert cpus.endswith("0 / 8        0 %")
 

@@ -37,10 +37,10 @@ def summary(width, tops=None, order=None):
 
 def test_the_summary_of_a_thousand_hosts_on_a_narrow_terminal():
     assert summary(80)[:5] == [
-        "trees  names                        providers     state  MEMORY_MB  PCPU  PGPU",
-        "  899  compute-0002 … compute-0999          8   enabled        0 %  12 %     –",
-        "  100  compute-0010 … compute-1000         20   enabled        0 %  12 %  75 %",
-        "    1  compute-0001                         8  disabled        0 %  12 %     –",
+        "trees  names                        providers     state  PCPU  MEMORY_MB  PGPU",
+        "  899  compute-0002 … compute-0999          8   enabled  12 %        0 %     –",
+        "  100  compute-0010 … compute-1000         20   enabled  12 %        0 %  75 %",
+        "    1  compute-0001                         8  disabled  12 %        0 %     –",
         "not shown for want of width: CUSTOM_NET_BANDWIDTH_KILOBITS_PER_SECOND",
     ]
 
