@@ -144,13 +144,13 @@ class Supervisor:
     def reload(self, now: float) -> None:
         """Replace all present workers, one after the other.
 
-        Workers that start are killed: they may have read the configuration before the last change, and one that hangs
+        Workers that start are ended: they may have read the configuration before the last change, and one that hangs
         would hold up the others. Missing workers are started first, without the rest of their pause, since the operator
         may have corrected the configuration.
         """
         if self._has_served and not self.is_stopping:
             for number in self._in(_State.STARTING):
-                self._end(number, Step.KILL, now)
+                self._end(number, Step.END, now)
             self._to_replace = self._in(_State.SERVING)
             self._next_start = now
 

@@ -196,10 +196,10 @@ def test_what_clients_do_to_the_http_server_is_seen(service: Service) -> None:
         assert scraped.sum(f"stead_http_{gauge}") == 0
 
     with service.connection() as idle, service.connection() as slow, service.connection() as malformed:
-        idle.sendall(b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n")
+        idle.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert idle.recv(1000).startswith(b"HTTP/1.1 200")
-        slow.sendall(b"POST /reshaper HTTP/1.1\r\nhost: stead\r\ncontent-length: 100001\r\n\r\n" + b" " * 100_000)
-        malformed.sendall(b"GET / HTTP/1.1\r\nhost : stead\r\n\r\n")
+        slow.sendall(b"POST /reshaper HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100001\r\n\r\n" + b" " * 100_000)
+        malformed.sendall(b"GET / HTTP/1.1\r\nhost : localhost\r\n\r\n")
         assert malformed.recv(1000).startswith(b"HTTP/1.1 400")
         service.scrape(
             lambda scraped: (
@@ -236,7 +236,7 @@ def test_the_table_of_metrics_names_each_reason_of_a_refusal() -> None:
 def test_those_who_wait_for_a_change_are_counted(service: Service) -> None:
     with service.connection() as watcher:
         watcher.sendall(
-            b"GET /changes HTTP/1.1\r\nhost: stead\r\naccept: text/event-stream\r\n"
+            b"GET /changes HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n"
             b"x-auth-token: admin\r\nopenstack-api-version: placement %b, stead 1.0\r\n\r\n" % NEWEST.encode()
         )
         assert watcher.recv(1000).startswith(b"HTTP/1.1 200")

@@ -58,6 +58,7 @@ def use(api: Api) -> None:
     """What clients do: read, write, claim, ask for too much, and get it wrong."""
     host = api.create_provider(inventories={"VCPU": 4})
     api.claim((host, {"VCPU": 2}))
+    api.delete(f"/allocations/{api.claim((host, {'VCPU': 1}))}").expect(204)
     api.put(f"/allocations/{fresh_uuid()}", holding((host, {"VCPU": 3}))).expect(409)
     api.get("/allocation_candidates?resources=VCPU:1").expect(200)
     api.get("/allocation_candidates?resources=VCPU:100").expect(200)

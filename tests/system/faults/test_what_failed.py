@@ -160,6 +160,7 @@ def test_an_outage_is_two_lines_of_the_log_however_many_requests_fail(
         wait_until(lambda: "answers again" in caplog.text)
         when_back(lambda: api.put("/traits/CUSTOM_OUTAGE"))
     lines = [line.getMessage() for line in caplog.records if line.name == "stead.store.protocol.connections"]
+    lines = [line for line in lines if "fsync" not in line]  # which the test's own server does without
     reads = [line for line in lines if "accepts writes" not in line]
     assert re.match("The database does not answer: ", reads[0])
     assert re.fullmatch(r"the database answers again, after \d+ s", reads[-1])

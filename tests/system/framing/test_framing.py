@@ -84,7 +84,10 @@ def attack(address: tuple[str, int], stream: bytes) -> None:
 def test_bytes_of_one_client_change_no_answer_of_another(name: str, tmp_path: Path, place: Path) -> None:
     """The clients come by one proxy, which shares its connections to Stead among them."""
     with ExitStack() as stack:
-        url = stack.enter_context(serving(write_configuration(tmp_path, f"sqlite:///{tmp_path}/p.db"), workers=1))
+        configuration = write_configuration(tmp_path, f"sqlite:///{tmp_path}/p.db")
+        with configuration.open("a") as file:
+            file.write("[stead]\nui_hosts = a,stead\n")  # of the streams, and of nginx's upstream
+        url = stack.enter_context(serving(configuration, workers=1))
         address = stack.enter_context(proxy(name, place, int(url.rpartition(":")[2])))
         victim = stack.enter_context(closing(HTTPConnection(*address, timeout=30)))
         headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": f"placement {NEWEST}"}

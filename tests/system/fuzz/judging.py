@@ -86,7 +86,7 @@ def _of_headers(request: Request, answer: Answer) -> Iterator[str]:
     if length is not None and request.method != "HEAD" and int(length) != len(answer.body):
         yield f"content-length {length}, but {len(answer.body)} bytes"
     asked = _VERSION.fullmatch(request.header("openstack-api-version") or "")
-    if asked and answer.status not in (401, 406, 431) and request.method != "OPTIONS":
+    if asked and not _is_before_versions(answer) and answer.status not in (401, 406) and request.method != "OPTIONS":
         told = answer.header("openstack-api-version")
         if told != asked[0]:
             yield f"asked for {asked[0]}, answered with {told}"
@@ -110,11 +110,16 @@ def _of_error(request: Request, answer: Answer, value: Any) -> Iterator[str]:
     asked = _VERSION.fullmatch(request.header("openstack-api-version") or "")
     if (
         asked
-        and answer.status != 431
+        and not _is_before_versions(answer)
         and "max_version" not in error
         and (code is not None) != (int(asked[1].split(".")[1]) >= 23)
     ):
         yield f"code {code} at {asked[1]}"
+
+
+def _is_before_versions(answer: Answer) -> bool:
+    """Whether the request was refused before its version was read."""
+    return answer.status == 431 or b"Unknown Host header" in answer.body
 
 
 def _of_success(request: Request, value: Any) -> Iterator[str]:

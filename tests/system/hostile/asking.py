@@ -27,7 +27,7 @@ class _Clients:
         self.ready = selectors.DefaultSelector()
         self._address = ("127.0.0.1", port)
         self._request = (
-            f"GET {target} HTTP/1.1\r\nHost: a\r\nX-Auth-Token: admin:asking\r\n"
+            f"GET {target} HTTP/1.1\r\nHost: localhost\r\nX-Auth-Token: admin:asking\r\n"
             f"OpenStack-API-Version: placement {NEWEST}\r\n\r\n"
         ).encode()
 

@@ -103,7 +103,7 @@ def idle(target: Target, count: int) -> AbstractContextManager[None]:
 
     def begin(_: int) -> socket.socket:
         connection = target.connect()
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         connection.recv(65536)
         return connection
 
@@ -115,7 +115,7 @@ def slow_heads(target: Target, count: int) -> AbstractContextManager[None]:
 
     def begin(_: int) -> socket.socket:
         connection = target.connect()
-        connection.sendall(b"GET /resource_providers HTTP/1.1\r\nHost: a\r\nX: ")
+        connection.sendall(b"GET /resource_providers HTTP/1.1\r\nHost: localhost\r\nX: ")
         return connection
 
     return held(target, count, begin, _trickle)
@@ -127,7 +127,7 @@ def slow_bodies(target: Target, count: int) -> AbstractContextManager[None]:
     def begin(_: int) -> socket.socket:
         connection = target.connect()
         length = target.largest_body
-        head = f"POST /allocations HTTP/1.1\r\nHost: a\r\n{USER}Content-Type: application/json\r\n"
+        head = f"POST /allocations HTTP/1.1\r\nHost: localhost\r\n{USER}Content-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {length}\r\n\r\n[".encode())
         return connection
 
@@ -140,7 +140,9 @@ def unread_streams(target: Target, count: int) -> AbstractContextManager[None]:
     def begin(_: int) -> socket.socket:
         connection = target.connect()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(f"GET /changes HTTP/1.1\r\nHost: a\r\n{USER}Accept: text/event-stream\r\n\r\n".encode())
+        connection.sendall(
+            f"GET /changes HTTP/1.1\r\nHost: localhost\r\n{USER}Accept: text/event-stream\r\n\r\n".encode()
+        )
         return connection
 
     return held(target, count, begin, _unread)
@@ -158,7 +160,7 @@ def unread_answers(target: Target, count: int) -> AbstractContextManager[None]:
     def begin(_: int) -> socket.socket:
         connection = target.connect()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(f"GET {target.largest_query} HTTP/1.1\r\nHost: a\r\n{USER}\r\n".encode())
+        connection.sendall(f"GET {target.largest_query} HTTP/1.1\r\nHost: localhost\r\n{USER}\r\n".encode())
         return connection
 
     return held(target, count, begin, _unread)

@@ -13,7 +13,7 @@ import socket
 import sys
 from contextlib import suppress
 
-HEAD = b"POST /allocations HTTP/1.1\r\nHost: a\r\n"
+HEAD = b"POST /allocations HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 LARGE = 56 * 1024
 """Bytes on each connection, unless the server refuses them before."""

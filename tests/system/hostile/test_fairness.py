@@ -76,7 +76,7 @@ class Site:
         """A connection on which a request was sent."""
         content = json.dumps(body) if body is not None else ""
         lines = [f"{name}: {value}" for name, value in self.headers(token).items()]
-        head = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: a", *lines, f"Content-Length: {len(content)}"])
+        head = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *lines, f"Content-Length: {len(content)}"])
         connection = socket.create_connection(self.address, timeout=TOO_LATE_SECONDS)
         connection.sendall(f"{head}\r\n\r\n{content}".encode())
         return connection

@@ -687,7 +687,9 @@ def test_a_name_that_is_rebound_to_loopback_is_refused(start: Callable[..., Brow
     assert browser.get(path, **LOOPBACK | {"REMOTE_ADDR": "192.0.2.1", "SERVER_NAME": "192.0.2.2"}).status != 403
 
 
-def test_the_api_needs_no_known_name_where_it_needs_a_token(start: Callable[..., Browser]) -> None:
+def test_the_api_needs_no_known_name_where_it_needs_a_token(start: Callable[..., Browser], tmp_path: Path) -> None:
+    (tmp_path / "tokens.json").write_text('{"tokens": []}')
+    (tmp_path / "tokens.json").chmod(0o600)
     assert start("token").get("/traits", **LOOPBACK).status == 401
 
 
