@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # builds distributions
 
 OF_STEAD = {
-    "__init__.py", "aio.py", "api", "application.py", "auth", "candidates", "catalog", "class_order.py", "cli", "client",
-    "config", "domain", "embedded.py", "httpd", "observation.py", "observe", "process", "py.typed", "serve", "service", "store",
-    "testing", "topology", "ui", "wsgi.py",
+    "__init__.py", "aio.py", "api", "application.py", "auth", "candidates", "catalog", "class_order.py", "cli",
+    "client", "config", "domain", "embedded.py", "httpd", "observation.py", "observe", "process", "py.typed", "serve",
+    "service", "store", "testing", "topology", "ui", "wsgi.py",
 }  # fmt: skip
 
 
