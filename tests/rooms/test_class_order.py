@@ -15,7 +15,7 @@ import stead
 from stead.class_order import class_order
 from stead.cli.app import run
 from tests.servers.placements import stead_itself
-from tests.system.api.client import Api, Provider, fresh_uuid, holding, http_door
+from tests.system.api.client import NEWEST, Api, Provider, fresh_uuid, holding, http_door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ QUERY = "resources=" + ",".join(f"{name}:1" for name in reversed(CLASSES))
 class Site:
     def __init__(self, url: str, token: str) -> None:
         self.url, self.token = url, token
-        api = Api(http_door(url)).at("1.39, stead 1.1")
+        api = Api(http_door(url)).at(f"{NEWEST}, stead 1.1")
         for name in ("CUSTOM_MAGIC", "CUSTOM_LATE"):
             api.put(f"/resource_classes/{name}").expect(201)
         shuffled = random.Random(17)
@@ -82,7 +82,7 @@ def test_pages(site: Site, path: str) -> None:
 
 
 def test_the_columns_that_scripts_of_pages_show(site: Site) -> None:
-    api = Api(http_door(site.url)).at("1.39, stead 1.1")
+    api = Api(http_door(site.url)).at(f"{NEWEST}, stead 1.1")
     document = api.get("/provider_trees?columns=true&totals=true&fields=name,inventories,usages").expect(200).json
     assert list(document["trees"]["totals"]) == CLASSES
     assert list(document["providers"]["inventories"]) == CLASSES
@@ -107,7 +107,10 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_commands(site: Site, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(
+    site: Site, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal leaves classes out
     given = [word.format(consumer=site.consumer) for word in words]
     assert run(["--url", site.url, "--token", site.token, *given]) == 0
     assert in_order(capsys.readouterr().out)

@@ -223,7 +223,7 @@ class Deployment:
         return {finding["fault"] for finding in self.command(capsys, "audit", *options)[1]["findings"]}
 
 
-OWN = (("OpenStack-API-Version", "placement 1.39, stead 1.1"),)
+OWN = (("OpenStack-API-Version", f"placement 1.{NEWEST}, stead 1.1"),)
 
 
 def touch_all(tx: Transaction) -> None:
