@@ -46,7 +46,7 @@ def test_a_load_that_does_not_fit_says_what_is_too_large_and_the_next_one_may_fi
     process = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, timeout=50, check=False)
     error, size = process.stdout.splitlines()
     assert error.startswith("The providers do not fit into the memory of a worker: ")
-    assert "inventories of 403 of 3 resource classes" in error
+    assert "inventories of 3 of 3 resource classes" in error  # rows of classes without a name are left out
     assert re.search(r"the most inventories, traits and aggregates are \S+ \(4\d\d\), \S+ \(\d+\), ", error)
     assert size == "100"
     assert "the providers do not fit into the memory of this process" in process.stderr
