@@ -48,6 +48,8 @@ class Predicates:
 
     def refuses(self, keyword: str, demanded: Any, value: Any) -> bool:
         """Whether *value* breaks one keyword, as jsonschema decides it."""
+        if keyword == "format":  # without the copy of a text that the validator would pass
+            return isinstance(value, str) and not self._formats[demanded](value)
         if self.of({keyword: demanded})(value):
             return False
         if keyword == "pattern" and isinstance(value, str):

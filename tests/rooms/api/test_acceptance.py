@@ -133,6 +133,7 @@ def test_a_predicate_accepts_what_jsonschema_finds_no_fault_with_and_else_the_fa
         if not faults:  # most valid values need no second look; those with a line break at the end do
             assert validator.accepts(value) or "\\n" in json.dumps(value)
         assert told(validator.faults(value)) == faults
+        assert (validator.best_fault(value) is None) == (not faults)
 
     agree()
 
