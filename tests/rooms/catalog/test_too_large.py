@@ -8,6 +8,7 @@ LOAD = """
 import resource
 from dataclasses import replace
 from stead.catalog.catalog import Catalog
+from stead.domain.changes import NameRow
 from stead.domain.errors import Unavailable
 from stead_bench.memory import Content
 
@@ -16,12 +17,13 @@ class Growing:
 
     def changes(self, since):
         small = Content(100)
-        yield small.names()
+        names, classes = small.names(), range(1_000, 1_400)
+        more = [NameRow(id_, f"CUSTOM_MORE_{id_}", 0) for id_ in classes]
+        yield replace(names, resource_classes=[*names.resource_classes, *more])
         yield small.portion(range(1, 101))
         if not self.endless:
             return
         rich = small.portion(range(101, 102))
-        classes = range(1_000, 1_400)
         columns = [[101] * 400, classes, *([8] * 400 for _ in range(5)), [1.0] * 400, [0] * 400]
         yield replace(rich, inventories=type(rich.inventories)(*columns))
         first = 102
@@ -46,7 +48,7 @@ def test_a_load_that_does_not_fit_says_what_is_too_large_and_the_next_one_may_fi
     process = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, timeout=50, check=False)
     error, size = process.stdout.splitlines()
     assert error.startswith("The providers do not fit into the memory of a worker: ")
-    assert "inventories of 3 of 3 resource classes" in error  # rows of classes without a name are left out
+    assert "inventories of 403 of 403 resource classes" in error
     assert re.search(r"the most inventories, traits and aggregates are \S+ \(4\d\d\), \S+ \(\d+\), ", error)
     assert size == "100"
     assert "the providers do not fit into the memory of this process" in process.stderr
