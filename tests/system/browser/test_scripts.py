@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STATIC = UI / "static"
-MOST_BYTES = 52_000
+MOST_BYTES = 50_000
 """Maximum size of all scripts that one page loads, compressed."""
 
 _IMPORT = re.compile(r'(?:from|import)\s*\(?"(\.[^"]+)"')

@@ -16,15 +16,14 @@ const ROWS = 10;
 /** Minimum time between two reads of the counts of the workers, in milliseconds. */
 const PAUSE_OF_COUNTS = 5000;
 
-/**
- * Second, changed consumers and changed providers; as many as are shown, so that memory stays bounded. Null: unknown, since
- * the page was not connected.
- */
+/** Second, changed consumers and providers, as many as are shown. Null: the page was not connected. */
 export const times = /** @type {number[]} */ ([]);
 export const consumers = /** @type {(number | null)[]} */ ([]);
 const providers = /** @type {(number | null)[]} */ ([]);
+/** @type {[number[], (number | null)[], (number | null)[]]} */
+const columns = [times, consumers, providers];
 
-/** The first second whose changes are known; Infinity while the page is not connected. */
+/** The first second whose changes are known. */
 let knownSince = Infinity;
 
 const latest = signal(/** @type {{time: string, name: string, used: string}[]} */ ([]));
@@ -37,9 +36,8 @@ export function start(root, live) {
   render(html`<${Page} live=${live} />`, root);
   effect(() => {
     advance();
-    const isConnected = live.status.value === "live" || live.status.value === "polling";
-    // The first message has all changes since the last one, which may be minutes ago.
-    knownSince = isConnected ? now() + 2 : Infinity;
+    // The first message has the changes of minutes.
+    knownSince = ["live", "polling"].includes(live.status.value) ? now() + 2 : Infinity;
   });
   setInterval(() => {
     if (!document.hidden) advance();
@@ -74,13 +72,13 @@ export function changed(message) {
   ticks.value += 1;
 }
 
-/** Count in the present second, if it is known. @param {(number | null)[]} column @param {number} number */
+/** @param {(number | null)[]} column @param {number} number */
 function add(column, number) {
-  const before = column.at(-1) ?? null;
-  if (before !== null) column[column.length - 1] = before + number;
+  const before = column.pop() ?? null;
+  column.push(before === null ? null : before + number);
 }
 
-/** Begin the seconds that passed: with zeros, or unknown. */
+/** Begin the seconds that passed. */
 function advance() {
   const end = now();
   for (let second = Math.max((times.at(-1) ?? 0) + 1, end - SECONDS + 1); second <= end; second++) {
@@ -89,15 +87,11 @@ function advance() {
     consumers.push(number);
     providers.push(number);
   }
-  const excess = times.length - SECONDS;
-  if (excess > 0) for (const column of [times, consumers, providers]) column.splice(0, excess);
-  ticks.value = times.at(-1) ?? 0;
+  for (const column of columns) column.splice(0, column.length - SECONDS);
+  ticks.value = end;
 }
 
-/** Seconds since 1970. */
-function now() {
-  return Math.floor(Date.now() / 1000);
-}
+const now = () => Math.floor(Date.now() / 1000);
 
 /** @param {{live: Live}} props */
 function Page({ live }) {
@@ -135,9 +129,9 @@ function Plot({ ticks: count }) {
         cursor: { show: false },
         axes: [axis, axis],
         scales: { y: { range: (_, __, most) => [0, Math.max(10, most)] } },
-        series: [{}, { label: "consumers", stroke: ink, width: 1.5 }, { label: "providers", stroke: ink, width: 1, dash: [4, 4] }],
+        series: [{}, { stroke: ink, width: 1.5 }, { stroke: ink, width: 1, dash: [4, 4] }],
       },
-      [times, consumers, providers],
+      columns,
       element,
     );
     plot.current = made;
@@ -148,7 +142,7 @@ function Plot({ ticks: count }) {
       made.destroy();
     };
   }, []);
-  useEffect(() => plot.current?.setData([times, consumers, providers]), [count]);
+  useEffect(() => plot.current?.setData(columns), [count]);
   return html`<div class="plot" ref=${place} role="img"
-    aria-label="Claims and releases (solid) and changed providers (dashed) per second, over the last five minutes. Empty while the page was not connected."></div>`;
+    aria-label="Claims and releases (solid) and changed providers (dashed) per second, over the last five minutes. Empty while not connected."></div>`;
 }

@@ -41,7 +41,7 @@ function show() {
 
 /** A band between the two bounds, which is a line where they are the same. @param {{course: Sample[]}} props */
 function Course({ course }) {
-  const first = course[0], last = course[course.length - 1];
+  const first = course[0], last = course.at(-1);
   if (!first || !last) return null;
   const lowest = Math.min(...course.map(({ least }) => least));
   const range = Math.max(...course.map(({ most }) => most)) - lowest;

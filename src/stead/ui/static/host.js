@@ -28,13 +28,13 @@ export function Host({ live, name, changes, close }) {
   useEffect(() => {
     const ended = new AbortController();
     const query = `columns=true&fields=uuid,name,parent_provider_uuid,inventories,usages&in_tree=${encodeURIComponent(`name:${name}`)}`;
-    live.get(`/provider_trees?${query}`, "application/json", ended.signal)
-      .then((answer) => answer.json())
+    live.json(`/provider_trees?${query}`, ended.signal)
       .then(setTree, () => undefined); // the sums stay visible, and the next change reads again
     return () => ended.abort();
   }, [name, key]);
   if (!site || host === undefined) return html`<p role="status"><bdi>${name}</bdi> does not exist any more.</p>`;
   const state = site.state(host);
+  const traits = site.members("traits", host);
   return html`<section class="grid-host" aria-labelledby="grid-host-name" data-changes=${changes}>
     <h2 id="grid-host-name" tabindex="-1" ref=${heading}>${tree && tree.providers.name[0] === name ? html`<a href=${providerPage(tree.providers.uuid[0])}><bdi>${name}</bdi></a>` : html`<bdi>${name}</bdi>`}</h2>
     <button type="button" onClick=${close}>Close</button>
@@ -46,8 +46,8 @@ export function Host({ live, name, changes, close }) {
         <td>${amounts(used, capacity)}</td></tr>`)}</tbody>
     </table></div>
     ${tree && tree.providers.row_count > 1 && html`<${Providers} tree=${tree} />`}
-    <p>Traits: ${site.members("traits", host).slice(0, 50).join(", ") || "none"}
-      ${site.members("traits", host).length > 50 ? ` and ${site.members("traits", host).length - 50} more` : ""}</p>
+    <p>Traits: ${traits.slice(0, 50).join(", ") || "none"}
+      ${traits.length > 50 ? ` and ${traits.length - 50} more` : ""}</p>
   </section>`;
 }
 

@@ -20,7 +20,7 @@ const SHARE_OF_RELOADS = 0.1;
 class Failure extends Error {
   /** @param {number} status */
   constructor(status) {
-    super(`HTTP status ${status}`);
+    super();
     this.status = status;
   }
 }
@@ -90,17 +90,11 @@ export class Live {
 
   /** @param {AbortSignal} ended */
   async load(ended) {
-    if (!this.readsSite) {
-      const answer = await this.get("/changes?merged=true", "application/json", ended);
-      this.token = (await answer.json()).token;
-      this.changed(null, []);
-      return;
-    }
-    if (!this.site) this.status.value = "loading";
+    if (this.readsSite && !this.site) this.status.value = "loading";
     const began = performance.now();
-    const answer = await this.get(`/provider_trees?${QUERY}`, "application/json", ended);
-    this.site = new Site(await answer.json());
-    this.token = this.site.columns.token;
+    const read = await this.json(this.readsSite ? `/provider_trees?${QUERY}` : "/changes?merged=true", ended);
+    if (this.readsSite) this.site = new Site(read);
+    this.token = read.token;
     this.loaded = performance.now();
     this.loading = this.loaded - began;
     this.changed(null, []);
@@ -108,8 +102,7 @@ export class Live {
 
   /** @param {AbortSignal} ended */
   async poll(ended) {
-    const answer = await this.get(this.changes(), "application/json", ended);
-    await this.take(await answer.json(), ended);
+    await this.take(await this.json(this.changes(), ended), ended);
     this.isConnected("polling");
     await pause(POLL_MILLISECONDS, ended);
   }
@@ -156,6 +149,11 @@ export class Live {
     this.wait = 0;
   }
 
+  /** @param {string} path @param {AbortSignal} [ended] */
+  async json(path, ended) {
+    return (await this.get(path, "application/json", ended)).json();
+  }
+
   /** @param {string} path @param {string} accept @param {AbortSignal} [ended] */
   async get(path, accept, ended) {
     const headers = { Accept: accept, "OpenStack-API-Version": "placement 1.39, stead 1.1" };
@@ -168,15 +166,13 @@ export class Live {
 /** @param {number} milliseconds @param {AbortSignal} ended @returns {Promise<void>} */
 function pause(milliseconds, ended) {
   return new Promise((resolve) => {
-    if (milliseconds <= 0 || ended.aborted) return resolve();
-    const stop = () => {
+    const done = () => {
       clearTimeout(timer);
+      ended.removeEventListener("abort", done);
       resolve();
     };
-    const timer = setTimeout(() => {
-      ended.removeEventListener("abort", stop);
-      resolve();
-    }, milliseconds);
-    ended.addEventListener("abort", stop, { once: true });
+    const timer = setTimeout(done, milliseconds);
+    ended.addEventListener("abort", done);
+    if (ended.aborted) done();
   });
 }

@@ -39,8 +39,7 @@ export function follow(live) {
       // What changed before the connection is not known. The page may be older than that.
       later();
       if (root !== null) return;
-      live.get(`/provider_trees?${query}`, "application/json")
-        .then((answer) => answer.json())
+      live.json(`/provider_trees?${query}`)
         .then(({ providers }) => (root = providers.name[0] ?? ""), () => undefined);
     } else if (message.reload || (root !== null && message.trees.name.includes(root))) later();
   };

@@ -24,11 +24,7 @@ export async function reread(selector, address = location.href) {
   const opened = [...present.querySelectorAll("details")].map((details) => details.open);
   present.replaceChildren(...next.childNodes);
   for (const [place, details] of [...present.querySelectorAll("details")].entries()) details.open = opened[place] ?? details.open;
-  for (const link of href ? present.querySelectorAll("a") : []) {
-    if (link.getAttribute("href") !== href) continue;
-    link.focus({ preventScroll: true });
-    break;
-  }
+  if (href) [...present.querySelectorAll("a")].find((link) => link.getAttribute("href") === href)?.focus({ preventScroll: true });
   scrollTo(scrollX, scrollY);
   return true;
 }
@@ -36,6 +32,5 @@ export async function reread(selector, address = location.href) {
 /** Whether the reader types in a part: the text must not vanish. @param {Element} part */
 export function isEditing(part) {
   const element = document.activeElement;
-  const isField = element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement;
-  return isField && part.contains(element);
+  return element !== null && element.matches("input, textarea, select") && part.contains(element);
 }

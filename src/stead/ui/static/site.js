@@ -41,9 +41,8 @@ export class Site {
 
   /** Resource classes, those of most hosts first. */
   classes() {
-    const having = (/** @type {string} */ name) => this.sums[name].provider_count.reduce((sum, one) => sum + (one ? 1 : 0), 0);
-    const found = Object.keys(this.sums).map((name) => ({ name, having: having(name) }));
-    return found.sort((a, b) => b.having - a.having).map(({ name }) => name);
+    const having = Object.entries(this.sums).map(([name, sums]) => ({ name, trees: sums.provider_count.filter(Boolean).length }));
+    return having.sort((a, b) => b.trees - a.trees).map(({ name }) => name);
   }
 
   /** The number of the host with a name; undefined if there is none. @param {string} name */

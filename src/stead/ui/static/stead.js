@@ -1,8 +1,7 @@
 /**
  * Makes the pages of the web interface live. Without this script, they show what the server wrote.
  *
- * `#grid` is the grid of the Site page, `#flavors` its flavors, `#activity` the Activity page. `data-class` marks numbers that follow the site.
- * The Provider page is read again when its tree changes.
+ * `data-class` marks numbers that follow the site.
  */
 import { refresh } from "./cells.js";
 import { Live } from "./live.js";
