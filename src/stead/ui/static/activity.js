@@ -13,7 +13,7 @@ import uPlot from "./vendor/uplot.js";
 const SECONDS = 300;
 const ROWS = 10;
 
-/** Minimum time between two reads of the counts of the workers, in milliseconds. */
+/** Milliseconds between two reads of the counts. */
 const PAUSE_OF_COUNTS = 5000;
 
 /** Second, changed consumers and providers, as many as are shown. Null: the page was not connected. */
@@ -44,7 +44,7 @@ export function start(root, live) {
   }, 1000);
 }
 
-/** Read the counts of the workers again, soon. */
+/** Read the counts again, soon. */
 function readCounts() {
   if (isDue) return;
   isDue = true;
