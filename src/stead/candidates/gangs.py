@@ -70,7 +70,10 @@ def place(
     enumeration = replace(enumeration, maximum=None, randomize=False)
 
     def budget() -> Work:
-        return Work(enumeration.work, until=until, give_way=give_way) if work is None else work
+        if work is not None:
+            return work
+        give_way()  # a gang has many budgets, and a small one is used up before its search gives way
+        return Work(enumeration.work, until=until, give_way=give_way)
 
     members = [Member(request) for request in requests]
     gang = _Gang(snapshot, members, enumeration, distinct_roots=distinct_roots)

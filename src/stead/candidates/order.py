@@ -249,14 +249,19 @@ class _Sorter:
     def sorted(self, members: NDArray[np.int64]) -> Iterator[Arrangement]:
         """The arrangements for the tree of these *members*, the best first within each portion of ``AT_ONCE``."""
         arrangements = iter(self._kind.arrangements())
-        while portion := list(islice(arrangements, AT_ONCE)):
-            self._work.spend(CANDIDATE * len(portion))
+        while portion := list(self._paid(islice(arrangements, AT_ONCE))):
             slots = np.concatenate([members, np.array(portion[0].reaching, np.int64)])
             uuids = self._snapshot.identities.uuids.at(slots).tolist()
             keys = self._measure.keys(*self._of_arrangements(portion, slots)).T.tolist()
             order_of_uuids = [[uuids[position] for position in arrangement.way] for arrangement in portion]
             ordered = sorted(range(len(portion)), key=lambda place: (keys[place], order_of_uuids[place]))
             yield from (portion[place] for place in ordered)
+
+    def _paid(self, arrangements: Iterable[Arrangement]) -> Iterator[Arrangement]:
+        """*arrangements*, each paid for before the next one is made, so that a portion cannot overdraw the budget."""
+        for arrangement in arrangements:
+            self._work.spend(CANDIDATE)
+            yield arrangement
 
     def _of_arrangements(
         self, arrangements: Sequence[Arrangement], slots: NDArray[np.int64]

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tests.databases import required
 from tests.servers.programs import Unavailable
 from tests.servers.throwaway import STARTERS, Running
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,8 @@ class Victim:
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         try:
+            # A thread that runs meanwhile may still answer.
+            wait_until(lambda: all(map(is_stopped, stopped)), "the server stands still")
             yield
         finally:
             for pid in stopped:
@@ -104,6 +107,15 @@ def processes_of(running: Running) -> list[int]:
     """The server's process, and those that it started."""
     tasks = Path(f"/proc/{running.process.pid}/task").glob("*/children")
     return [running.process.pid, *(int(child) for task in tasks for child in task.read_text().split())]
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs: all are stopped, or have ended."""
+    states = []
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # this one has ended since
+            states.append(task.read_text().rpartition(")")[2].split()[0])
+    return set(states) <= {"T", "Z", "X"}
 
 
 def started(kind: str, place: Path) -> Running:

@@ -78,7 +78,7 @@ function add(column, number) {
   column.push(before === null ? null : before + number);
 }
 
-/** Begin the seconds that passed. */
+/** Begin new seconds. */
 function advance() {
   const end = now();
   for (let second = Math.max((times.at(-1) ?? 0) + 1, end - SECONDS + 1); second <= end; second++) {
