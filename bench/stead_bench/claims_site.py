@@ -103,4 +103,4 @@ def make(store: Store, site: ClaimsSite, watcher: Watcher) -> None:
             loaded(len(uuids))
     tables.keep_sums(store, described, {POOL: site.consumers})
     tables.count_anew(store)
-    tables.tell(store)
+    tables.announce(store)

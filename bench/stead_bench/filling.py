@@ -38,7 +38,7 @@ def make(url: str, site: Site, watcher: Watcher) -> int:
         with watcher(f"loading {site}", count) as loaded:
             tables.load(store, site.descriptions(), loaded)
             tables.count_anew(store)
-        tables.tell(store)
+        tables.announce(store)
     return count
 
 
@@ -79,4 +79,4 @@ def _fill_straight(url: str, site: Site, watcher: Watcher) -> None:
         with watcher(f"loading {site} into a database", len(described_uuids - there)) as loaded:
             tables.load(store, (described for described in site.descriptions() if described.uuid not in there), loaded)
             tables.count_anew(store)
-        tables.tell(store)
+        tables.announce(store)

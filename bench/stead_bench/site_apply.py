@@ -112,7 +112,7 @@ def _called(server: Server, database: str) -> tuple[float, float]:
     """Seconds and the server's processor seconds for some hosts by the calls of 1.39, of several clients at once."""
     with tables.opened(database) as store:
         tables.clear(store)
-        tables.tell(store)
+        tables.announce(store)
     pids = server.processes()
     described = descriptions(CALLED_HOSTS)
     with closing(over_api.Crew(server.connect)) as crew:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SLOTS",
+    "announce",
     "class_ids",
     "clear",
     "count_anew",
@@ -66,7 +67,6 @@ __all__ = [
     "providers_with_inventory",
     "require_ours",
     "reserve_one_more",
-    "tell",
 ]
 
 AT_ONCE = 5000
@@ -162,7 +162,7 @@ def count_anew(store: Store) -> None:
 _FILLED = (resource_providers, inventories, resource_provider_traits, resource_provider_aggregates)
 
 
-def tell(store: Store) -> None:
+def announce(store: Store) -> None:
     """Notify each running Stead on the database that everything changed. Without a clock, none runs."""
     if sa.inspect(store.reader).has_table(stead_clock.name):
         store.write(lambda tx: tx.touch([EVERYTHING]))

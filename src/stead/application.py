@@ -166,7 +166,7 @@ def _with_ui(
     from stead.ui.pages.activity import Counts
 
     ui = settings.ui
-    counts = Counts(observation.doings.done, observation.all_workers) if observation else None
+    counts = Counts(observation.activity_counts.done, observation.all_workers) if observation else None
     return with_ui(
         app,
         api,

@@ -17,7 +17,7 @@ from stead.domain.errors import InvalidQuery, Unavailable
 from stead.httpd.answers import REASONS
 from stead.httpd.hosts import Hosts
 from stead.observe import log, metrics
-from stead.observe.doings import Doings
+from stead.observe.activity import ActivityCounts
 from stead.observe.exporter import all_workers
 from stead.observe.metrics import Group, Recorder, text_of_flavors, text_of_providers, text_of_sums
 from stead.store.extensions import flavors
@@ -58,7 +58,7 @@ class Observation:
         self._watchers: list[Watcher] = []
         self._closing: list[Callable[[], None]] = []
         self._server: Server | None = None
-        self.doings = Doings()
+        self.activity_counts = ActivityCounts()
         if self._recorder is not None:
             if self._watch.metrics_dir is None:
                 raise ConfigError(
@@ -69,7 +69,7 @@ class Observation:
             for outcome in SIGN_INS if settings.ui.enabled else ():
                 self._recorder.record(metrics.SIGN_INS, (outcome,), 0.0)  # a first 1 would show no increase
         if settings.ui.enabled:
-            self._watchers.append(self.doings)
+            self._watchers.append(self.activity_counts)
         if self._watch.traces:
             self._trace()
 
@@ -80,7 +80,7 @@ class Observation:
 
     def retried(self, cause: str) -> None:
         """Record that a write is retried."""
-        self.doings.retried(cause)
+        self.activity_counts.retried(cause)
         if self._recorder is not None:
             self._recorder.record(metrics.RETRIES, (cause,))
 
@@ -91,7 +91,7 @@ class Observation:
 
     def refused(self, reason: Reason) -> None:
         """Record that the HTTP server refused a request or a connection."""
-        self.doings.refused(reason)
+        self.activity_counts.refused(reason)
         if self._recorder is not None:
             self._recorder.record(metrics.REFUSED, (reason,))
 

@@ -20,7 +20,7 @@ from stead.api.request import REQUEST_ID_KEY, Request, Response
 from stead.auth.authentication import Credentials
 from stead.domain.errors import Unavailable
 from stead.observe.log import RequestContext, WorkingOn
-from stead.observe.metrics import NOTES_KEY, Notes, tell
+from stead.observe.metrics import NOTES_KEY, Notes, notify
 from stead.process import slices
 from stead.process.memory import cached_if_short
 from stead.process.siblings import siblings
@@ -84,7 +84,7 @@ class RequestLog:
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
             _note_answer(notes, environ, status, headers)
-            tell(watchers, environ, notes)
+            notify(watchers, environ, notes)
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
         return start

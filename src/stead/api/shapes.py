@@ -86,7 +86,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AllocationsBody:
     """The requested allocations and the owner of one consumer; ``owner`` is None before microversion 1.8."""
 
     allocations: Mapping[str, Mapping[str, int]]
@@ -168,14 +168,14 @@ def consumers(version: Microversion, **more: Any) -> Schema:
     return mapping(UUID_KEY, consumer(version, ALLOCATIONS_BY_PROVIDER), propertyNames={"maxLength": 36}, **more)
 
 
-def build_wanted(record: Mapping[str, Any]) -> Wanted:
+def build_wanted(record: Mapping[str, Any]) -> AllocationsBody:
     """The request that the record of one consumer describes, in the form of any microversion."""
     allocations = record["allocations"]
     if isinstance(allocations, list):
         by_provider = {item["resource_provider"]["uuid"]: item["resources"] for item in allocations}
     else:
         by_provider = {provider: allocation["resources"] for provider, allocation in allocations.items()}
-    return Wanted(
+    return AllocationsBody(
         allocations={provider: _amounts(resources) for provider, resources in by_provider.items()},
         owner=Owner(record["project_id"], record["user_id"]) if "project_id" in record else None,
         consumer_type=record.get("consumer_type"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.draining import Tenant
+    from stead.candidates.draining import ConsumerHoldings
     from stead.candidates.engine import Enumeration
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.placing import Amounts
@@ -66,24 +66,24 @@ def advise(
     request: CandidateRequest,
     number: int,
     before: Headroom,
-    leavers: Sequence[Leaver],
+    movables: Sequence[MovableConsumer],
     countable: Collection[int],
     gaining: Collection[int],
     enumeration: Enumeration,
     works: tuple[Work, Work],
 ) -> Advice:
-    """Which of *leavers* to move so that *request* fits *number* times.
+    """Which of *movables* to move so that *request* fits *number* times.
 
     Args:
         before: the headroom of *snapshot*, less than *number*.
-        leavers: the consumers that can move from the trees of *countable*, the largest first.
+        movables: the consumers that can move from the trees of *countable*, the largest first.
         gaining: the trees into which *request* fits more often without their consumers.
         works: the budgets of the bound and of the search.
     """
-    at_least = fewest_moves(snapshot, request, number, before, leavers, countable, works[0])
+    at_least = fewest_moves(snapshot, request, number, before, movables, countable, works[0])
     if at_least is None:
         return Advice(None, None, is_complete=True)
-    search = _Search(Relocating(snapshot, request, number, enumeration, works[1]), snapshot, leavers, works[1])
+    search = _Search(Relocating(snapshot, request, number, enumeration, works[1]), snapshot, movables, works[1])
     moves = search.moves(before, number - before.at_least, gaining)
     return Advice(moves, at_least, not any(work.is_cut for work in works))
 
@@ -97,16 +97,18 @@ class _Origin(NamedTuple):
 
 
 def _effort(option: Option) -> tuple[int, int]:
-    return option.moves, -sum(option.leavers)
+    return option.moves, -sum(option.movables)
 
 
 class _Search:
     """Sets of consumers, by the number of their members."""
 
-    def __init__(self, relocating: Relocating, snapshot: Snapshot, leavers: Sequence[Leaver], work: Work) -> None:
+    def __init__(
+        self, relocating: Relocating, snapshot: Snapshot, movables: Sequence[MovableConsumer], work: Work
+    ) -> None:
         self._relocating = relocating
         self._snapshot = snapshot
-        self._leavers = leavers
+        self._leavers = movables
         self._work = work
         self._waiting: list[tuple[int, int, frozenset[int], _Origin | None]] = []
         self._numbers = count()
@@ -144,9 +146,9 @@ class _Search:
         """For each tree of *gaining*, which consumers to move."""
         fits = dict(zip(before.roots.tolist(), before.roots_at_least.tolist(), strict=True))
         numbers: dict[int, list[int]] = defaultdict(list)
-        for number, leaver in enumerate(self._leavers):
-            if leaver.root in gaining:
-                numbers[leaver.root].append(number)
+        for number, movable in enumerate(self._leavers):
+            if movable.root in gaining:
+                numbers[movable.root].append(number)
         among = np.zeros(self._snapshot.size, np.bool_)
         among[list(numbers)] = True
 
@@ -175,7 +177,7 @@ class _Search:
         allowed = [[option for option in options if option not in banned] for options in trees]
         chosen = fewest(allowed, needed, self._work)
         if chosen is not None:
-            members = frozenset[int]().union(*(option.leavers for option in chosen))
+            members = frozenset[int]().union(*(option.movables for option in chosen))
             self._propose(members, _Origin(chosen, needed, banned))
 
     def _propose(self, members: frozenset[int], origin: _Origin | None) -> None:
@@ -185,12 +187,12 @@ class _Search:
 
     def _helpers(self, failed: NoPlace, members: frozenset[int]) -> Iterator[int]:
         """Consumers whose place the one that failed could take, the smallest first."""
-        if failed.leaver is None:
+        if failed.movable is None:
             return
         tried: set[object] = set()
         for number in reversed(range(len(self._leavers))):
             helper = self._leavers[number]
-            if number in members or helper.root == failed.leaver.root or helper.kind in tried:
+            if number in members or helper.root == failed.movable.root or helper.kind in tried:
                 continue
             if len(tried) >= MOST_HELPERS or self._work.is_cut:
                 return
@@ -198,7 +200,7 @@ class _Search:
             there = np.zeros(self._snapshot.size, np.bool_)
             there[helper.root] = True
             free = failed.snapshot.with_taken(negated(helper.leaving))
-            if self._relocating.place(free, failed.leaver, there) is not None:
+            if self._relocating.place(free, failed.movable, there) is not None:
                 yield number
 
 
@@ -212,11 +214,11 @@ _NEVER = 2**30
 
 
 class Option(NamedTuple):
-    """If these *leavers* leave a tree, the request fits ``gain`` times more often into it."""
+    """If these *movables* leave a tree, the request fits ``gain`` times more often into it."""
 
     moves: int
     gain: int
-    leavers: frozenset[int] = frozenset()
+    movables: frozenset[int] = frozenset()
 
 
 def fewest(trees: Sequence[Sequence[Option]], needed: int, work: Work) -> list[Option] | None:
@@ -268,7 +270,7 @@ Numbers = frozenset[int]
 
 
 def vacating(
-    leavers: Sequence[Leaver],
+    movables: Sequence[MovableConsumer],
     trees: Mapping[int, Sequence[int]],
     needed: int,
     gains: Callable[[Amounts], Mapping[int, int]],
@@ -276,19 +278,19 @@ def vacating(
     """Options, each with the root of its tree. The same option may come again.
 
     Args:
-        trees: by root, the numbers of its consumers in *leavers*, the largest first.
+        trees: by root, the numbers of its consumers in *movables*, the largest first.
         needed: no tree has to gain more than this.
         gains: by root, how much more often the request fits if these amounts are released.
 
     Raises:
         WorkSpent: while iterating.
     """
-    trials = {root: _of_tree(leavers, numbers, needed) for root, numbers in trees.items() if numbers}
+    trials = {root: _of_tree(movables, numbers, needed) for root, numbers in trees.items() if numbers}
     leaving = {root: next(trial) for root, trial in trials.items()}
     for _ in range(MOST_ROUNDS):
         if not leaving:
             return
-        gain_of = gains(summed(leavers[number].leaving for numbers in leaving.values() for number in numbers))
+        gain_of = gains(summed(movables[number].leaving for numbers in leaving.values() for number in numbers))
         for root, numbers in list(leaving.items()):
             gain = gain_of.get(root, 0)
             if gain > 0:
@@ -299,11 +301,11 @@ def vacating(
                 del leaving[root]
 
 
-def _of_tree(leavers: Sequence[Leaver], numbers: Sequence[int], needed: int) -> Generator[Numbers, int, None]:
+def _of_tree(movables: Sequence[MovableConsumer], numbers: Sequence[int], needed: int) -> Generator[Numbers, int, None]:
     """Sets of consumers of one tree; each is answered with what the tree gains if it leaves."""
     alike: dict[object, list[int]] = {}
     for number in numbers:
-        alike.setdefault(leavers[number].kind, []).append(number)
+        alike.setdefault(movables[number].kind, []).append(number)
     best = 0
     for same in alike.values():
         best = max(best, (yield frozenset(same[:1])))
@@ -313,17 +315,17 @@ def _of_tree(leavers: Sequence[Leaver], numbers: Sequence[int], needed: int) -> 
         for pair in [*combinations(firsts, 2), *(same[:2] for same in alike.values() if len(same) > 1)]:
             best = max(best, (yield frozenset(pair)))
     if best < needed:
-        for ordered in _orders(leavers, numbers):
+        for ordered in _orders(movables, numbers):
             yield from _growing(ordered, needed)
 
 
-def _orders(leavers: Sequence[Leaver], numbers: Sequence[int]) -> Iterable[Sequence[int]]:
+def _orders(movables: Sequence[MovableConsumer], numbers: Sequence[int]) -> Iterable[Sequence[int]]:
     """*numbers* in their order, and by the amounts of each class, the largest first."""
     yield numbers
     of_class = [
-        {number: sum(amounts.get(class_id, 0) for amounts in leavers[number].leaving.values()) for number in numbers}
+        {number: sum(amounts.get(class_id, 0) for amounts in movables[number].leaving.values()) for number in numbers}
         for class_id in sorted(
-            {c for number in numbers for amounts in leavers[number].leaving.values() for c in amounts}
+            {c for number in numbers for amounts in movables[number].leaving.values() for c in amounts}
         )
     ]
     for amount_of in of_class:
@@ -353,10 +355,10 @@ def _growing(ordered: Sequence[int], needed: int) -> Generator[Numbers, int, Non
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class MovableConsumer:
     """A consumer that can leave the tree of ``root``, where it releases ``leaving``."""
 
-    tenant: Tenant
+    holdings: ConsumerHoldings
     root: int
     leaving: Amounts
 
@@ -364,28 +366,28 @@ class Leaver:
     def kind(self) -> object:
         """Equal for consumers with equal allocations."""
         return frozenset(
-            (slot, class_id, n) for slot, amounts in self.tenant.amounts.items() for class_id, n in amounts.items()
+            (slot, class_id, n) for slot, amounts in self.holdings.amounts.items() for class_id, n in amounts.items()
         )
 
 
-def leavers_of(snapshot: Snapshot, tenants: Sequence[Tenant]) -> list[Leaver]:
-    """Those of *tenants* that can move, the largest first."""
-    leavers = []
-    for tenant in largest_first(snapshot, tenants):
-        leaving = {slot: amounts for slot, amounts in tenant.amounts.items() if not snapshot.sharing.mask[slot]}
+def movable_consumers(snapshot: Snapshot, all_holdings: Sequence[ConsumerHoldings]) -> list[MovableConsumer]:
+    """Those of *all_holdings* that can move, the largest first."""
+    movables = []
+    for holdings in largest_first(snapshot, all_holdings):
+        leaving = {slot: amounts for slot, amounts in holdings.amounts.items() if not snapshot.sharing.mask[slot]}
         roots = {snapshot.forest.root[slot] for slot in leaving}
         if len(roots) == 1:
-            leavers.append(Leaver(tenant, roots.pop(), leaving))
-    return leavers
+            movables.append(MovableConsumer(holdings, roots.pop(), leaving))
+    return movables
 
 
 class MostReleased:
     """What is released at most of some classes if a number of consumers leaves each tree."""
 
-    def __init__(self, leavers: Iterable[Leaver], classes: Collection[int]) -> None:
+    def __init__(self, movables: Iterable[MovableConsumer], classes: Collection[int]) -> None:
         self._amounts: dict[tuple[Slot, int], list[int]] = defaultdict(list)
-        for leaver in leavers:
-            for slot, amounts in leaver.leaving.items():
+        for movable in movables:
+            for slot, amounts in movable.leaving.items():
                 for class_id in amounts.keys() & set(classes):
                     self._amounts[slot, class_id].append(amounts[class_id])
         for amounts_there in self._amounts.values():
@@ -416,13 +418,13 @@ HARMLESS, HARMFUL = 3, 5
 
 @dataclass(frozen=True, slots=True)
 class NoPlace:
-    """No places were found. ``leaver`` is the consumer that lacked one, None if no single one did.
+    """No places were found. ``movable`` is the consumer that lacked one, None if no single one did.
 
     ``snapshot`` is what it searched. ``is_crowded``: there are places, but they would take room of the request.
     """
 
     snapshot: Snapshot
-    leaver: Leaver | None = None
+    movable: MovableConsumer | None = None
     is_crowded: bool = True
 
 
@@ -448,51 +450,53 @@ class Relocating:
         self._enumeration = replace(enumeration, maximum=None, randomize=False)
         self._work = work
 
-    def moves(self, leavers: Sequence[Leaver]) -> list[Move] | NoPlace:
-        """The moves of *leavers*, in an order in which each is valid when its turn comes."""
-        free = self._snapshot.with_taken(negated(summed(leaver.leaving for leaver in leavers)))
+    def moves(self, movables: Sequence[MovableConsumer]) -> list[Move] | NoPlace:
+        """The moves of *movables*, in an order in which each is valid when its turn comes."""
+        free = self._snapshot.with_taken(negated(summed(movable.leaving for movable in movables)))
         room = self.fits(free)
         if room.at_least < self._number:
             return NoPlace(free)
         self._dead_ends = DEAD_ENDS
         self._failed, self._depth = NoPlace(free), -1
         fits = dict(zip(room.roots.tolist(), room.roots_at_least.tolist(), strict=True))
-        places = self._places(free, leavers, 0, fits, room.at_least - self._number)
+        places = self._places(free, movables, 0, fits, room.at_least - self._number)
         if places is None:
             return self._failed
-        moves = self._in_turn([Move(leaver.tenant, amounts) for leaver, amounts in zip(leavers, places, strict=True)])
+        moves = self._in_turn(
+            [Move(movable.holdings, amounts) for movable, amounts in zip(movables, places, strict=True)]
+        )
         return NoPlace(free) if moves is None else moves
 
     def fits(self, snapshot: Snapshot, among: NDArray[np.bool_] | None = None) -> Headroom:
         """How often the request fits."""
         return headroom(snapshot, self._request, self._work, among=among)
 
-    def place(self, snapshot: Snapshot, leaver: Leaver, among: NDArray[np.bool_]) -> Amounts | None:
-        """The best place for *leaver* under the roots *among*, packing trees."""
-        request, _ = new_place(self._snapshot, leaver.tenant, leaver.leaving)
+    def place(self, snapshot: Snapshot, movable: MovableConsumer, among: NDArray[np.bool_]) -> Amounts | None:
+        """The best place for *movable* under the roots *among*, packing trees."""
+        request, _ = new_place(self._snapshot, movable.holdings, movable.leaving)
         request = replace(request, order=PACK)
-        free = snapshot.with_taken(negated(_shared(leaver)))
+        free = snapshot.with_taken(negated(_shared(movable)))
         candidate = next(find(free, request, self._enumeration, work=self._work, among=among), None)
         return None if candidate is None else taken_by(candidate)
 
     def _places(
-        self, snapshot: Snapshot, leavers: Sequence[Leaver], depth: int, fits: Mapping[int, int], spare: int
+        self, snapshot: Snapshot, movables: Sequence[MovableConsumer], depth: int, fits: Mapping[int, int], spare: int
     ) -> list[Amounts] | None:
-        """Places for the leavers from number *depth* on; they may cost *spare* places of the request."""
-        if depth == len(leavers):
+        """Places for the movable consumers from number *depth* on; they may cost *spare* places of the request."""
+        if depth == len(movables):
             if self.fits(snapshot).at_least >= self._number:
                 return []
             self._dead_ends -= 1
             return None
-        leaver, is_crowded = leavers[depth], False
-        for place in self._places_of(snapshot, leaver, fits):
+        movable, is_crowded = movables[depth], False
+        for place in self._places_of(snapshot, movable, fits):
             loss = fits.get(place.root, 0) - place.fits
             if loss > spare:
                 is_crowded = True
                 continue
-            change = summed([negated(_shared(leaver)), place.taken])
+            change = summed([negated(_shared(movable)), place.taken])
             after, remaining = snapshot.with_taken(change), {**fits, place.root: place.fits}
-            rest = self._places(after, leavers, depth + 1, remaining, spare - loss)
+            rest = self._places(after, movables, depth + 1, remaining, spare - loss)
             if rest is not None:
                 return [place.taken, *rest]
             if self._dead_ends <= 0:
@@ -500,31 +504,31 @@ class Relocating:
         self._dead_ends -= 1
         # A helper may make room for the consumer that failed deepest, so its failure is kept.
         if depth > self._depth:
-            self._failed, self._depth = NoPlace(snapshot, leaver, is_crowded), depth
+            self._failed, self._depth = NoPlace(snapshot, movable, is_crowded), depth
         return None
 
-    def _places_of(self, snapshot: Snapshot, leaver: Leaver, fits: Mapping[int, int]) -> Iterator[_Place]:
+    def _places_of(self, snapshot: Snapshot, movable: MovableConsumer, fits: Mapping[int, int]) -> Iterator[_Place]:
         """Places of different trees, those that cost the request least first."""
         others = np.ones(snapshot.size, np.bool_)
-        others[leaver.root] = False
+        others[movable.root] = False
         useful = np.zeros(snapshot.size, np.bool_)
         useful[[root for root, number in fits.items() if number]] = True
-        for root, taken in self._of_different_trees(snapshot, leaver, others & ~useful, HARMLESS):
+        for root, taken in self._of_different_trees(snapshot, movable, others & ~useful, HARMLESS):
             yield _Place(root, taken, 0)
         harmful = []
-        for root, taken in self._of_different_trees(snapshot, leaver, others & useful, HARMFUL):
+        for root, taken in self._of_different_trees(snapshot, movable, others & useful, HARMFUL):
             here = np.zeros(snapshot.size, np.bool_)
             here[root] = True
             # Counted in this tree alone, because a full count per place would cost a pass over the site.
-            after = self.fits(snapshot.with_taken(summed([negated(_shared(leaver)), taken])), here)
+            after = self.fits(snapshot.with_taken(summed([negated(_shared(movable)), taken])), here)
             harmful.append(_Place(root, taken, int(after.roots_at_least.sum())))
         yield from sorted(harmful, key=lambda place: fits[place.root] - place.fits)
 
     def _of_different_trees(
-        self, snapshot: Snapshot, leaver: Leaver, among: NDArray[np.bool_], most: int
+        self, snapshot: Snapshot, movable: MovableConsumer, among: NDArray[np.bool_], most: int
     ) -> Iterator[tuple[int, Amounts]]:
         for _ in range(most):
-            taken = self.place(snapshot, leaver, among) if among.any() else None
+            taken = self.place(snapshot, movable, among) if among.any() else None
             if taken is None:
                 return
             root = next(r for slot in taken if among[r := snapshot.forest.root[slot]])
@@ -537,7 +541,7 @@ class Relocating:
         while waiting:
             for move in waiting:
                 # The consumer's own allocations do not count against its move: it is one write that replaces them.
-                without = snapshot.with_taken(negated(move.tenant.amounts))
+                without = snapshot.with_taken(negated(move.holdings.amounts))
                 if _have_room(without, move.amounts):
                     break
             else:
@@ -548,9 +552,9 @@ class Relocating:
         return ordered
 
 
-def _shared(leaver: Leaver) -> Amounts:
+def _shared(movable: MovableConsumer) -> Amounts:
     """The allocations from sharing providers, which the request for a new place has again."""
-    return {slot: amounts for slot, amounts in leaver.tenant.amounts.items() if slot not in leaver.leaving}
+    return {slot: amounts for slot, amounts in movable.holdings.amounts.items() if slot not in movable.leaving}
 
 
 def _have_room(snapshot: Snapshot, amounts: Amounts) -> bool:
@@ -564,9 +568,9 @@ def _have_room(snapshot: Snapshot, amounts: Amounts) -> bool:
 # The bound: a number of moves that every plan needs.
 #
 # A move releases something in one tree only, and takes room elsewhere. So after a plan, the request fits into each
-# tree at most as often as if its leavers were gone, and nothing had come. What k of them release is at most the k
-# largest amounts of each place. The fewest leavers for which these counts add up to the number are a bound for every
-# plan.
+# tree at most as often as if its movable consumers were gone, and nothing had come. What k of them release is at most
+# the k largest amounts of each place. The fewest movable consumers for which these counts add up to the number are a
+# bound for every plan.
 #
 # Source: decision 47.
 
@@ -575,7 +579,7 @@ _GREAT = 2**40
 """More than the usage of most providers."""
 
 MOST_COUNTED = 32
-"""Up to this number of leavers of one tree, their effect is bounded; more count as if all had left."""
+"""Up to this number of movable consumers of one tree, their effect is bounded; more count as if all had left."""
 
 
 def requested(snapshot: Snapshot, request: CandidateRequest) -> Counter[int]:
@@ -616,7 +620,7 @@ def fewest_moves(
     request: CandidateRequest,
     number: int,
     before: Headroom,
-    leavers: Sequence[Leaver],
+    movables: Sequence[MovableConsumer],
     countable: Collection[int],
     work: Work,
 ) -> int | None:
@@ -624,12 +628,12 @@ def fewest_moves(
 
     Args:
         before: the headroom of *snapshot*.
-        leavers: the consumers that can move from the trees of *countable*. All consumers of other trees can move.
+        movables: the consumers that can move from the trees of *countable*. All consumers of other trees can move.
     """
     least = 1 if before.at_most < number else 0
     classes = requested(snapshot, request)
     unreleased = snapshot.sharing.mask | np.isin(snapshot.forest.root.whole, list(countable))
-    everyone = negated(summed(leaver.leaving for leaver in leavers))
+    everyone = negated(summed(movable.leaving for movable in movables))
     most = headroom(snapshot.with_all_released(classes, unreleased).with_taken(everyone), request, work)
     if not (most.is_complete and before.is_complete):
         return least
@@ -639,7 +643,7 @@ def fewest_moves(
     if needed <= 0:
         return least
     try:
-        trees = _options(snapshot, request, _most(before), _most(most), leavers, countable, work)
+        trees = _options(snapshot, request, _most(before), _most(most), movables, countable, work)
         alike = Counter(tuple(options) for options in trees)
         # Each tree adds at least one, so more than the needed number of equal trees cannot be used.
         several = [options for options, times in alike.items() for _ in range(min(times, needed))]
@@ -658,17 +662,19 @@ def _options(
     request: CandidateRequest,
     now: Mapping[int, int],
     empty: Mapping[int, int],
-    leavers: Sequence[Leaver],
+    movables: Sequence[MovableConsumer],
     countable: Collection[int],
     work: Work,
 ) -> list[list[Option]]:
-    """For each tree the most that its leavers gain: no number of them gains more than the option with as many moves."""
+    """By tree the most that its movable consumers gain. N of them gain at most what its option with N moves gains."""
     options = {root: [Option(1, most - now.get(root, 0))] for root, most in empty.items() if most > now.get(root, 0)}
     counted = {root for root in options if root in countable}
     for root in counted:
         options[root] = []
-    of_tree = Counter(leaver.root for leaver in leavers)
-    released = MostReleased([leaver for leaver in leavers if leaver.root in counted], set(requested(snapshot, request)))
+    of_tree = Counter(movable.root for movable in movables)
+    released = MostReleased(
+        [movable for movable in movables if movable.root in counted], set(requested(snapshot, request))
+    )
     among = np.zeros(snapshot.size, np.bool_)
     for number in range(1, min(max(of_tree.values(), default=0), MOST_COUNTED) + 1):
         among[:] = False
@@ -686,6 +692,6 @@ def _options(
         if not counted:
             break
     for root in counted:
-        # More leavers gain at most what the empty tree gains, so the bound still holds.
+        # More movable consumers gain at most what the empty tree gains, so the bound still holds.
         options[root].append(Option(MOST_COUNTED + 1, empty[root] - now.get(root, 0)))
     return list(options.values())

@@ -39,25 +39,25 @@ if TYPE_CHECKING:
     """A top, and the choices that remain below it."""
 
 
-def ways(demand: Demand, ground: Ground, work: Work) -> Iterator[Way]:
-    """All ways to serve *demand* on *ground*, each once.
+def ways(demand: Demand, space: SearchSpace, work: Work) -> Iterator[Way]:
+    """All ways to serve *demand* on *space*, each once.
 
     Raises:
         WorkSpent: while iterating, if *work* does not suffice to find the next.
     """
-    choices = ground.choices
-    clauses = open_clauses(demand, ground)
+    choices = space.choices
+    clauses = open_clauses(demand, space)
     # The cheap bounds come first: most trees of a full site end here, without a search.
-    if not all(choices) or (demand.repeated and is_over_demanded(demand, ground)):
+    if not all(choices) or (demand.repeated and is_over_demanded(demand, space)):
         return
     blocks = None if clauses else independent_blocks(demand, choices)
     if blocks is not None:
         yield from _ways_of_blocks(blocks, work)
         return
-    for tops, narrowed in topped(demand, ground, work):
+    for tops, narrowed in topped(demand, space, work):
         # The setup of a search visits every need, so a long series of tops without a way is not free.
         work.spend(TRIED * len(narrowed))
-        yield from _Search(demand, ground, tops, narrowed, clauses, work).run()
+        yield from _Search(demand, space, tops, narrowed, clauses, work).run()
 
 
 def _ways_of_blocks(blocks: Sequence[Block], work: Work) -> Iterator[Way]:
@@ -82,7 +82,7 @@ class _Level:
 
     need: int
     untried: Iterator[int]
-    matchings: Sequence[Matching | Room]
+    matchings: Sequence[Matching | NeedMatching]
     dead_ends: set[State]
     state: State | None = None
     ways_before: int = 0
@@ -98,7 +98,7 @@ class _Search:
     def __init__(
         self,
         demand: Demand,
-        ground: Ground,
+        space: SearchSpace,
         tops: Sequence[int],
         choices: Choices,
         clauses: Sequence[frozenset[int]],
@@ -110,8 +110,8 @@ class _Search:
         # come last: they do not restrict each other, and the matchings leave each of them a position.
         self._order = sorted(range(len(choices)), key=lambda need: (need in demand.bystanders, len(choices[need])))
         self._requirements = Requirements(demand, tops, clauses, choices, self._order)
-        self._matchings = matchings(demand, ground, choices, work)
-        self._ledger = Ledger(demand, ground, choices, self._requirements)
+        self._matchings = matchings(demand, space, choices, work)
+        self._ledger = Ledger(demand, space, choices, self._requirements)
         self._way: dict[int, int] = {}
         self._number_of_ways = 0
 
@@ -133,11 +133,11 @@ class _Search:
             else:
                 levels.append(self._level(len(levels), after))
 
-    def _level(self, depth: int, before: Sequence[Matching | Room]) -> _Level:
+    def _level(self, depth: int, before: Sequence[Matching | NeedMatching]) -> _Level:
         need = self._order[depth]
         return _Level(need, iter(self._choices[need]), before, set())
 
-    def _assign_next(self, level: _Level, depth: int) -> Sequence[Matching | Room] | None:
+    def _assign_next(self, level: _Level, depth: int) -> Sequence[Matching | NeedMatching] | None:
         """Assign the next provider that can leave a way to the need of *level*.
 
         Returns:
@@ -247,7 +247,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SearchSpace:
     """What one tree, with the sharing providers that serve it, offers to a demand.
 
     ``choices`` has the positions that may serve each need. ``available(position, class id)`` is how much of a repeated
@@ -289,25 +289,25 @@ def demand_of(pools: Sequence[Pool], request: CandidateRequest | None = None) ->
     )
 
 
-def open_clauses(demand: Demand, ground: Ground) -> list[frozenset[int]]:
+def open_clauses(demand: Demand, space: SearchSpace) -> list[frozenset[int]]:
     """The clauses that some choices would not meet; every choice for some need meets the others."""
-    needs, choices = demand.clause_needs, ground.choices
-    return [clause for clause in ground.clauses if not any(clause.issuperset(choices[need]) for need in needs)]
+    needs, choices = demand.clause_needs, space.choices
+    return [clause for clause in space.clauses if not any(clause.issuperset(choices[need]) for need in needs)]
 
 
-def is_over_demanded(demand: Demand, ground: Ground) -> bool:
+def is_over_demanded(demand: Demand, space: SearchSpace) -> bool:
     """Whether all providers together have less of a repeated class than the needs request.
 
     This is a bound on the sum, so it is cheap and ends hopeless searches that would otherwise try to pack the needs.
     """
     requested: Counter[int] = Counter()
     positions: dict[int, set[int]] = defaultdict(set)
-    for amounts, choices in zip(demand.amounts, ground.choices, strict=True):
+    for amounts, choices in zip(demand.amounts, space.choices, strict=True):
         for class_id in demand.repeated.intersection(amounts):
             requested[class_id] += amounts[class_id]
             positions[class_id].update(choices)
     return any(
-        sum(ground.available(position, class_id) for position in positions[class_id]) < amount
+        sum(space.available(position, class_id) for position in positions[class_id]) < amount
         for class_id, amount in requested.items()
     )
 
@@ -323,7 +323,7 @@ def is_over_demanded(demand: Demand, ground: Ground) -> bool:
 _NO_NEEDS: frozenset[int] = frozenset()
 
 
-class Room:
+class NeedMatching:
     """The matching of competing needs that all have the same choices.
 
     Then it does not matter which need has which position: a matching exists if the positions have enough room in all.
@@ -338,7 +338,7 @@ class Room:
         self._room = room
         self.is_complete = is_complete
 
-    def assigned(self, need: int, position: int) -> Room | None:
+    def assigned(self, need: int, position: int) -> NeedMatching | None:
         """The room that remains after *need* gets *position*; None if the position has none.
 
         A need that does not compete changes nothing. The rest is complete: one need fewer, and room for one fewer.
@@ -346,7 +346,7 @@ class Room:
         if need not in self._needs:
             return self
         room = self._room[position]
-        return Room(self._needs, {**self._room, position: room - 1}, is_complete=True) if room else None
+        return NeedMatching(self._needs, {**self._room, position: room - 1}, is_complete=True) if room else None
 
 
 class Matching:
@@ -445,13 +445,13 @@ class Matching:
             position = freed
 
 
-def matchings(demand: Demand, ground: Ground, choices: Choices, work: Work) -> list[Matching | Room]:
+def matchings(demand: Demand, space: SearchSpace, choices: Choices, work: Work) -> list[Matching | NeedMatching]:
     """A matching for each set of needs that compete, which may be incomplete; *choices* are those below the tops.
 
     Raises:
         WorkSpent
     """
-    return [_matching(demand, ground, {need: choices[need] for need in needs}, work) for needs in _competing(demand)]
+    return [_matching(demand, space, {need: choices[need] for need in needs}, work) for needs in _competing(demand)]
 
 
 def _competing(demand: Demand) -> list[list[int]]:
@@ -472,7 +472,9 @@ def _competing(demand: Demand) -> list[list[int]]:
     return competing + [needs for needs in equal.values() if len(needs) > 1]
 
 
-def _matching(demand: Demand, ground: Ground, choices: Mapping[int, Sequence[int]], work: Work) -> Matching | Room:
+def _matching(
+    demand: Demand, space: SearchSpace, choices: Mapping[int, Sequence[int]], work: Work
+) -> Matching | NeedMatching:
     """The matching of the needs in *choices*, which compete for a provider, or for its room."""
     first = next(iter(choices))
     amounts, is_isolated = demand.amounts[first], not demand.isolated.isdisjoint(choices)
@@ -481,14 +483,14 @@ def _matching(demand: Demand, ground: Ground, choices: Mapping[int, Sequence[int
     def room(position: int) -> int:
         if is_isolated:
             return 1
-        return min(ground.available(position, class_id) // amount for class_id, amount in amounts.items())
+        return min(space.available(position, class_id) // amount for class_id, amount in amounts.items())
 
     positions = choices[first]
     if any(others != positions for others in choices.values()):
         return Matching(choices, room, work)
     work.spend(LOOKED * len(positions))
     rooms = {position: room(position) for position in positions}
-    return Room(choices.keys(), rooms, is_complete=sum(rooms.values()) >= len(choices))
+    return NeedMatching(choices.keys(), rooms, is_complete=sum(rooms.values()) >= len(choices))
 
 
 # Requirements of a search: sets of providers, of which at least one must serve one of certain needs.
@@ -572,7 +574,7 @@ class Ledger:
     states: dict[int, State]
     """By position."""
 
-    def __init__(self, demand: Demand, ground: Ground, choices: Choices, requirements: Requirements) -> None:
+    def __init__(self, demand: Demand, space: SearchSpace, choices: Choices, requirements: Requirements) -> None:
         """Nothing is taken yet."""
         contested = tuple(demand.contested)
         self._isolated = demand.isolated
@@ -582,7 +584,7 @@ class Ledger:
             for amounts in demand.amounts
         ]
         self._available: Mapping[int, tuple[int, ...]] = {
-            position: tuple([ground.available(position, class_id) for class_id in contested])
+            position: tuple([space.available(position, class_id) for class_id in contested])
             for position in set().union(*choices)
         }
         numbers: dict[tuple[object, ...], int] = {}
@@ -677,7 +679,7 @@ def independent_blocks(demand: Demand, choices: Choices) -> list[Block] | None:
 # need.
 
 
-def topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequence[int], Choices]]:
+def topped(demand: Demand, space: SearchSpace, work: Work) -> Iterator[tuple[Sequence[int], Choices]]:
     """Every choice of a top for each subtree constraint, with the choices that remain for the needs.
 
     A way has exactly one top per constraint, the highest of its bound providers. So no way is found twice, provided
@@ -689,14 +691,14 @@ def topped(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Sequenc
     subtrees = demand.subtrees
 
     def following(chosen: Sequence[_Topped]) -> Iterator[_Topped]:
-        choices = chosen[-1][1] if chosen else ground.choices
-        return _below_tops(ground, subtrees[len(chosen)], choices, work)
+        choices = chosen[-1][1] if chosen else space.choices
+        return _below_tops(space, subtrees[len(chosen)], choices, work)
 
     for chosen in sequences(len(subtrees), following):
-        yield [top for top, _ in chosen], chosen[-1][1] if chosen else ground.choices
+        yield [top for top, _ in chosen], chosen[-1][1] if chosen else space.choices
 
 
-def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) -> Iterator[_Topped]:
+def _below_tops(space: SearchSpace, subtree: Subtree, choices: Choices, work: Work) -> Iterator[_Topped]:
     """Each provider that can be the top, with the choices of bound needs below it, and those of apart needs outside."""
     bound, apart = subtree
     # A position that can serve several bound needs is one top; a second pass would repeat its ways.
@@ -705,9 +707,9 @@ def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) 
         work.spend(TRIED + len(choices) + sum(len(choices[need]) for need in bound | apart))
         narrowed = list(choices)
         for need in bound:
-            narrowed[need] = [position for position in choices[need] if ground.is_below(position, top)]
+            narrowed[need] = [position for position in choices[need] if space.is_below(position, top)]
         for need in apart:
-            narrowed[need] = [position for position in choices[need] if _are_apart(ground, position, top)]
+            narrowed[need] = [position for position in choices[need] if _are_apart(space, position, top)]
         if len(bound) == 1:
             # The only bound need must be served by the top itself, so every lower position is a dead end.
             narrowed[next(iter(bound))] = [top]
@@ -715,8 +717,8 @@ def _below_tops(ground: Ground, subtree: Subtree, choices: Choices, work: Work) 
             yield top, narrowed
 
 
-def _are_apart(ground: Ground, position: int, top: int) -> bool:
-    return not (ground.is_below(position, top) or ground.is_below(top, position))
+def _are_apart(space: SearchSpace, position: int, top: int) -> bool:
+    return not (space.is_below(position, top) or space.is_below(top, position))
 
 
 # Divide: splits amounts before the search. Each way to split them is a demand of its own.
@@ -726,47 +728,47 @@ def _are_apart(ground: Ground, position: int, top: int) -> bool:
 # all, and whether a split leaves a provider for each required trait.
 
 
-def divided(demand: Demand, ground: Ground, work: Work) -> Iterator[tuple[Demand, Ground]]:
-    """*demand* and *ground* for each way to split the amounts that may be split.
+def divided(demand: Demand, space: SearchSpace, work: Work) -> Iterator[tuple[Demand, SearchSpace]]:
+    """*demand* and *space* for each way to split the amounts that may be split.
 
     In the results, each part is a need with a single choice.
 
     Raises:
         WorkSpent: while iterating.
     """
-    if not ground.shares:
-        yield demand, ground
+    if not space.shares:
+        yield demand, space
         return
-    clauses = open_clauses(demand, ground)
+    clauses = open_clauses(demand, space)
     # The order is from cheap to expensive: two bounds, then one search without the needs that may be split.
-    if not all(ground.choices) or is_over_demanded(demand, ground) or _is_hopeless(demand, ground, clauses, work):
+    if not all(space.choices) or is_over_demanded(demand, space) or _is_hopeless(demand, space, clauses, work):
         return
-    needs = sorted(ground.shares)
+    needs = sorted(space.shares)
 
     def following(chosen: Sequence[Parts]) -> Iterator[Parts]:
         # A copy, since `chosen` changes while these divisions are iterated.
-        return _divisions(demand, ground, clauses, dict(zip(needs, chosen, strict=False)), needs[len(chosen)], work)
+        return _divisions(demand, space, clauses, dict(zip(needs, chosen, strict=False)), needs[len(chosen)], work)
 
     for chosen in sequences(len(needs), following):
-        yield _with_parts(demand, ground, dict(zip(needs, chosen, strict=True)))
+        yield _with_parts(demand, space, dict(zip(needs, chosen, strict=True)))
 
 
-def _is_hopeless(demand: Demand, ground: Ground, clauses: Sequence[frozenset[int]], work: Work) -> bool:
+def _is_hopeless(demand: Demand, space: SearchSpace, clauses: Sequence[frozenset[int]], work: Work) -> bool:
     """Whether the needs that are not split cannot be served together, even if the others took nothing."""
-    unsplit = demand.clause_needs.difference(ground.shares)
-    positions_of_split = {position for need in ground.shares for position in ground.choices[need]}
-    amounts = [{} if need in ground.shares else amounts for need, amounts in enumerate(demand.amounts)]
-    choices = [positions[:1] if need in ground.shares else positions for need, positions in enumerate(ground.choices)]
+    unsplit = demand.clause_needs.difference(space.shares)
+    positions_of_split = {position for need in space.shares for position in space.choices[need]}
+    amounts = [{} if need in space.shares else amounts for need, amounts in enumerate(demand.amounts)]
+    choices = [positions[:1] if need in space.shares else positions for need, positions in enumerate(space.choices)]
     # A required trait that a provider of a split amount has may be met by a part, so it excludes nothing here.
     unsplit_clauses = [clause for clause in clauses if clause.isdisjoint(positions_of_split)]
-    unsplit_ground = replace(ground, choices=choices, clauses=unsplit_clauses, shares={})
+    unsplit_space = replace(space, choices=choices, clauses=unsplit_clauses, shares={})
     unsplit_demand = replace(demand, amounts=amounts, clause_needs=unsplit)
-    return next(ways(unsplit_demand, unsplit_ground, work), None) is None
+    return next(ways(unsplit_demand, unsplit_space, work), None) is None
 
 
 def _divisions(
     demand: Demand,
-    ground: Ground,
+    space: SearchSpace,
     clauses: Sequence[frozenset[int]],
     chosen: Mapping[int, Parts],
     need: int,
@@ -777,24 +779,24 @@ def _divisions(
     if clauses:
         serving = {position for parts in chosen.values() for position, _ in parts}
         undecided = demand.clause_needs.difference(chosen, (need,))
-        later = {position for other in undecided for position in ground.choices[other]}
+        later = {position for other in undecided for position in space.choices[other]}
         # Clauses that earlier parts meet, or that later needs still can, do not restrict this split.
         musts = [clause for clause in clauses if clause.isdisjoint(serving) and clause.isdisjoint(later)]
     (amount,) = demand.amounts[need].values()
     shares = {
-        position: ground.shares[need][position] for position in ground.choices[need] if position in ground.shares[need]
+        position: space.shares[need][position] for position in space.choices[need] if position in space.shares[need]
     }
     yield from splits(shares, amount, musts, work)
     # Sharing providers give all or nothing.
-    for position in ground.choices[need]:
+    for position in space.choices[need]:
         if position not in shares and all(position in must for must in musts):
             work.spend(TRIED)
             yield ((position, amount),)
 
 
-def _with_parts(demand: Demand, ground: Ground, chosen: Mapping[int, Parts]) -> tuple[Demand, Ground]:
+def _with_parts(demand: Demand, space: SearchSpace, chosen: Mapping[int, Parts]) -> tuple[Demand, SearchSpace]:
     """The first part of a need takes its place. Further parts are new needs after all others, so no number changes."""
-    amounts, choices, parts_of = list(demand.amounts), list(ground.choices), {}
+    amounts, choices, parts_of = list(demand.amounts), list(space.choices), {}
     for need, ((position, amount), *further) in chosen.items():
         (class_id,) = demand.amounts[need]
         amounts[need], choices[need] = {class_id: amount}, [position]
@@ -803,4 +805,4 @@ def _with_parts(demand: Demand, ground: Ground, chosen: Mapping[int, Parts]) -> 
             amounts.append({class_id: part})
             choices.append([further_position])
     with_parts = replace(demand, amounts=amounts, clause_needs=demand.clause_needs.union(parts_of), parts=parts_of)
-    return with_parts, replace(ground, choices=choices, shares={})
+    return with_parts, replace(space, choices=choices, shares={})

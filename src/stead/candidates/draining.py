@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class UnplacedConsumer:
     """A consumer without a new place, for which ``request`` was made.
 
     ``gave_up``: the work was used up before it was proved that not all consumers have a place at the same time.
     """
 
-    tenant: Tenant
+    holdings: ConsumerHoldings
     request: CandidateRequest
     gave_up: bool
 
@@ -39,31 +39,37 @@ class Relocation:
     """The moves in their order, the consumers that stay, and the change of usage by slot and class id."""
 
     moves: Sequence[Move]
-    stuck: Sequence[Stuck]
+    stuck: Sequence[UnplacedConsumer]
     amounts: Amounts
 
 
 def relocate(
-    snapshot: Snapshot, tenants: Sequence[Tenant], roots: Collection[int], enumeration: Enumeration, work: Work
+    snapshot: Snapshot,
+    all_holdings: Sequence[ConsumerHoldings],
+    roots: Collection[int],
+    enumeration: Enumeration,
+    work: Work,
 ) -> Relocation:
     """Find new places, the largest consumers first. The trees of *roots* are already disabled in *snapshot*.
 
     If a consumer finds none, the search gives the others other places, so that all have one.
     """
     enumeration = replace(enumeration, maximum=None, randomize=False)
-    ordered = largest_first(snapshot, tenants)
+    ordered = largest_first(snapshot, all_holdings)
     leaving = [
-        {slot: amounts for slot, amounts in tenant.amounts.items() if snapshot.forest.root[slot] in roots}
-        for tenant in ordered
+        {slot: amounts for slot, amounts in holdings.amounts.items() if snapshot.forest.root[slot] in roots}
+        for holdings in ordered
     ]
-    wishes = [new_place(snapshot, tenant, drained) for tenant, drained in zip(ordered, leaving, strict=True)]
+    claim_requests = [
+        new_place(snapshot, holdings, drained) for holdings, drained in zip(ordered, leaving, strict=True)
+    ]
     released = [
-        {slot: amounts for slot, amounts in tenant.amounts.items() if slot not in staying}
-        for tenant, (_, staying) in zip(ordered, wishes, strict=True)
+        {slot: amounts for slot, amounts in holdings.amounts.items() if slot not in staying}
+        for holdings, (_, staying) in zip(ordered, claim_requests, strict=True)
     ]
     placed: dict[int, Candidate] = {}
     free = snapshot
-    for number, (request, _) in enumerate(wishes):
+    for number, (request, _) in enumerate(claim_requests):
         # The request asks for the amounts at sharing providers again, so they must be free first.
         before = free.with_taken(negated(released[number]))
         candidate = None if work.is_cut else next(find(before, request, enumeration, work=work), None)
@@ -75,19 +81,22 @@ def relocate(
         # What is released in the drained trees is of no use to the others, since these trees are disabled.
         members = [
             Member(request, {slot: amounts for slot, amounts in of_tenant.items() if slot not in drained})
-            for (request, _), of_tenant, drained in zip(wishes, released, leaving, strict=True)
+            for (request, _), of_tenant, drained in zip(claim_requests, released, leaving, strict=True)
         ]
         revised = rearranged(snapshot, members, enumeration, stuck[0], work)
         if revised is not None:
             placed, stuck = revised, []
     moves = [
-        Move(ordered[number], summed([taken_by(candidate), wishes[number][1]])) for number, candidate in placed.items()
+        Move(ordered[number], summed([taken_by(candidate), claim_requests[number][1]]))
+        for number, candidate in placed.items()
     ]
     changes = [
         change for number, candidate in placed.items() for change in (negated(released[number]), taken_by(candidate))
     ]
     return Relocation(
-        moves, [Stuck(ordered[number], wishes[number][0], work.is_cut) for number in stuck], summed(changes)
+        moves,
+        [UnplacedConsumer(ordered[number], claim_requests[number][0], work.is_cut) for number in stuck],
+        summed(changes),
     )
 
 
@@ -100,7 +109,7 @@ def relocate(
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class ConsumerHoldings:
     """A consumer and all its allocations.
 
     ``same_traits``: a new provider has all traits of the one that it replaces. ``same_aggregates``: the root of the new
@@ -117,27 +126,29 @@ class Tenant:
 class Move:
     """All new allocations of a consumer."""
 
-    tenant: Tenant
+    holdings: ConsumerHoldings
     amounts: Amounts
 
 
-def largest_first(snapshot: Snapshot, tenants: Sequence[Tenant]) -> list[Tenant]:
-    """*tenants* by the number of their providers, then by their largest share of an inventory."""
-    return sorted(tenants, key=lambda tenant: _size(snapshot, tenant), reverse=True)
+def largest_first(snapshot: Snapshot, all_holdings: Sequence[ConsumerHoldings]) -> list[ConsumerHoldings]:
+    """*all_holdings* by the number of their providers, then by their largest share of an inventory."""
+    return sorted(all_holdings, key=lambda holdings: _size(snapshot, holdings), reverse=True)
 
 
-def _size(snapshot: Snapshot, tenant: Tenant) -> tuple[int, float, str]:
+def _size(snapshot: Snapshot, holdings: ConsumerHoldings) -> tuple[int, float, str]:
     """The uuid makes the order definite."""
     shares = [
         amount / max(stored.inventory.total, 1)
-        for slot, amounts in tenant.amounts.items()
+        for slot, amounts in holdings.amounts.items()
         for class_id, amount in amounts.items()
         if class_id in snapshot.inventory and (stored := snapshot.inventory[class_id].at(slot)) is not None
     ]
-    return len(tenant.amounts), max(shares, default=0.0), tenant.consumer
+    return len(holdings.amounts), max(shares, default=0.0), holdings.consumer
 
 
-def new_place(snapshot: Snapshot, tenant: Tenant, vacated: Collection[int]) -> tuple[CandidateRequest, Amounts]:
+def new_place(
+    snapshot: Snapshot, holdings: ConsumerHoldings, vacated: Collection[int]
+) -> tuple[CandidateRequest, Amounts]:
     """The request for a new place, and the allocations of other trees, which stay.
 
     Allocations from a sharing provider are part of the request, at the same provider: the new tree must reach it.
@@ -148,7 +159,7 @@ def new_place(snapshot: Snapshot, tenant: Tenant, vacated: Collection[int]) -> t
     names, forest = snapshot.class_names.by_id, snapshot.forest
     groups, staying = list[RequestGroup](), Amounts()
     aggregates: set[str] = set()
-    for slot, amounts in sorted(tenant.amounts.items()):
+    for slot, amounts in sorted(holdings.amounts.items()):
         is_vacated = slot in vacated
         if not is_vacated and not snapshot.sharing.mask[slot]:
             staying[slot] = amounts
@@ -156,12 +167,12 @@ def new_place(snapshot: Snapshot, tenant: Tenant, vacated: Collection[int]) -> t
         terms = Terms()
         if is_vacated:
             aggregates.update(snapshot.aggregates(forest.root[slot]))
-            if tenant.same_traits:
+            if holdings.same_traits:
                 terms = Terms(tuple(frozenset({row.name}) for row in snapshot.traits(slot)))
         resources = {names[class_id].name: amount for class_id, amount in amounts.items()}
         pool = None if is_vacated else snapshot.uuid(slot)
         groups.append(RequestGroup(f"_{len(groups) + 1}", resources, terms, in_subtree=pool))
-    root_aggregates = Terms((frozenset(aggregates),)) if tenant.same_aggregates else Terms()
+    root_aggregates = Terms((frozenset(aggregates),)) if holdings.same_aggregates else Terms()
     # Isolated, because different providers of the old tree must be replaced by different providers.
     request = CandidateRequest(tuple(groups), isolate=len(groups) > 1, root_aggregates=root_aggregates, limit=1)
     return request, staying

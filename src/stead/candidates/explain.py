@@ -485,9 +485,9 @@ def _fate(kind: Kind, stages: Sequence[_Stage], work: Work) -> int:
     if next(iter(kind.arrangements()), None) is not None:
         return len(stages)
     for number, stage in enumerate(stages):
-        # The ground has the required traits of all stages; a stage before theirs must not apply them.
-        ground = kind.ground if stage.has_clauses else replace(kind.ground, clauses=())
-        parts = divided(stage.demand, ground, work)
+        # The search space has the required traits of all stages; a stage before theirs must not apply them.
+        space = kind.space if stage.has_clauses else replace(kind.space, clauses=())
+        parts = divided(stage.demand, space, work)
         if next((way for demand, parted in parts for way in ways(demand, parted, work)), None) is None:
             return number
     return len(stages)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stead.candidates.candidate import Arrangement
-from stead.candidates.combine import Ground, demand_of, divided, ways
+from stead.candidates.combine import SearchSpace, demand_of, divided, ways
 from stead.candidates.splits import Share
 from stead.candidates.work import ARRANGED, LOOKED
 
@@ -53,30 +53,30 @@ class Kind:
     """Trees with the same ways to serve a request, in positions."""
 
     def __init__(
-        self, pools: Sequence[Pool], reaching: Sequence[Slot], demand: Demand, ground: Ground, work: Work
+        self, pools: Sequence[Pool], reaching: Sequence[Slot], demand: Demand, space: SearchSpace, work: Work
     ) -> None:
         """Nothing is searched for yet. Searching spends *work*, and raises WorkSpent when that is used up."""
         self._pools = pools
         self._work = work
         self.reaching = reaching
         self.demand = demand
-        self.ground = ground
+        self.space = space
         # Without a choice, there is at most one way.
-        self.has_choice = bool(ground.shares) or any(len(positions) > 1 for positions in ground.choices)
+        self.has_choice = bool(space.shares) or any(len(positions) > 1 for positions in space.choices)
         self._cached: list[Arrangement] = []
-        self._search: Iterator[Arrangement] | None = self._arranged(ground)
+        self._search: Iterator[Arrangement] | None = self._arranged(space)
 
-    def _arranged(self, ground: Ground) -> Iterator[Arrangement]:
-        for demand, divided_ground in divided(self.demand, ground, self._work):
+    def _arranged(self, space: SearchSpace) -> Iterator[Arrangement]:
+        for demand, divided_space in divided(self.demand, space, self._work):
             pools = self._pools
-            if demand.parts or ground.shares:
+            if demand.parts or space.shares:
                 # A further part of a need is served from the pool of that need, with an amount of its own.
                 pool_of_need = [*range(len(pools)), *demand.parts.values()]
                 pools = [
                     replace(pools[number], amounts=amounts)
                     for number, amounts in zip(pool_of_need, demand.amounts, strict=True)
                 ]
-            for way in ways(demand, divided_ground, self._work):
+            for way in ways(demand, divided_space, self._work):
                 yield Arrangement(pools, way, self.reaching, is_divided=bool(demand.parts))
 
     @property
@@ -105,8 +105,8 @@ class Kind:
         first = list(islice(self.arrangements(), _DRAWN_FROM_ALL + 1))
         if len(first) <= _DRAWN_FROM_ALL:
             return (first[place] for place in drawn(len(first)))
-        choices = [random.sample(positions, len(positions)) for positions in self.ground.choices]
-        return self._arranged(replace(self.ground, choices=choices))
+        choices = [random.sample(positions, len(positions)) for positions in self.space.choices]
+        return self._arranged(replace(self.space, choices=choices))
 
 
 class TreeKinds:
@@ -193,9 +193,9 @@ class TreeKinds:
     def _kind_of(self, run: _Run) -> Kind:
         kind = self._kinds.get((run.shape, run.signature))
         if kind is None:  # the first tree of a run stands for all of its kind
-            reaching, ground = self._reader.reaching(run.columns, run.row), self._reader.ground(run.columns, run.row)
-            self._work.spend(ARRANGED + LOOKED * sum(map(len, ground.choices)))
-            kind = Kind(self.pools, reaching, self.demand, ground, self._work)
+            reaching, space = self._reader.reaching(run.columns, run.row), self._reader.space(run.columns, run.row)
+            self._work.spend(ARRANGED + LOOKED * sum(map(len, space.choices)))
+            kind = Kind(self.pools, reaching, self.demand, space, self._work)
             self._kinds[run.shape, run.signature] = kind
         return kind
 
@@ -211,7 +211,7 @@ class _Run(NamedTuple):
     slots: NDArray[np.int64]
 
 
-# What a request can see of trees, in columns: a signature by which equal trees are recognised, and a tree's `Ground`.
+# What a request can see of trees, in columns: a signature that equal trees share, and a tree's `SearchSpace`.
 #
 # All trees of one shape are read together, because one vector operation on many trees costs little more than on one.
 
@@ -279,7 +279,7 @@ class TreeReader:
         """The sharing providers that serve one tree from outside; none if no pool uses any."""
         return () if columns.circle is None else self._snapshot.sharing.circles[columns.circle[row]]
 
-    def ground(self, columns: TreeColumns, row: int) -> Ground:
+    def space(self, columns: TreeColumns, row: int) -> SearchSpace:
         """What the tree in a row of *columns* offers, by position."""
         size, reaching = columns.shape.size, self.reaching(columns, row)
         outside = np.array(reaching, np.int64)
@@ -306,7 +306,7 @@ class TreeReader:
                 return False
             return self._snapshot.forest.is_below(reaching[position - size], reaching[top - size])
 
-        return Ground(choices, lambda position, class_id: available[class_id][position], is_below, clauses, shares)
+        return SearchSpace(choices, lambda position, class_id: available[class_id][position], is_below, clauses, shares)
 
     def _shared_choices_of(self, columns: TreeColumns, row: int) -> Sequence[Sequence[int]]:
         if columns.circle is None:

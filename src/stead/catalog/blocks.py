@@ -528,7 +528,7 @@ _SPARE_OF_FEW = 16
 """The same for a column for few slots."""
 
 
-class Interned(Generic[Value]):
+class ValueTable(Generic[Value]):
     """Hashable values by number; number 0 is the first value, which means "none".
 
     All snapshots share one object. That is safe because it only grows: older snapshots never use later numbers.

@@ -17,10 +17,10 @@ from stead.catalog.loading import Loading
 from stead.catalog.refresh import differing, refreshed
 from stead.catalog.snapshot import Snapshot
 from stead.catalog.stored import totals
-from stead.domain.changes import Changes, Portion, Unfit
+from stead.domain.changes import Changes, Portion, SnapshotUnusable
 from stead.domain.errors import ConnectionLost, Unavailable
 from stead.process import slices
-from stead.process.memory import collector_paused, keep_for_good, let_go
+from stead.process.memory import collector_paused, keep_for_good, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -119,7 +119,7 @@ class Catalog:
             changes, expected = source.resumed(stored)
             after = refreshed(snapshot, changes)
             if totals(after) != expected:
-                raise Unfit(f"the database has {expected}, the file {totals(after)}")
+                raise SnapshotUnusable(f"the database has {expected}, the file {totals(after)}")
             self._snapshot, self._moment = after, changes.moment
             self._refreshed_at, self._true_at = time.monotonic(), asked_at
             if expected.providers >= MANY:
@@ -203,7 +203,7 @@ class Catalog:
             refresh = self._followed(since)
             replaced, self._snapshot, self._moment = [self._snapshot], refresh.snapshot, refresh.moment
             if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all data
-                let_go(replaced)
+                release(replaced)
         self._refreshed_at, self._true_at = time.monotonic(), asked_at
         return refresh.kind
 

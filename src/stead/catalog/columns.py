@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stead.catalog.blocks import BLOCK, Blocks, Directory, Interned, Sparse, TreeIndex
-from stead.domain.provider import HeldInventory, Inventory, capacity, has_room, keeps_units
+from stead.catalog.blocks import BLOCK, Blocks, Directory, Sparse, TreeIndex, ValueTable
+from stead.domain.provider import HeldInventory, Inventory, exact_capacity, has_room, keeps_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ _GREAT = 2**62
 _NO_TABLE, _NO_CAPACITY = np.empty((6, 0)), np.empty(0, np.int64)
 
 
-class InventoryKinds(Interned[Numbers]):
+class InventoryKinds(ValueTable[Numbers]):
     """The distinct inventories of one class; number 0 means no inventory."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class InventoryKinds(Interned[Numbers]):
         capacities = self._capacity
         if len(capacities) < len(self):
             total, reserved, *_, ratio = self.table()
-            capacities = np.clip(np.trunc(capacity(total, reserved, ratio)), _LEAST, _MOST).astype(np.int64)
+            capacities = np.clip(np.trunc(exact_capacity(total, reserved, ratio)), _LEAST, _MOST).astype(np.int64)
             self._capacity = capacities
         # Not the attribute: another thread that counted fewer kinds may have replaced it just now.
         return capacities

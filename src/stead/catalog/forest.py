@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.catalog.blocks import Blocks, Directory, Interned, TreeIndex
+from stead.catalog.blocks import Blocks, Directory, TreeIndex, ValueTable
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ ALONE = Shape((1,))
 """A root without children."""
 
 
-class Shapes(Interned[Shape]):
+class Shapes(ValueTable[Shape]):
     """Shapes by number; number 0 is that of a provider alone."""
 
     def weight_of(self, value: Shape) -> int:

@@ -32,7 +32,7 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.texts: NDArray[np.object_] = np.empty(0, np.object_)
-        self.runs = Runs()
+        self.runs = JoinedTexts()
         self._versions = np.zeros(0, np.int64)  # 0 where no text is cached
         self._turns = np.zeros(0, np.int64)  # in which each text was last used
         self._turn = 1
@@ -79,7 +79,7 @@ class _Shelf:
         self._turns = np.concatenate([self._turns, np.zeros(more, np.int64)])
 
 
-class Fragments:
+class TextCache:
     """A bounded cache of texts, shared by all snapshots of one catalog; thread-safe."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ MOST_BYTES_OF_RUNS = 16 << 20
 """Limit of the bytes of all runs of one form, beside the single texts."""
 
 
-class Runs:
+class JoinedTexts:
     """The joined texts of one form. Run ``n`` has the slots from ``n * RUN`` on; thread-safe."""
 
     def __init__(self) -> None:

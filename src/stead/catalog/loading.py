@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from stead.catalog.blocks import Interned, Sparse, Texts
+from stead.catalog.blocks import Sparse, Texts, ValueTable
 from stead.catalog.columns import NO_INVENTORY, Inventories, InventoryColumns, InventoryKinds, is_rare, rooms
 from stead.catalog.forest import NO_SLOT, Forest
 from stead.catalog.memberships import Sharing
@@ -56,7 +56,7 @@ class Loading:
         self._uuids = _Column(np.object_, "")
         self._provider_names = _Column(np.object_, "")
         self._traits, self._aggregates = _Sets(), _Sets()
-        self._kinds: Interned[tuple[int, *Numbers]] = Interned((NO_SLOT, *NO_INVENTORY))
+        self._kinds: ValueTable[tuple[int, *Numbers]] = ValueTable((NO_SLOT, *NO_INVENTORY))
         self._inventories: dict[int, _Inventories] = defaultdict(_Inventories)
         self._disabled: dict[int, Disabled] = {}
         self._largest: list[tuple[int, str]] = []
@@ -291,7 +291,7 @@ class _Sets:
     """The set of members of each provider, by number."""
 
     def __init__(self) -> None:
-        self._sets: Interned[Members] = Interned(())
+        self._sets: ValueTable[Members] = ValueTable(())
         self._set_of = _Column(np.int32, 0)
 
     def values(self) -> Sequence[Members]:

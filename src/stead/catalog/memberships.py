@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from stead.catalog.blocks import Blocks, Interned
+from stead.catalog.blocks import Blocks, ValueTable
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Members = tuple[int, ...]
 """A set of ids, ascending."""
 
 
-class _Sets(Interned[Members]):
+class _Sets(ValueTable[Members]):
     """Sets by number, and for each member the numbers of the sets that have it; number 0 is the empty set."""
 
     def __init__(self, first: Members = ()) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from stead.catalog.columns import InventoryColumns
 from stead.catalog.forest import NO_SLOT
-from stead.catalog.fragments import Fragments
+from stead.catalog.fragments import TextCache
 from stead.catalog.memberships import Sharing
 from stead.catalog.snapshot import Identities, Names, ServiceStates, Snapshot
 from stead.domain.changes import Changes, Differences, InventoryRow, ProviderRow, StandingRow
@@ -272,7 +272,7 @@ class Draft:
     def __init__(self, snapshot: Snapshot) -> None:
         """Nothing is changed yet."""
         # Planned providers have versions of their own, whose texts would displace those of stored providers.
-        self._snapshot = replace(snapshot, fragments=Fragments())
+        self._snapshot = replace(snapshot, fragments=TextCache())
         ids = snapshot.identities.ids.whole
         self._new_ids = itertools.count(int(ids.max()) + 1 if ids.size else 1)
         self._rows: dict[int, ProviderRow] = {}

@@ -12,7 +12,7 @@ import numpy as np
 from stead.catalog.blocks import Blocks, Directory, IdIndex, TextIndex, Texts, TreeIndex
 from stead.catalog.columns import Inventories, InventoryColumns, Masks
 from stead.catalog.forest import ALONE, NO_SLOT, Forest, Shape
-from stead.catalog.fragments import Fragments
+from stead.catalog.fragments import TextCache
 from stead.catalog.memberships import Memberships, Sharing
 from stead.class_order import class_order
 from stead.domain.names import SHARES_VIA_AGGREGATE
@@ -93,7 +93,7 @@ class Snapshot:
     sharing: Sharing
     service_states: ServiceStates
     masks: Masks
-    fragments: Fragments
+    fragments: TextCache
 
     @classmethod
     def empty(cls) -> Snapshot:
@@ -116,7 +116,7 @@ class Snapshot:
             Sharing(forest, traits, aggregates, None, masks),
             ServiceStates(forest, {}),
             masks,
-            Fragments(),
+            TextCache(),
         )
 
     def find(self, uuid: str) -> Slot | None:
@@ -376,7 +376,7 @@ def part(snapshot: Snapshot, roots: NDArray[np.int64]) -> tuple[Snapshot, NDArra
         sharing=Sharing(forest, trait_sets, aggregate_sets, snapshot.sharing_trait, masks),
         service_states=ServiceStates(forest, disabled),
         masks=masks,
-        fragments=Fragments(),
+        fragments=TextCache(),
     )
     return alone, slots
 

@@ -28,7 +28,7 @@ from stead.catalog.forest import NO_SLOT, Forest, Shape
 from stead.catalog.memberships import Sharing
 from stead.catalog.refresh import new_version
 from stead.catalog.snapshot import Identities, Names, ServiceStates, Snapshot
-from stead.domain.changes import NameRow, Totals, Unfit
+from stead.domain.changes import NameRow, SnapshotUnusable, Totals
 from stead.domain.provider import Disabled, Slot
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.catalog.blocks import Interned
+    from stead.catalog.blocks import ValueTable
     from stead.catalog.memberships import Memberships
 
 
@@ -140,7 +140,7 @@ def read(stored: Stored) -> Snapshot:
     try:
         return _Reading(stored).snapshot()
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-        raise Unfit(f"its content is not a snapshot: {error}") from error
+        raise SnapshotUnusable(f"its content is not a snapshot: {error}") from error
 
 
 def _columns(snapshot: Snapshot) -> dict[str, Blocks[Any]]:
@@ -208,7 +208,7 @@ class _Reading:
         )
         by_id = IdIndex(self._stored.numbers("id ids", ids.dtype, number), self._slots("id slots", ids))
         if not np.array_equal(by_id.ids, ids.whole[by_id.slots]):
-            raise Unfit("its index of ids is wrong")
+            raise SnapshotUnusable("its index of ids is wrong")
         return Identities.indexed(*texts, ids, by_uuid, by_name, by_id)
 
     def _texts(self, name: str) -> Texts:
@@ -218,19 +218,19 @@ class _Reading:
             of_block = ends[first : first + BLOCK]
             stop = start + of_block.item(-1)
             if of_block.item(0) < 0 or (np.diff(of_block) < 0).any() or stop > len(data):
-                raise Unfit(f"its {name}s are not complete")
+                raise SnapshotUnusable(f"its {name}s are not complete")
             str(data[start:stop], "utf-8", "surrogatepass")  # raises ValueError
             blocks.append(TextBlock(data[start:stop], of_block))
             start = stop
         if start != len(data):
-            raise Unfit(f"its {name}s are not complete")
+            raise SnapshotUnusable(f"its {name}s are not complete")
         return Texts(tuple(blocks))
 
     def _slots(self, name: str, ids: Blocks[np.int64]) -> NDArray[np.int32]:
         """The slots of an index: each slot with a provider once."""
         slots = self._stored.numbers(name, _SLOT)
         if not np.array_equal(np.sort(slots), np.flatnonzero(ids.whole != NO_SLOT)):
-            raise Unfit(f"{name} has other slots than the providers")
+            raise SnapshotUnusable(f"{name} has other slots than the providers")
         return slots
 
     def _forest(self, columns: Mapping[str, Blocks[Any]]) -> Forest:
@@ -240,11 +240,11 @@ class _Reading:
         trees = TreeIndex(*(self._stored.numbers(f"tree {part}", _SLOT) for part in ("roots", "ends", "members")))
         roots, ends, members = trees.roots, trees.ends, trees.members
         if len(members) and (members.min() < 0 or members.max() >= self._size):
-            raise Unfit("a tree has a provider that does not exist")
+            raise SnapshotUnusable("a tree has a provider that does not exist")
         if len(roots) != len(ends) or len(members) != (ends[-1] if len(ends) else 0):
-            raise Unfit("its trees are not complete")
+            raise SnapshotUnusable("its trees are not complete")
         if (np.diff(roots) <= 0).any() or (np.diff(ends, prepend=np.int32(0)) <= 1).any():
-            raise Unfit("its trees are not in order")
+            raise SnapshotUnusable("its trees are not in order")
         return replace(
             forest,
             parent=columns["parent"],
@@ -267,9 +267,9 @@ class _Reading:
             here = slice(start, start := start + int(of_class))
             kinds, at = _kinds(rows), slots[here]
             if len(at) and (at[0] < 0 or at[-1] >= self._size or (np.diff(at) <= 0).any()):
-                raise Unfit("the slots of a rare class are not in order")
+                raise SnapshotUnusable("the slots of a rare class are not in order")
             if int(class_id) in columns or not len(at) or kind[here].min() < 1 or kind[here].max() >= len(kinds):
-                raise Unfit("a rare class is not complete")
+                raise SnapshotUnusable("a rare class is not complete")
             columns[int(class_id)] = InventoryColumns.of_few(
                 kinds, at, kind[here], room[here], written[here], self._size
             )
@@ -290,7 +290,7 @@ class _Reading:
         sets = [tuple(map(int, members)) for members in self._stored.values(name)]
         memberships = empty.holding(sets, set_of)
         if memberships.sets() != sets:
-            raise Unfit(f"{name} has a set twice")
+            raise SnapshotUnusable(f"{name} has a set twice")
         _require_below(set_of, len(sets))
         return memberships
 
@@ -302,11 +302,11 @@ class _Reading:
         return {Slot(int(slot)): Disabled(reason, since, until) for slot, reason, since, until in rows}
 
 
-def _filled(interned: Interned[Any], values: Sequence[Any]) -> None:
+def _filled(interned: ValueTable[Any], values: Sequence[Any]) -> None:
     """Give *interned*, which is new, these values, with their places as numbers."""
     interned.numbers(values)
     if interned.values != list(values):
-        raise Unfit("a value is stored twice")
+        raise SnapshotUnusable("a value is stored twice")
 
 
 def _kinds(rows: Sequence[Sequence[Any]]) -> InventoryKinds:
@@ -319,7 +319,7 @@ def _require_below(column: Blocks[np.int32] | Sparse[np.int32], bound: int, leas
     for block in column.blocks if isinstance(column, Blocks) else (column.values,):
         # A right checksum does not prove that the numbers fit together, and a wrong one would fail later requests.
         if block.min() < least or block.max() >= bound:
-            raise Unfit("a number is out of range")
+            raise SnapshotUnusable("a number is out of range")
 
 
 # The form of a snapshot file: named sections, a header and a checksum. It knows nothing of what the sections mean.
@@ -413,10 +413,10 @@ class Stored:
         """
         form, data = self._sections.get(name, ("", memoryview(b"")))
         if data and form != dtype.str:
-            raise Unfit(f"{name} has the type {form}, not {dtype.str}")
+            raise SnapshotUnusable(f"{name} has the type {form}, not {dtype.str}")
         values = np.frombuffer(data, dtype)
         if size is not None and len(values) != size:
-            raise Unfit(f"{name} has {len(values)} values, not {size}")
+            raise SnapshotUnusable(f"{name} has {len(values)} values, not {size}")
         return values
 
     def bytes(self, name: str) -> memoryview:
@@ -438,7 +438,7 @@ class Stored:
     def _of_form(self, name: str, expected: str) -> memoryview:
         form, data = self._sections.get(name, ("", memoryview(b"")))
         if form != expected:
-            raise Unfit(f"{name} is missing")
+            raise SnapshotUnusable(f"{name} is missing")
         return data
 
 
@@ -454,16 +454,16 @@ def read_file(path: Path) -> Stored:
         # The open file, not the path: another user could replace the path between a check and the opening.
         about = os.fstat(file.fileno())
         if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise Unfit("another user may have written it")
+            raise SnapshotUnusable("another user may have written it")
         end = about.st_size - _END_BYTES
         if not stat.S_ISREG(about.st_mode) or end < len(MAGIC):
-            raise Unfit("it is not complete")
+            raise SnapshotUnusable("it is not complete")
         # Nothing closes the map: it lives as long as the arrays that read it.
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     if content[: len(MAGIC)] != MAGIC:
-        raise Unfit("it has another form")
+        raise SnapshotUnusable("it has another form")
     if hashlib.blake2b(content[:-_DIGEST_BYTES], digest_size=_DIGEST_BYTES).digest() != content[-_DIGEST_BYTES:]:
-        raise Unfit("its checksum is wrong")
+        raise SnapshotUnusable("its checksum is wrong")
     length = int.from_bytes(content[end : end + _LENGTH_BYTES], "little")
     try:
         contents = orjson.loads(content[end - length : end])
@@ -472,7 +472,7 @@ def read_file(path: Path) -> Stored:
             {str(name): (str(form), content[start : start + size]) for name, form, start, size in contents["sections"]},
         )
     except (ValueError, TypeError, KeyError) as error:
-        raise Unfit("it is not complete") from error
+        raise SnapshotUnusable("it is not complete") from error
 
 
 @contextmanager

@@ -25,8 +25,8 @@ from stead.topology.plan import (
     CreateTrait,
     DeleteProvider,
     InventoryChange,
-    Kept,
     MoveProvider,
+    NotPruned,
     Overcommitted,
     Plan,
     Present,
@@ -318,12 +318,12 @@ def _words(difference: Any) -> str:
     return ", ".join(signs)
 
 
-def _kept(record: Any) -> Kept:
+def _kept(record: Any) -> NotPruned:
     if record["resource_class"] is not None:
-        return Kept(record["name"], record["resource_class"], f"{record['used']} in use")
+        return NotPruned(record["name"], record["resource_class"], f"{record['used']} in use")
     if record["needed_by"] is not None:
-        return Kept(record["name"], None, f"it is the parent of {record['needed_by']}, which stays")
-    return Kept(record["name"], None, "it has allocations")
+        return NotPruned(record["name"], None, f"it is the parent of {record['needed_by']}, which stays")
+    return NotPruned(record["name"], None, "it has allocations")
 
 
 # The site of any Placement server: reads it over HTTP provider by provider, and changes it step by step.
@@ -344,7 +344,7 @@ class Outcome:
     """The result of applying a site, or of a dry run; *parts* is the number of transactions, if parts were sent."""
 
     steps: list[Step] = field(default_factory=list)
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[NotPruned, ...] = ()
     overcommitted: tuple[Overcommitted, ...] = ()
     parts: int = 0
 

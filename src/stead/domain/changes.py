@@ -95,7 +95,7 @@ class Totals(NamedTuple):
     modified: int
 
 
-class Unfit(Exception):
+class SnapshotUnusable(Exception):
     """A stored snapshot cannot be used; the message says why."""
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from stead.domain.errors import CapacityExceeded, NoSuchInventory, ProviderDisabled, UnitsViolated
-from stead.domain.provider import capacity, has_room, keeps_units
+from stead.domain.provider import exact_capacity, has_room, keeps_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PlaceUsage:
     """The usage of one place: ``used`` by consumers outside the request, ``before`` by all, before the request."""
 
     inventory: Inventory
@@ -68,7 +68,7 @@ class Room:
     before: int
 
 
-def require_room(rooms: Mapping[Place, Room], claims: Sequence[Claim]) -> None:
+def require_room(rooms: Mapping[Place, PlaceUsage], claims: Sequence[Claim]) -> None:
     """Refuse *claims* unless all of them fit together.
 
     An inventory that is already over-committed accepts claims that keep or reduce its usage, but none that raise it.
@@ -91,7 +91,7 @@ def require_room(rooms: Mapping[Place, Room], claims: Sequence[Claim]) -> None:
                 _require_place(place, amount, requested[place], rooms.get(place))
 
 
-def _require_some_inventory(rooms: Mapping[Place, Room], claims: Sequence[Claim]) -> None:
+def _require_some_inventory(rooms: Mapping[Place, PlaceUsage], claims: Sequence[Claim]) -> None:
     named = {provider for claim in claims for provider in claim.allocations}
     lacking = named - {place.provider for place in rooms}
     if lacking:
@@ -99,19 +99,19 @@ def _require_some_inventory(rooms: Mapping[Place, Room], claims: Sequence[Claim]
         raise NoSuchInventory(sorted(lacking), sorted(classes))
 
 
-def _require_place(place: Place, amount: int, requested: int, room: Room | None) -> None:
+def _require_place(place: Place, amount: int, requested: int, room: PlaceUsage | None) -> None:
     if room is None:
         raise NoSuchInventory([place.provider], [place.resource_class])
     has = room.inventory
     if not keeps_units(amount, has.min_unit, has.max_unit, has.step_size):
         raise UnitsViolated(*place, amount)
-    limit = capacity(has.total, has.reserved, has.allocation_ratio)
+    limit = exact_capacity(has.total, has.reserved, has.allocation_ratio)
     kept_or_reduced = room.before > 0 and room.used + requested <= room.before
     if not (has_room(requested, room.used, limit) or kept_or_reduced):
         raise CapacityExceeded(*place, amount)
 
 
-class Barrier(NamedTuple):
+class DisabledProvider(NamedTuple):
     """Why a provider accepts no new allocations: it, or an ancestor of it, is ``disabled`` (a uuid)."""
 
     disabled: str
@@ -119,12 +119,16 @@ class Barrier(NamedTuple):
 
 
 def require_enabled(
-    barriers: Mapping[str, Barrier], claims: Sequence[Claim], before: Mapping[Place, int], *, may_shift: bool
+    disabled_providers: Mapping[str, DisabledProvider],
+    claims: Sequence[Claim],
+    before: Mapping[Place, int],
+    *,
+    may_shift: bool,
 ) -> None:
     """Refuse *claims* that raise the usage of a disabled provider. Allocations may stay, shrink, or change consumers.
 
     Args:
-        barriers: by provider uuid, for providers that are disabled or below a disabled one.
+        disabled_providers: by provider uuid, for providers that are disabled or below a disabled one.
         before: the present allocations of the consumers of *claims*.
         may_shift: amounts may move between the providers under one barrier, as in a reshape; the sums of each class
             are compared.
@@ -134,19 +138,19 @@ def require_enabled(
     """
 
     def counted(place: Place) -> Place:
-        return place._replace(provider=barriers[place.provider].disabled) if may_shift else place
+        return place._replace(provider=disabled_providers[place.provider].disabled) if may_shift else place
 
     released: dict[Place, int] = defaultdict(int)
     for place, amount in before.items():
-        if place.provider in barriers:
+        if place.provider in disabled_providers:
             released[counted(place)] += amount
     for claim in claims:
         for provider, resources in claim.allocations.items():
-            for resource_class, amount in resources.items() if provider in barriers else ():
+            for resource_class, amount in resources.items() if provider in disabled_providers else ():
                 place = counted(Place(provider, resource_class))
                 released[place] -= amount
                 if released[place] < 0:
-                    raise ProviderDisabled(provider, resource_class, *barriers[provider])
+                    raise ProviderDisabled(provider, resource_class, *disabled_providers[provider])
 
 
 # Claims by query: the request of each consumer, and the places that were found.
@@ -155,7 +159,7 @@ def require_enabled(
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimRequest:
     """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new."""
 
     consumer: str
@@ -176,7 +180,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of all wishes, in order, and the number of attempts; 0 if an earlier request had granted them."""
+    """The results of all requests, in order, and the number of attempts; 0 if an earlier attempt had granted them."""
 
     granted: Sequence[Granted]
     tries: int

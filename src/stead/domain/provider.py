@@ -92,7 +92,7 @@ class Inventory:
     @property
     def capacity(self) -> int:
         """The capacity as answers show it: truncated towards zero."""
-        return int(capacity(self.total, self.reserved, self.allocation_ratio))
+        return int(exact_capacity(self.total, self.reserved, self.allocation_ratio))
 
 
 def _in_single_precision(ratio: float) -> float:
@@ -101,7 +101,7 @@ def _in_single_precision(ratio: float) -> float:
     return float(f"{stored:.6g}")
 
 
-def capacity(total: Any, reserved: Any, ratio: Any) -> Any:
+def exact_capacity(total: Any, reserved: Any, ratio: Any) -> Any:
     """``(total - reserved) * ratio`` in IEEE double, not truncated."""
     return (total - reserved) * ratio
 

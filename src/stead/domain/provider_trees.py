@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stead.domain.errors import BadRequest, Conflict, DuplicateProvider, GenerationConflict
 from stead.domain.names import is_custom
-from stead.domain.provider import BY_NAME, MOST_OF_PROVIDER, capacity, has_room
+from stead.domain.provider import BY_NAME, MOST_OF_PROVIDER, exact_capacity, has_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -568,8 +568,8 @@ class _Planning:
         before, used = now.inventories.get(name), now.used.get(name, 0)
         if before is None or not used:
             return
-        had = capacity(before.total, before.reserved, before.allocation_ratio)
-        has = capacity(inventory.total, inventory.reserved, inventory.allocation_ratio)
+        had = exact_capacity(before.total, before.reserved, before.allocation_ratio)
+        has = exact_capacity(inventory.total, inventory.reserved, inventory.allocation_ratio)
         if has < had and not has_room(0, used, has):
             self._overcommitted.append(
                 Overcommitment(now.uuid, now.name, name, used, before.capacity, inventory.capacity)

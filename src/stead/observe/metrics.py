@@ -412,7 +412,7 @@ Watcher = Callable[["WSGIEnvironment", Notes], None]
 """Called for every request when its answer is known."""
 
 
-def tell(watchers: Sequence[Watcher], environ: WSGIEnvironment, notes: Notes) -> None:
+def notify(watchers: Sequence[Watcher], environ: WSGIEnvironment, notes: Notes) -> None:
     """Call all *watchers* for a request that has its answer."""
     notes.ended = time.perf_counter()
     for watcher in watchers:

@@ -78,7 +78,7 @@ def keep_for_good() -> None:
     gc.freeze()
 
 
-def let_go(last: list[Any]) -> None:
+def release(last: list[Any]) -> None:
     """Free what only *last* refers to, and leave it empty. Works in pieces, so that other threads run in between.
 
     Python frees a structure without a thread switch, which takes long for the catalog of a large site.

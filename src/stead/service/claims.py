@@ -25,7 +25,7 @@ from stead.candidates.explain import explain
 from stead.candidates.gangs import place
 from stead.candidates.placing import NoPlace, summed, taken_by
 from stead.candidates.work import WorkSpent
-from stead.domain.claim import Claim, Granted, Outcome, Place, Room, require_room
+from stead.domain.claim import Claim, Granted, Outcome, Place, PlaceUsage, require_room
 from stead.domain.errors import (
     AllocationRefused,
     ConcurrentUpdate,
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Identities, Snapshot
     from stead.domain.changes import Moment
-    from stead.domain.claim import Wish
+    from stead.domain.claim import ClaimRequest
     from stead.store.consumer_listing import HeldAllocations
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.store import Store
 
     Held = Mapping[str, HeldAllocations]
-    Announcements = dict[int, "Announced"]
+    Announcements = dict[int, "PendingClaim"]
     """By the identity of the grants: two claims can have equal grants."""
 
 
@@ -83,9 +83,9 @@ class _Attempt:
     """The result of one search.
 
     Attributes:
-        allocations: the allocations that the wishes replace.
+        allocations: the allocations that the requests replace.
         clock: the moment at which ``placed`` was valid; None if that moment has no clock.
-        placed: a place for each wish.
+        placed: a place for each request.
         granted: the same by uuid and class name; empty without places.
     """
 
@@ -104,13 +104,18 @@ class Claiming:
         self._catalog = catalog
         self._write = write
         self._enumeration = enumeration
-        self._underway = Underway()
-        self._drawing = Drawing()
+        self._pending = PendingClaims()
+        self._drawing = CandidateDraw()
 
     def claim(
-        self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
+        self,
+        claim_requests: Sequence[ClaimRequest],
+        *,
+        distinct_roots: bool,
+        explained: bool,
+        until: float | None = None,
     ) -> Outcome:
-        """Grant all wishes, or none.
+        """Grant all requests, or none.
 
         Args:
             explained: if nothing fits, explain it, if time remains.
@@ -125,70 +130,72 @@ class Claiming:
         writes = 0
         among_best = self._drawing.first()
         while True:
-            attempt = self._look(wishes, distinct_roots, among_best, until)
+            attempt = self._look(claim_requests, distinct_roots, among_best, until)
             try:
                 if not isinstance(attempt.placed, NoPlace):
                     writes += 1
-                    self._write_all(wishes, attempt)
+                    self._write_all(claim_requests, attempt)
                     return Outcome(attempt.granted, writes)
                 # After a lost race, the search may have ended at the deadline, and then it proves nothing.
                 was_searched_whole = writes == 0 or time.monotonic() <= until
-                if was_searched_whole and self._is_as_known(wishes, attempt.allocations, attempt.clock):
-                    raise self._refusal(wishes, attempt.placed, until if explained else -inf)
+                if was_searched_whole and self._is_as_known(claim_requests, attempt.allocations, attempt.clock):
+                    raise self._refusal(claim_requests, attempt.placed, until if explained else -inf)
             except (AllocationRefused, UnknownProvider, UnknownResourceClass, ProvidersChanged) as refusal:
                 # Another client changed it first; the next snapshot shows the change.
                 among_best = self._drawing.after_loss(among_best)
                 if not isinstance(refusal, ProvidersChanged):
-                    self._reload_what_contradicts(wishes, attempt)
+                    self._reload_what_contradicts(claim_requests, attempt)
             except ConsumerConflict:
-                # The client may repeat a claim because it lost the answer. Then the wish is already granted.
-                before = self._granted_before(wishes)
+                # The client may repeat a claim because it lost the answer. Then the request is already granted.
+                before = self._granted_before(claim_requests)
                 if before is None:
                     raise
                 return Outcome(before, 0)
             finally:
                 # Only after the write has ended: until then, no snapshot contains the claim.
-                self._underway.remove(attempt.granted)
+                self._pending.remove(attempt.granted)
             if time.monotonic() > until:
                 raise ConcurrentUpdate("Claim lost every race; retry.")
 
-    def _look(self, wishes: Sequence[Wish], distinct_roots: bool, among_best: int, until: float) -> _Attempt:
-        """Find a place for each wish, and announce it to the other claims of this process.
+    def _look(
+        self, claim_requests: Sequence[ClaimRequest], distinct_roots: bool, among_best: int, until: float
+    ) -> _Attempt:
+        """Find a place for each request, and announce it to the other claims of this process.
 
-        Read the list of other claims underway before the snapshot, see :meth:`Underway.looking`. A separate transaction
-        reads the allocations that the wishes replace. If they change before the snapshot, the search releases too much
-        or too little; the consumers' generations reveal that, under the locks or in `_is_as_known`.
+        Read the list of other pending claims before the snapshot, see :meth:`PendingClaims.looking`. A separate
+        transaction reads the allocations that the requests replace. If they change before the snapshot, the search
+        releases too much or too little; the consumers' generations reveal that, under the locks or in `_is_as_known`.
         """
-        replaced = [wish.consumer for wish in wishes if wish.expected is not None]
+        replaced = [claim_request.consumer for claim_request in claim_requests if claim_request.expected is not None]
         # Before the snapshot: allocations that change in between differ in generation, which the write checks.
         allocations_of = self._store.read(of_consumers, replaced) if replaced else {}
         granted: list[Granted] = []
-        with self._underway.looking() as others:
+        with self._pending.looking() as others:
             snapshot, moment = self._catalog.view()
             freed = snapshot.with_taken(_given_back(snapshot, allocations_of))
-            with self._underway.turn() as give_way:
+            with self._pending.turn() as give_way:
                 how = partial(
                     place, distinct_roots=distinct_roots, among_best=among_best, until=until, give_way=give_way
                 )
-                placed = self._placed(freed, wishes, others, how)
+                placed = self._placed(freed, claim_requests, others, how)
                 if not isinstance(placed, NoPlace):
                     granted = [_granted(snapshot, candidate) for candidate in placed]
                     taken = summed(map(taken_by, placed))
                     # Within the turn, so that the next search sees these places.
-                    self._underway.add(Announced(granted, snapshot.identities, taken))
+                    self._pending.add(PendingClaim(granted, snapshot.identities, taken))
         return _Attempt(allocations_of, clock_of(moment), placed, granted)
 
-    def _write_all(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
-        self._write(_claims(wishes, attempt), attempt.clock)
+    def _write_all(self, claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> None:
+        self._write(_claims(claim_requests, attempt), attempt.clock)
 
-    def _reload_what_contradicts(self, wishes: Sequence[Wish], attempt: _Attempt) -> None:
+    def _reload_what_contradicts(self, claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> None:
         """Reload the providers of a refused attempt if the snapshot still allows it: another service changed them.
 
         That service writes no change rows. Until its next reconcile pass, this process would find the same place again
         and again.
         """
         snapshot, _ = self._catalog.view()  # has every write of Stead that the refusal can rest on
-        claims = _claims(wishes, attempt)
+        claims = _claims(claim_requests, attempt)
         if not _allows(snapshot, claims, attempt.allocations):
             return
         slots = {snapshot.find(uuid) for claim in claims for uuid in claim.allocations}
@@ -198,7 +205,7 @@ class Claiming:
     def _placed(
         self,
         snapshot: Snapshot,
-        wishes: Sequence[Wish],
+        claim_requests: Sequence[ClaimRequest],
         others: Announcements,
         place: Callable[..., list[Candidate] | NoPlace],
     ) -> list[Candidate] | NoPlace:
@@ -207,7 +214,7 @@ class Claiming:
         The second search is necessary, since other claims may be refused, and since their places may be counted twice:
         in the hint and in the snapshot. A refusal must rest on the snapshot alone.
         """
-        requests = [wish.request for wish in wishes]
+        requests = [claim_request.request for claim_request in claim_requests]
         if others:
             # A copy: other claims add to this view while the sum is computed.
             taken = summed(announced.amounts_in(snapshot) for announced in list(others.values()))
@@ -216,55 +223,68 @@ class Claiming:
                 return placed
         return place(snapshot, requests, self._enumeration)
 
-    def _is_as_known(self, wishes: Sequence[Wish], allocations_of: Held, clock: Clock | None) -> bool:
+    def _is_as_known(self, claim_requests: Sequence[ClaimRequest], allocations_of: Held, clock: Clock | None) -> bool:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
 
         Raises:
             ConsumerConflict: a consumer is at another generation now.
         """
-        uuids = [wish.consumer for wish in wishes]
+        uuids = [claim_request.consumer for claim_request in claim_requests]
         now, changed = self._store.read(_consumers_since, uuids, clock)
-        for wish in wishes:
-            generation = now[wish.consumer].generation if wish.consumer in now else None
-            if generation != wish.expected:
-                raise ConsumerConflict(wish.consumer, wish.expected, generation)
+        for claim_request in claim_requests:
+            generation = now[claim_request.consumer].generation if claim_request.consumer in now else None
+            if generation != claim_request.expected:
+                raise ConsumerConflict(claim_request.consumer, claim_request.expected, generation)
         return not changed and all(
             now[uuid].amounts() == allocations.amounts() for uuid, allocations in allocations_of.items()
         )
 
-    def _refusal(self, wishes: Sequence[Wish], placed: NoPlace, until: float) -> NothingFits | NothingFound:
+    def _refusal(
+        self, claim_requests: Sequence[ClaimRequest], placed: NoPlace, until: float
+    ) -> NothingFits | NothingFound:
         """The refusal, with an explanation if time remains before *until*."""
-        wish = wishes[placed.number]
+        claim_request = claim_requests[placed.number]
         why = None
         if time.monotonic() < until:
             with suppress(WorkSpent):
                 why = explain(
-                    placed.remaining, wish.request, self._enumeration.work, until=until, give_way=slices.give_way
+                    placed.remaining,
+                    claim_request.request,
+                    self._enumeration.work,
+                    until=until,
+                    give_way=slices.give_way,
                 )
         error = NothingFound if placed.gave_up else NothingFits
-        return error(placed.number, wish.consumer, why and (placed.remaining, why))
+        return error(placed.number, claim_request.consumer, why and (placed.remaining, why))
 
-    def _granted_before(self, wishes: Sequence[Wish]) -> list[Granted] | None:
-        """The earlier result of the wishes, if the same request was carried out before; None if not."""
-        allocations_of = self._store.read(of_consumers, [wish.consumer for wish in wishes])
-        if not all(_is_next(wish, allocations_of.get(wish.consumer)) for wish in wishes):
+    def _granted_before(self, claim_requests: Sequence[ClaimRequest]) -> list[Granted] | None:
+        """The earlier result of the requests, if the same request was carried out before; None if not."""
+        allocations_of = self._store.read(of_consumers, [claim_request.consumer for claim_request in claim_requests])
+        if not all(
+            _is_next(claim_request, allocations_of.get(claim_request.consumer)) for claim_request in claim_requests
+        ):
             return None
         snapshot, _ = self._catalog.view()  # after the allocations, so that it has the providers they name
-        candidates = [self._candidate_of(snapshot, wish, allocations_of[wish.consumer]) for wish in wishes]
+        candidates = [
+            self._candidate_of(snapshot, claim_request, allocations_of[claim_request.consumer])
+            for claim_request in claim_requests
+        ]
         return [_granted(snapshot, candidate) for candidate in candidates if candidate] if all(candidates) else None
 
-    def _candidate_of(self, snapshot: Snapshot, wish: Wish, stored: HeldAllocations) -> Candidate | None:
-        """A candidate for a wish that takes exactly the allocations *stored*; None if there is none. The search is
+    def _candidate_of(
+        self, snapshot: Snapshot, claim_request: ClaimRequest, stored: HeldAllocations
+    ) -> Candidate | None:
+        """A candidate for a request that takes exactly the allocations *stored*; None if there is none. The search is
         limited to the providers of these allocations.
         """
         amounts = slots(snapshot, stored.amounts())
-        if _totals(stored.amounts().values()) != _totals(group.resources for group in wish.request.groups):
+        if _totals(stored.amounts().values()) != _totals(group.resources for group in claim_request.request.groups):
             return None
         roots = np.zeros(snapshot.size, np.bool_)
         for slot in amounts:
             roots[snapshot.sharing.anchors(slot) if snapshot.sharing.mask[slot] else snapshot.forest.root[slot]] = True
         # Without the limit and the order of the request: they could leave out the candidate that was granted.
-        request = replace(wish.request, limit=None, order=None)
+        request = replace(claim_request.request, limit=None, order=None)
         enumeration = replace(self._enumeration, maximum=None, randomize=False)
         candidates = find(snapshot.with_room_only(amounts), request, enumeration, among=roots)
         return next(candidates, None)
@@ -277,21 +297,31 @@ def _consumers_since(connection: Connection, uuids: Sequence[str], clock: Clock 
     return of_consumers(connection, uuids), logged is None or not logged[LogKind.CONSUMER].isdisjoint(uuids)
 
 
-def _is_next(wish: Wish, stored: HeldAllocations | None) -> bool:
-    """Whether a consumer has the generation and the owner that the wish, granted once, would have left."""
+def _is_next(claim_request: ClaimRequest, stored: HeldAllocations | None) -> bool:
+    """Whether a consumer has the generation and the owner that the request, granted once, would have left."""
     return (
         stored is not None
-        and stored.generation == (wish.expected or 0) + 1
-        and (stored.project, stored.user, stored.consumer_type) == (wish.project, wish.user, wish.consumer_type)
+        and stored.generation == (claim_request.expected or 0) + 1
+        and (stored.project, stored.user, stored.consumer_type)
+        == (claim_request.project, claim_request.user, claim_request.consumer_type)
     )
 
 
-def _claim(wish: Wish, granted: Granted) -> Claim:
-    return Claim(wish.consumer, granted.allocations, wish.project, wish.user, wish.consumer_type, wish.expected)
+def _claim(claim_request: ClaimRequest, granted: Granted) -> Claim:
+    return Claim(
+        claim_request.consumer,
+        granted.allocations,
+        claim_request.project,
+        claim_request.user,
+        claim_request.consumer_type,
+        claim_request.expected,
+    )
 
 
-def _claims(wishes: Sequence[Wish], attempt: _Attempt) -> list[Claim]:
-    return [_claim(wish, granted) for wish, granted in zip(wishes, attempt.granted, strict=True)]
+def _claims(claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> list[Claim]:
+    return [
+        _claim(claim_request, granted) for claim_request, granted in zip(claim_requests, attempt.granted, strict=True)
+    ]
 
 
 def _allows(snapshot: Snapshot, claims: Sequence[Claim], replaced: Held) -> bool:
@@ -301,7 +331,7 @@ def _allows(snapshot: Snapshot, claims: Sequence[Claim], replaced: Held) -> bool
         for uuid, amounts in held.amounts().items():
             freed.update({Place(uuid, name): amount for name, amount in amounts.items()})
     rooms = {
-        place: Room(inventory.inventory, inventory.used - freed[place], inventory.used)
+        place: PlaceUsage(inventory.inventory, inventory.used - freed[place], inventory.used)
         for uuid in {uuid for claim in claims for uuid in claim.allocations}
         if (slot := snapshot.find(uuid)) is not None
         for name, inventory in snapshot.inventories(slot).items()
@@ -353,7 +383,7 @@ HALF_LIFE = 0.25
 """Seconds after a lost race in which the number for new claims halves."""
 
 
-class Drawing:
+class CandidateDraw:
     """The number of candidates to draw from, for the claims of one worker.
 
     Threads share it without a lock: a lost update makes one claim draw from fewer or more candidates than intended,
@@ -380,7 +410,7 @@ class Drawing:
         return wider
 
 
-# Claims underway: what the claims of this process are about to write, as a hint for concurrent searches.
+# Pending claims: what the claims of this process are about to write, as a hint for concurrent searches.
 #
 # Without the hint, concurrent claims find the same best place, and all but one of them lose the race under the locks.
 # The hint affects only performance: the locked rows decide every claim. So the hint may sometimes be wrong, and
@@ -392,7 +422,7 @@ LONGEST_TURN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Announced:
+class PendingClaim:
     """What a claim is about to write: ``amounts`` in a snapshot with these ``identities``."""
 
     granted: Sequence[Granted]
@@ -407,7 +437,7 @@ class Announced:
         return summed(slots(snapshot, grant.allocations) for grant in self.granted)
 
 
-class Underway:
+class PendingClaims:
     """The claims of one process that have a place but are not written yet."""
 
     def __init__(self) -> None:
@@ -419,7 +449,7 @@ class Underway:
 
     @contextmanager
     def looking(self) -> Iterator[Announcements]:
-        """For the block, what all other claims underway announced, including those that are added meanwhile.
+        """For the block, what all other pending claims announced, including those that are added meanwhile.
 
         Enter the block before the snapshot is read. Nothing is ever removed from this view. A claim that is written
         meanwhile may be missing from the snapshot; without this rule, it could be missing from both.
@@ -460,7 +490,7 @@ class Underway:
             if is_alone:
                 self._turn.release()
 
-    def add(self, announced: Announced) -> None:
+    def add(self, announced: PendingClaim) -> None:
         """Announce what a claim is about to write, before its turn ends, so that the next search sees it."""
         with self._changing:
             for announcements in (self._announced, *self._views.values()):

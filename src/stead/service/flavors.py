@@ -10,7 +10,7 @@ import numpy as np
 
 from stead.candidates.headroom.each_tree import form_of
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.keeping import Kept, Places, after, keep, most_together
+from stead.candidates.headroom.keeping import HeadroomByTree, Places, after, headrooms_by_tree, most_together
 from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import BadRequest
 from stead.domain.request import FlavorRoom
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Mask, Snapshot
     from stead.domain.request import CandidateRequest
 
-    Found = Headroom | Kept | str
+    Found = Headroom | HeadroomByTree | str
     """A headroom, or the reason why there is none."""
 
-    Stale = tuple[CandidateRequest, Kept | None]
+    Stale = tuple[CandidateRequest, HeadroomByTree | None]
     """A request, and what was kept of its headroom in another snapshot."""
 
 R = TypeVar("R")
@@ -65,7 +65,7 @@ class FlavorHeadrooms:
             # At the same moment, a snapshot that was loaded again may have other slots.
             is_same = self._state == state and self._versions is snapshot.versions
             fresh = set(self._fresh) if is_same else set()
-        kept_by_tree = [pair[1] for pair in cached.values() if isinstance(pair[1], Kept)]
+        kept_by_tree = [pair[1] for pair in cached.values() if isinstance(pair[1], HeadroomByTree)]
         # Outside the lock, since counting takes long; two threads may count the same.
         # The last one is the latest: `_keep` moves each new result to the end.
         updating = _Updating(snapshot, work, kept_by_tree[-1].places if kept_by_tree else None)
@@ -76,7 +76,7 @@ class FlavorHeadrooms:
             if before is not None and name in fresh:
                 headroom_of[name] = before
             else:
-                stale[name] = request, before if isinstance(before, Kept) else None
+                stale[name] = request, before if isinstance(before, HeadroomByTree) else None
         for names in updating.batches(stale):
             if work is not None and updating.spent >= work:
                 break
@@ -169,13 +169,15 @@ class _Updating:
         in_full = iter(self._in_full(uncounted) if uncounted else ())
         return [counted or next(in_full) for counted in headrooms]
 
-    def _after(self, headrooms: Sequence[Kept]) -> list[Kept | None]:
+    def _after(self, headrooms: Sequence[HeadroomByTree]) -> list[HeadroomByTree | None]:
         step = self._step(headrooms[0].places) if headrooms else None
         return [] if step is None else self._spending(lambda work: after(headrooms, step, work), len(headrooms))
 
     def _in_full(self, requests: Sequence[CandidateRequest]) -> list[Found]:
         try:
-            headrooms = self._spending(lambda work: keep(self._snapshot, self._reached, requests, work), len(requests))
+            headrooms = self._spending(
+                lambda work: headrooms_by_tree(self._snapshot, self._reached, requests, work), len(requests)
+            )
         except WorkSpent:
             return [counted for request in requests for counted in self._in_full([request])]
         return [counted or self._sums(request) for counted, request in zip(headrooms, requests, strict=True)]
@@ -209,14 +211,14 @@ def _without_trees(counted: Headroom) -> Headroom:
 
 
 def _among(
-    snapshot: Snapshot, counted: Headroom | Kept, request: CandidateRequest, roots: Mask, work: int | None
+    snapshot: Snapshot, counted: Headroom | HeadroomByTree, request: CandidateRequest, roots: Mask, work: int | None
 ) -> tuple[int, int] | None:
     """The bounds in the trees of *roots*; None if the work was used up."""
-    if isinstance(counted, Kept):
+    if isinstance(counted, HeadroomByTree):
         return counted.among(roots)
     alone = headroom(snapshot, request, Work(work, give_way=slices.give_way), among=roots)
     return (alone.at_least, alone.at_most) if alone.is_complete else None
 
 
 def _bytes(counted: Found) -> int:
-    return counted.bytes if isinstance(counted, Kept) else 0
+    return counted.bytes if isinstance(counted, HeadroomByTree) else 0

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
-    from stead.domain.claim import Claim, Outcome, Wish
+    from stead.domain.claim import Claim, ClaimRequest, Outcome
     from stead.domain.provider_trees import TreeDocument, TreePlan
     from stead.domain.request import CandidateRequest, FlavorRoom
     from stead.domain.what_if import Planned
@@ -287,7 +287,7 @@ class Service:
         """Which consumers to move so that *request* fits *number* times, and the token of the moment of the answer.
 
         Args:
-            same_traits, same_aggregates: what new places must be like, see `stead.candidates.draining.Tenant`.
+            same_traits, same_aggregates: what new places must be like, see `draining.ConsumerHoldings`.
             most: about this number of consumers are considered.
 
         Raises:
@@ -375,7 +375,12 @@ class Service:
         return self._store.claim_timeout
 
     def claim_by_query(
-        self, wishes: Sequence[Wish], *, distinct_roots: bool, explained: bool, until: float | None = None
+        self,
+        claim_requests: Sequence[ClaimRequest],
+        *,
+        distinct_roots: bool,
+        explained: bool,
+        until: float | None = None,
     ) -> Outcome:
         """Find a place for the request of each consumer, and claim it; for all of them, or for none.
 
@@ -388,7 +393,7 @@ class Service:
             UnknownResourceClass, UnknownTraits, NothingFits, NothingFound, ConsumerConflict, Unavailable
             ConcurrentUpdate: the claim lost every race until the deadline.
         """
-        return self._claiming.claim(wishes, distinct_roots=distinct_roots, explained=explained, until=until)
+        return self._claiming.claim(claim_requests, distinct_roots=distinct_roots, explained=explained, until=until)
 
     def _replace(self, claims: Sequence[Claim], since: Clock | None) -> None:
         ids = self._catalog.recent_ids({uuid for claim in claims for uuid in claim.allocations})

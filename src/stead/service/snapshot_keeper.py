@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from stead.catalog import stored
-from stead.domain.changes import Unfit
+from stead.domain.changes import SnapshotUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ class SnapshotKeeper:
                 changed = self._resume()
             except FileNotFoundError:
                 pass
-            except (Unfit, OSError) as error:
+            except (SnapshotUnusable, OSError) as error:
                 _log.warning("snapshot file %s ignored: %s", self._path, error)
             else:
                 _log.info(
@@ -84,7 +84,7 @@ class SnapshotKeeper:
             self._write()
             if self._last is not None:
                 # From now on, this process has the pages of the file too, in place of memory of its own.
-                with suppress(Unfit, OSError):
+                with suppress(SnapshotUnusable, OSError):
                     self._resume()
 
     def _resume(self) -> int:
@@ -98,10 +98,10 @@ class SnapshotKeeper:
         """
         file = stored.read_file(self._path)
         if file.header.get("made by") != _maker():
-            raise Unfit(f"another version wrote it: {file.header.get('made by')}")
+            raise SnapshotUnusable(f"another version wrote it: {file.header.get('made by')}")
         moment = file.header.get("moment")
         if not isinstance(moment, dict):
-            raise Unfit("it has no clock")
+            raise SnapshotUnusable("it has no clock")
         changed = self._catalog.resume(stored.read(file), self._source, moment)
         self._last = moment
         return changed

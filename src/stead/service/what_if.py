@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stead.candidates.advice import Advice, advise, leavers_of, sources
-from stead.candidates.draining import Move, Relocation, Stuck, Tenant, relocate
+from stead.candidates.advice import Advice, advise, movable_consumers, sources
+from stead.candidates.draining import ConsumerHoldings, Move, Relocation, UnplacedConsumer, relocate
 from stead.candidates.explain import explain
 from stead.candidates.headroom.headroom import Headroom, headroom
 from stead.candidates.placing import negated, summed
@@ -30,7 +30,7 @@ from stead.domain.what_if import (
 )
 from stead.process import slices
 from stead.service.claims import are_usage_of, are_whole, slots
-from stead.store.consumer_listing import HeldAllocations, Whose, of_trees, page_of
+from stead.store.consumer_listing import ConsumerFilter, HeldAllocations, of_trees, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ class WhatIf:
     snapshot: Snapshot
     moment: Moment | None
     moves: Sequence[Move]
-    stuck: Sequence[Stuck]
+    stuck: Sequence[UnplacedConsumer]
     allocations: Mapping[str, HeldAllocations]
     explanations: Sequence[Explanation]
     is_complete: bool
@@ -122,13 +122,13 @@ def what_if(
     planned = draft.snapshot()
     if not drains:
         return WhatIf(planned, moment, (), (), {}, (), is_complete=True)
-    tenants = []
+    all_holdings = []
     for consumer, allocations in allocations_of.items():
         amounts = slots(snapshot, allocations.amounts())
         drain = next(drains[root][1] for slot in amounts if (root := snapshot.forest.root[slot]) in drains)
-        tenants.append(Tenant(consumer, amounts, drain.same_traits, drain.same_aggregates))
+        all_holdings.append(ConsumerHoldings(consumer, amounts, drain.same_traits, drain.same_aggregates))
     work = Work(enumeration.work, give_way=slices.give_way)
-    relocation: Relocation = relocate(planned, tenants, drains.keys(), enumeration, work)
+    relocation: Relocation = relocate(planned, all_holdings, drains.keys(), enumeration, work)
     planned = with_usage_moved(planned, relocation.amounts)
     explanations = []
     for stuck in relocation.stuck[:_EXPLAINED]:
@@ -160,7 +160,7 @@ def _held(
     allocations_of: dict[str, HeldAllocations] = {}
     for root, (number, _) in drains.items():
         # One more than allowed shows that there are too many.
-        page = store.read(page_of, Whose(in_tree=snapshot.uuid(root)), Page(most + 1, None), most + 1)
+        page = store.read(page_of, ConsumerFilter(in_tree=snapshot.uuid(root)), Page(most + 1, None), most + 1)
         allocations_of |= page.allocations
         if len(allocations_of) > most:
             raise TooManyConsumers(number, "provider", f"the hosts to drain have more than {most} consumers")
@@ -285,7 +285,7 @@ _TOGETHER = 16
 
 
 class Likeness(NamedTuple):
-    """What new places must be like, see `Tenant`."""
+    """What new places must be like, see `ConsumerHoldings`."""
 
     same_traits: bool
     same_aggregates: bool
@@ -344,18 +344,18 @@ def advice(
     # A tree whose consumers changed since the snapshot, or were not all read, has no part in the search.
     total = summed(amounts.values())
     countable = {root for root in roots if are_usage_of(snapshot, root, total)}
-    tenants = [Tenant(consumer, of_consumer, *likeness) for consumer, of_consumer in amounts.items()]
-    leavers = [
-        leaver
-        for leaver in leavers_of(snapshot, tenants)
-        if leaver.root in countable and are_whole(snapshot, allocations_of[leaver.tenant.consumer].amounts())
+    all_holdings = [ConsumerHoldings(consumer, of_consumer, *likeness) for consumer, of_consumer in amounts.items()]
+    movable = [
+        each
+        for each in movable_consumers(snapshot, all_holdings)
+        if each.root in countable and are_whole(snapshot, allocations_of[each.holdings.consumer].amounts())
     ]
     advised = advise(
-        snapshot, request, number, before, leavers, countable, set(trees.gaining), enumeration, (budget(), budget())
+        snapshot, request, number, before, movable, countable, set(trees.gaining), enumeration, (budget(), budget())
     )
     if advised.moves is None:
         return Advised(snapshot, moment, before, advised, None, allocations_of)
-    changes = [change for move in advised.moves for change in (negated(move.tenant.amounts), move.amounts)]
+    changes = [change for move in advised.moves for change in (negated(move.holdings.amounts), move.amounts)]
     after = headroom(snapshot.with_taken(summed(changes)), request, budget())
     return Advised(snapshot, moment, before, advised, after, allocations_of)
 

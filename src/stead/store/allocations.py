@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import UNCHECKED, Place, Room, require_enabled, require_room
+from stead.domain.claim import UNCHECKED, Place, PlaceUsage, require_enabled, require_room
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, ConsumerConflict, UnknownProvider
 from stead.store import inventories, names, providers, resource_classes, usages
 from stead.store.extensions import service_states
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _columns = allocations.c
 
 
-class Held(NamedTuple):
+class StoredAllocation(NamedTuple):
     """One row of the allocations table."""
 
     id: int
@@ -90,9 +90,9 @@ def replace(
         state.require_unchanged(ids.values(), since)
     generations = {id_: row.generation for id_, row in state.rows.items()}
     taken = usages.of_rows(tx.connection, state.sums, generations, needed=ids.values())
-    settle(tx, claims, present, ids, state.rows, allocated, taken, is_any_disabled=state.is_any_disabled)
+    check_and_replace(tx, claims, present, ids, state.rows, allocated, taken, is_any_disabled=state.is_any_disabled)
     rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated) & generations.keys()}
-    usages.keep(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
+    usages.store_sums(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
     write(tx, claims, present, owners)
 
 
@@ -107,8 +107,8 @@ class _State(NamedTuple):
     its root, and of everything.
     """
 
-    rows: dict[int, providers.Row]
-    sums: list[usages.Kept]
+    rows: dict[int, providers.StoredProvider]
+    sums: list[usages.StoredUsage]
     is_any_disabled: bool
     changes: dict[int, list[tuple[int, int]]]
 
@@ -117,8 +117,8 @@ class _State(NamedTuple):
         """The state of these providers, with their kept sums, and whether any provider at all is disabled."""
         read = _STATE.rows(connection, sorted(provider_ids))
         return cls(
-            {row[0]: providers.Row(*row[:6]) for row in read},
-            [usages.Kept(row[0], *row[6:9]) for row in read if row[6] is not None],
+            {row[0]: providers.StoredProvider(*row[:6]) for row in read},
+            [usages.StoredUsage(row[0], *row[6:9]) for row in read if row[6] is not None],
             any(row[9] is not None for row in read),
             {
                 row[0]: [(slot, row[place + 1]) for place in (10, 12, 14) if (slot := row[place]) is not None]
@@ -186,7 +186,7 @@ def resolve_providers(
 
 
 def require_still_there(
-    ids: Mapping[str, int], rows: Mapping[int, providers.Row], remembered: Collection[str] = ()
+    ids: Mapping[str, int], rows: Mapping[int, providers.StoredProvider], remembered: Collection[str] = ()
 ) -> None:
     """Refuse a claim on a provider that was deleted between the lookup of its id and its lock.
 
@@ -199,13 +199,13 @@ def require_still_there(
             raise IdsOutdated if uuid in remembered else UnknownProvider(uuid)
 
 
-def settle(
+def check_and_replace(
     tx: Transaction,
     claims: Sequence[Claim],
-    present: Mapping[str, Row],
+    present: Mapping[str, StoredConsumer],
     ids: Mapping[str, int],
-    rows: Mapping[int, providers.Row],
-    allocated: Sequence[Held],
+    rows: Mapping[int, providers.StoredProvider],
+    allocated: Sequence[StoredAllocation],
     taken: usages.Sums,
     *,
     may_shift: bool = False,
@@ -263,8 +263,8 @@ def _require_enabled(
     connection: Connection,
     claims: Sequence[Claim],
     ids: Mapping[str, int],
-    rows: Mapping[int, providers.Row],
-    allocated: Sequence[Held],
+    rows: Mapping[int, providers.StoredProvider],
+    allocated: Sequence[StoredAllocation],
     classes: Mapping[str, int],
     *,
     may_shift: bool,
@@ -278,15 +278,15 @@ def _require_enabled(
         return
     # An allocation may be of a provider without a root, which is in no tree.
     roots = {id_: row.root for id_, row in rows.items() if row.root is not None}
-    barriers = service_states.barriers(connection, roots)
-    if not barriers:
+    disabled_providers = service_states.disabled_among(connection, roots)
+    if not disabled_providers:
         return
     names = {class_id: name for name, class_id in classes.items()}
     before: dict[Place, int] = defaultdict(int)
     for row in allocated:
         if row.class_id in names and row.provider_id in rows:
             before[Place(rows[row.provider_id].uuid, names[row.class_id])] += row.used
-    by_uuid = {rows[id_].uuid: barrier for id_, barrier in barriers.items()}
+    by_uuid = {rows[id_].uuid: disabled_provider for id_, disabled_provider in disabled_providers.items()}
     require_enabled(by_uuid, claims, before, may_shift=may_shift)
 
 
@@ -296,7 +296,7 @@ def _count(taken: usages.Sums, provider_id: int, class_id: int, amount: int) -> 
         taken[provider_id][class_id] = taken[provider_id].get(class_id, 0) + amount
 
 
-def _remove(tx: Transaction, allocated: Sequence[Held], taken: usages.Sums) -> None:
+def _remove(tx: Transaction, allocated: Sequence[StoredAllocation], taken: usages.Sums) -> None:
     """Delete allocations, and subtract them from *taken*, as far as it has their providers."""
     for row in allocated:
         _count(taken, row.provider_id, row.class_id, -row.used)
@@ -308,9 +308,9 @@ def _remove(tx: Transaction, allocated: Sequence[Held], taken: usages.Sums) -> N
 def _rooms(
     ids: Mapping[str, int],
     stock: Mapping[tuple[int, str], inventories.Stored],
-    allocated: Sequence[Held],
+    allocated: Sequence[StoredAllocation],
     taken: usages.Sums,
-) -> dict[Place, Room]:
+) -> dict[Place, PlaceUsage]:
     """The usage of each place that the claims could name, as of after the locks."""
     ours: dict[tuple[int, int], int] = defaultdict(int)
     for row in allocated:
@@ -320,11 +320,11 @@ def _rooms(
     for (provider_id, name), stored in stock.items():
         total = taken[provider_id].get(stored.class_id, 0)
         used = total - ours[provider_id, stored.class_id]
-        rooms[Place(uuids[provider_id], name)] = Room(stored.inventory, used, before=total)
+        rooms[Place(uuids[provider_id], name)] = PlaceUsage(stored.inventory, used, before=total)
     return rooms
 
 
-def rising(claims: Sequence[Claim], ids: Mapping[str, int], allocated: Sequence[Held]) -> set[int]:
+def rising(claims: Sequence[Claim], ids: Mapping[str, int], allocated: Sequence[StoredAllocation]) -> set[int]:
     """Ids of the providers whose generation rises: those that claims name, and those that an empty claim releases.
 
     The generation of a provider does not rise if a consumer moves to another provider.
@@ -350,14 +350,14 @@ def release(tx: Transaction, consumer: str) -> None:
     generations = {id_: row.generation for id_, row in rows.items()}
     taken = usages.of_locked(tx.connection, generations)
     _remove(tx, allocated, taken)
-    usages.keep(tx, taken, generations)
+    usages.store_sums(tx, taken, generations)
     remove(tx, present.values())
     tx.log_consumers([consumer])
 
 
 def held_by_claiming(
-    tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], owners: Owners
-) -> list[Held]:
+    tx: Transaction, claims: Sequence[Claim], present: Mapping[str, StoredConsumer], owners: Owners
+) -> list[StoredAllocation]:
     """All allocations that the consumers of *claims* have, of which *present* are locked.
 
     Raises:
@@ -370,7 +370,7 @@ def held_by_claiming(
     return allocated
 
 
-def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Held]:
+def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[StoredAllocation]:
     """All allocations of some consumers, with exactly these spellings of the uuids.
 
     The caller must have locked the consumers. A consumer that was created after the lookup is not locked, and its
@@ -380,7 +380,7 @@ def held_by(connection: Connection, consumer_uuids: Collection[str]) -> list[Hel
     return [
         allocation
         for row in _HELD.rows(connection, sorted(exact_uuids))
-        if (allocation := Held(*row)).consumer in exact_uuids
+        if (allocation := StoredAllocation(*row)).consumer in exact_uuids
     ]
 
 
@@ -456,7 +456,7 @@ def make_owners(store: Store, claims: Sequence[Claim]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredConsumer:
     """A consumer's row, as read by a transaction."""
 
     id: int
@@ -479,24 +479,24 @@ _BY_UUID = Query(
 )
 
 
-def find(connection: Connection, uuids: Collection[str]) -> dict[str, Row]:
+def find(connection: Connection, uuids: Collection[str]) -> dict[str, StoredConsumer]:
     """The rows of those of *uuids* that exist with exactly this spelling."""
     return _spelled(uuids, _spelled_anyhow(connection, uuids))
 
 
-def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[Row]:
+def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[StoredConsumer]:
     """The rows that the database finds for *uuids*; a case-insensitive database also returns other spellings."""
-    return [Row(*row) for row in _BY_UUID.rows(connection, sorted(uuids))]
+    return [StoredConsumer(*row) for row in _BY_UUID.rows(connection, sorted(uuids))]
 
 
-def _spelled(uuids: Collection[str], rows: Iterable[Row]) -> dict[str, Row]:
+def _spelled(uuids: Collection[str], rows: Iterable[StoredConsumer]) -> dict[str, StoredConsumer]:
     by_uuid = {row.uuid: row for row in rows}
     return {uuid: by_uuid[uuid] for uuid in uuids if uuid in by_uuid}
 
 
 def lock(
     tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = False, absent: Collection[str] = ()
-) -> dict[str, Row]:
+) -> dict[str, StoredConsumer]:
     """Lock consumers in id order and read their current rows; missing consumers are left out.
 
     Args:
@@ -520,7 +520,7 @@ def lock(
     return now
 
 
-def lock_claiming(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> dict[str, Row]:
+def lock_claiming(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> dict[str, StoredConsumer]:
     """Lock the consumers of *claims* and read their current rows; missing consumers are left out.
 
     Raises:
@@ -530,7 +530,7 @@ def lock_claiming(tx: Transaction, claims: Sequence[Claim], owners: Owners) -> d
     return lock(tx, [claim.consumer for claim in claims], in_one_spelling=True, absent=owners.absent)
 
 
-def _require_one_spelling(uuids: Collection[str], rows: Iterable[Row]) -> None:
+def _require_one_spelling(uuids: Collection[str], rows: Iterable[StoredConsumer]) -> None:
     spelling = {uuid.lower(): uuid for uuid in uuids}
     for uuid in uuids:
         if spelling[uuid.lower()] != uuid:
@@ -540,7 +540,7 @@ def _require_one_spelling(uuids: Collection[str], rows: Iterable[Row]) -> None:
             raise ConsumerConflict(spelling[row.uuid.lower()], None, row.generation)
 
 
-def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
+def require_expected(claims: Sequence[Claim], present: Mapping[str, StoredConsumer]) -> None:
     """Refuse clients with an outdated generation of a consumer, in the order of *claims*.
 
     Raises:
@@ -553,7 +553,7 @@ def require_expected(claims: Sequence[Claim], present: Mapping[str, Row]) -> Non
             raise ConsumerConflict(claim.consumer, claim.expected, generation)
 
 
-def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row]) -> None:
+def require_still_absent(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, StoredConsumer]) -> None:
     """Check that consumers that did not exist at the lock have not been created since.
 
     Raises:
@@ -572,7 +572,7 @@ def require_still_missing(tx: Transaction, uuids: Collection[str]) -> None:
         raise RaceLost("consumers")
 
 
-def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Row], owners: Owners) -> None:
+def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, StoredConsumer], owners: Owners) -> None:
     """Create, update and delete consumers according to their claims.
 
     A consumer with allocations exists afterwards, with a generation one higher, and with the project, user and type of
@@ -618,14 +618,14 @@ _MOVE = Insert(consumers, "id", *_OWNED, changing=("project_id", "user_id", "con
 _REMOVE = Swap(sa.delete(consumers))
 
 
-def _type_id(claim: Claim, row: Row | None, owners: Owners) -> int | None:
+def _type_id(claim: Claim, row: StoredConsumer | None, owners: Owners) -> int | None:
     if claim.consumer_type is not None:
         return owners.types[claim.consumer_type]
     # Requests before 1.38 have no type, so the consumer keeps its own.
     return row.type if row else None
 
 
-def remove(tx: Transaction, rows: Collection[Row]) -> None:
+def remove(tx: Transaction, rows: Collection[StoredConsumer]) -> None:
     """Delete locked consumers.
 
     Raises:
@@ -674,10 +674,10 @@ def reshape(tx: Transaction, new_inventories: Mapping[str, NewInventories], clai
     inventories.add_or_overwrite(tx, stock)
     generations = {id_: row.generation for id_, row in rows.items()}
     sums = usages.of_locked(tx.connection, generations, needed=ids.values())
-    settle(tx, claims, present, ids, rows, allocated, sums, may_shift=True)
+    check_and_replace(tx, claims, present, ids, rows, allocated, sums, may_shift=True)
     inventories.remove_others(tx, rows, stock)
 
-    tx.tell(Part.INVENTORIES, provider_ids.values())
+    tx.note(Part.INVENTORIES, provider_ids.values())
     rises = dict.fromkeys(rows, 0)
     for uuid, new in new_inventories.items():
         # One for each replacement of its inventories, of which the first is left out if there are no new ones.
@@ -685,12 +685,14 @@ def reshape(tx: Transaction, new_inventories: Mapping[str, NewInventories], clai
     for id_ in rising(claims, ids, allocated) & rows.keys():
         rises[id_] += 1
     raised = tx.bump_generations({id_: generations[id_] for id_, by in rises.items() if by}, by=rises, writes_sums=True)
-    usages.keep(tx, sums, generations | raised)
+    usages.store_sums(tx, sums, generations | raised)
     write(tx, claims, present, owners)
 
 
 def _require_as_known(
-    new_inventories: Mapping[str, NewInventories], provider_ids: Mapping[str, int], rows: Mapping[int, providers.Row]
+    new_inventories: Mapping[str, NewInventories],
+    provider_ids: Mapping[str, int],
+    rows: Mapping[int, providers.StoredProvider],
 ) -> None:
     for uuid, new in new_inventories.items():
         row = rows.get(provider_ids[uuid]) if uuid in provider_ids else None

@@ -43,7 +43,7 @@ all consumers: among half a million, a page of 1,000 then needs at most 25,000 o
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class ConsumerFilter:
     """A filter of consumers by project, user and type (``unknown``: without a type), and by their allocations: from
     this provider, from any provider of this provider's tree. None: any. A provider is a uuid, or ``name:`` and a name.
     """
@@ -82,7 +82,7 @@ class ProjectTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Holders:
+class ConsumerPage:
     """One page: allocations by consumer uuid, in order; ``goes_on`` if another page follows.
 
     ``created`` has the creation times, in seconds since 1970 (UTC); 0 if an old row has none.
@@ -97,7 +97,7 @@ class Holders:
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """`Whose` in ids: columns of ``consumers``, the provider, and the root of the tree."""
+    """`ConsumerFilter` in ids: columns of ``consumers``, the provider, and the root of the tree."""
 
     owners: Mapping[str, int | None]
     provider: int | None
@@ -124,7 +124,7 @@ class _Filter:
         return connection.execute(sa.select(sa.func.count()).select_from(counted)).scalar_one() <= FEW_ALLOCATIONS
 
 
-def _resolved(connection: Connection, whose: Whose) -> _Filter | None:
+def _resolved(connection: Connection, whose: ConsumerFilter) -> _Filter | None:
     """*whose* in ids; None if it names something that does not exist, so that no consumer matches."""
     of_type = whose.consumer_type if whose.consumer_type != UNKNOWN else None
     ids = names.ids_of_owners(connection, whose.project, whose.user, of_type)
@@ -141,7 +141,9 @@ def _resolved(connection: Connection, whose: Whose) -> _Filter | None:
     return _Filter(owners, provider.id if provider else None, in_tree.root if in_tree else None)
 
 
-def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with_totals: bool = False) -> Holders:
+def page_of(
+    connection: Connection, whose: ConsumerFilter, page: Page, most: int, *, with_totals: bool = False
+) -> ConsumerPage:
     """One page of consumers with allocations, in the database's own order of their uuids.
 
     Args:
@@ -150,7 +152,7 @@ def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with
     limit = min(page.limit or most, most)
     matching = _resolved(connection, whose)
     if matching is None:
-        return Holders({}, {}, goes_on=False, totals={} if with_totals else None)
+        return ConsumerPage({}, {}, goes_on=False, totals={} if with_totals else None)
     # One row more than the page shows whether another page follows.
     has_few = matching.has_few(connection)
     listed = _listed(matching, page.marker, from_allocations=has_few)
@@ -160,7 +162,7 @@ def page_of(connection: Connection, whose: Whose, page: Page, most: int, *, with
     allocations_of = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
     created = {row.uuid: seconds(row.created_at) for row in shown}
     totals = _totals(connection, matching, from_allocations=has_few) if with_totals else None
-    return Holders(allocations_of, created, len(rows) > limit, totals)
+    return ConsumerPage(allocations_of, created, len(rows) > limit, totals)
 
 
 def _totals(connection: Connection, matching: _Filter, *, from_allocations: bool) -> dict[str, ProjectTotals]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from stead.store.protocol.store import Transaction
-    from stead.store.providers import Row
+    from stead.store.providers import StoredProvider
 
 _columns = inventories.c
 
@@ -70,7 +70,7 @@ def replace_all(
     return _bump(tx, row)
 
 
-def write(tx: Transaction, row: Row, new: Mapping[str, Inventory]) -> None:
+def write(tx: Transaction, row: StoredProvider, new: Mapping[str, Inventory]) -> None:
     """Replace all inventories of a locked provider with *new*; its generation does not rise.
 
     Raises:
@@ -100,7 +100,9 @@ def add_or_overwrite(tx: Transaction, inventories_of: Mapping[int, Mapping[str, 
     insert(tx, new)
 
 
-def remove_others(tx: Transaction, rows: Mapping[int, Row], remaining: Mapping[int, Collection[str]]) -> None:
+def remove_others(
+    tx: Transaction, rows: Mapping[int, StoredProvider], remaining: Mapping[int, Collection[str]]
+) -> None:
     """Delete all inventories of locked providers (by id) except those of some classes (by name).
 
     Raises:
@@ -204,8 +206,8 @@ _BY_PROVIDER = Query(
 )
 
 
-def _bump(tx: Transaction, row: Row) -> int:
-    tx.tell(Part.INVENTORIES, [row.id])
+def _bump(tx: Transaction, row: StoredProvider) -> int:
+    tx.note(Part.INVENTORIES, [row.id])
     return tx.bump_generations({row.id: row.generation})[row.id]
 
 
@@ -238,7 +240,7 @@ _INSERT = Insert(inventories, *_KEYS, *_AMOUNTS, "created_at")
 _OVERWRITE = Insert(inventories, "id", *_KEYS, *_AMOUNTS, changing=_AMOUNTS)
 
 
-def remove(tx: Transaction, rows: Mapping[int, Row], gone: Mapping[int, Sequence[Stored]]) -> None:
+def remove(tx: Transaction, rows: Mapping[int, StoredProvider], gone: Mapping[int, Sequence[Stored]]) -> None:
     """Delete inventories of locked providers, both by provider id.
 
     Raises:

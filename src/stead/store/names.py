@@ -60,17 +60,17 @@ def aggregate_ids(store: Store, uuids: Collection[str]) -> dict[str, int]:
     return _ensure(store, AGGREGATE, uuids)
 
 
-Wanted = tuple["sa.Column[Any]", str]
+ColumnAndName = tuple["sa.Column[Any]", str]
 """A name, and the column to search for it."""
 
 
-def find(connection: sa.Connection, column_names: Sequence[Wanted]) -> list[int | None]:
+def find(connection: sa.Connection, column_names: Sequence[ColumnAndName]) -> list[int | None]:
     """The ids of names, in the order of *column_names*; None for a name that is not stored in exactly this spelling."""
     return find_with_consumers(connection, column_names, ())[0]
 
 
 def find_with_consumers(
-    connection: sa.Connection, column_names: Sequence[Wanted], uuids: Sequence[str]
+    connection: sa.Connection, column_names: Sequence[ColumnAndName], uuids: Sequence[str]
 ) -> tuple[list[int | None], set[str], set[str]]:
     """`find`, and in the same statement those of *uuids* that are a consumer's, and the others that have allocations.
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from stead.domain.provider_trees import TreeDocument, TreePlan
     from stead.store.inventories import Stored
     from stead.store.protocol.store import Transaction
-    from stead.store.providers import Row
+    from stead.store.providers import StoredProvider
 
 
 _columns = resource_providers.c
@@ -93,9 +93,9 @@ def _tell(tx: Transaction, plan: TreePlan, ids: Mapping[str, int]) -> None:
     """Note for clients that watch what changes of which provider."""
     for planned in plan.providers:
         for change in planned.changes:
-            tx.tell(_PARTS[change], [ids[planned.uuid]])
+            tx.note(_PARTS[change], [ids[planned.uuid]])
     deleted = {provider.uuid for provider in plan.deleted}
-    tx.tell(Part.TREE, (ids[uuid] for uuid in plan.replanted if uuid not in deleted))
+    tx.note(Part.TREE, (ids[uuid] for uuid in plan.replanted if uuid not in deleted))
 
 
 _PARTS = {
@@ -350,7 +350,7 @@ class LockedTrees:
     """
 
     current: CurrentTrees
-    rows: Mapping[str, Row]
+    rows: Mapping[str, StoredProvider]
     stored: Mapping[tuple[int, str], Stored]
     trait_ids: Mapping[str, int]
     aggregate_ids: Mapping[str, int]
@@ -378,7 +378,7 @@ def lock_trees(tx: Transaction, document: TreeDocument, aggregate_names: Mapping
     return _read(tx.connection, document, rows, aggregate_names)
 
 
-def _members(connection: Connection, references: Collection[str]) -> dict[int, Row]:
+def _members(connection: Connection, references: Collection[str]) -> dict[int, StoredProvider]:
     """The rows of all providers in the trees of some providers, by id."""
     names = [name.removeprefix(BY_NAME) for name in references if name.startswith(BY_NAME)]
     ids = set(providers.ids_by_uuid(connection, [name for name in references if not name.startswith(BY_NAME)]).values())
@@ -392,12 +392,15 @@ def _members(connection: Connection, references: Collection[str]) -> dict[int, R
 _ID_BY_NAME = Query(sa.select(_columns.name, _columns.id).where(_columns.name.in_([LISTED]), providers.HAS_ROOT))
 _MEMBERS = Query(
     sa.select(*providers.COLUMNS).where(_columns.root_provider_id.in_([LISTED])),
-    lambda row: providers.Row(*row),
+    lambda row: providers.StoredProvider(*row),
 )
 
 
 def _read(
-    connection: Connection, document: TreeDocument, rows: Mapping[int, Row], aggregate_names: Mapping[int, str]
+    connection: Connection,
+    document: TreeDocument,
+    rows: Mapping[int, StoredProvider],
+    aggregate_names: Mapping[int, str],
 ) -> LockedTrees:
     by_uuid = {row.uuid: row for row in rows.values()}
     by_name = {row.name: row for row in rows.values()}
@@ -441,7 +444,7 @@ def _read(
 def _used(
     connection: Connection,
     document: TreeDocument,
-    rows: Mapping[int, Row],
+    rows: Mapping[int, StoredProvider],
     described: Collection[int],
     class_ids: Mapping[str, int],
 ) -> dict[int, dict[str, int]]:
@@ -513,7 +516,7 @@ def disable(tx: Transaction, provider: str, reason: str, until: int | None) -> P
     is_given = traits.give(tx, row, DISABLED_TRAIT)
     disabled = Disabled(reason, now if before is None else before.disabled.since, until)
     # If another service has set the trait, it stays its own. If the trait was removed meanwhile, Stead owns it now.
-    service_states.keep(tx, row.id, row.uuid, State(disabled, is_given or (before is not None and before.owns_trait)))
+    service_states.write(tx, row.id, row.uuid, State(disabled, is_given or (before is not None and before.owns_trait)))
     return _changed(tx, row, subtree, disabled)
 
 
@@ -545,14 +548,16 @@ def enable_if_overdue(tx: Transaction, provider: str) -> None:
         _enable(tx, row, subtree, before)
 
 
-def _enable(tx: Transaction, row: providers.Row, subtree: Collection[int], before: State) -> ProviderState:
+def _enable(tx: Transaction, row: providers.StoredProvider, subtree: Collection[int], before: State) -> ProviderState:
     if before.owns_trait:
         traits.take(tx, row, DISABLED_TRAIT)
     service_states.forget(tx, [row.id])
     return _changed(tx, row, subtree, None)
 
 
-def _changed(tx: Transaction, row: providers.Row, subtree: Collection[int], disabled: Disabled | None) -> ProviderState:
-    tx.tell(Part.DISABLED, subtree)
+def _changed(
+    tx: Transaction, row: providers.StoredProvider, subtree: Collection[int], disabled: Disabled | None
+) -> ProviderState:
+    tx.note(Part.DISABLED, subtree)
     generation = tx.bump_generations({row.id: row.generation})[row.id]
     return ProviderState(row.uuid, row.name, generation, disabled)

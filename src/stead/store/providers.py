@@ -55,7 +55,7 @@ KEEP = Keep.KEEP
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredProvider:
     """A provider's row, as read by a transaction."""
 
     id: int
@@ -79,7 +79,7 @@ COLUMNS = (
     _columns.parent_provider_id,
     _columns.root_provider_id,
 )
-"""The columns of a `Row`."""
+"""The columns of a `StoredProvider`."""
 
 HAS_ROOT = _columns.root_provider_id.is_not(None)
 """A provider that an old release left without a root is in no tree, and so in no answer."""
@@ -88,9 +88,9 @@ _BY_ID = Query(sa.select(*COLUMNS).where(_columns.id.in_([LISTED])))
 _ID_BY_UUID = Query(sa.select(_columns.uuid, _columns.id).where(_columns.uuid.in_([LISTED]), HAS_ROOT))
 
 
-def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, Row]:
+def rows_by_id(connection: Connection, ids: Collection[int]) -> dict[int, StoredProvider]:
     """The rows of those of *ids* that exist."""
-    return {row[0]: Row(*row) for row in _BY_ID.rows(connection, sorted(ids))}
+    return {row[0]: StoredProvider(*row) for row in _BY_ID.rows(connection, sorted(ids))}
 
 
 def ids_by_uuid(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
@@ -99,7 +99,7 @@ def ids_by_uuid(connection: Connection, uuids: Collection[str]) -> dict[str, int
     return {uuid: stored[uuid] for uuid in uuids if uuid in stored}
 
 
-def find_referenced(connection: Connection, reference: str) -> Row | None:
+def find_referenced(connection: Connection, reference: str) -> StoredProvider | None:
     """The provider with this uuid, or with the name that follows ``name:``, spelled exactly so; nothing is locked."""
     name = reference.removeprefix(BY_NAME)
     column, text = (_columns.uuid, reference) if name == reference else (_columns.name, name)
@@ -108,14 +108,14 @@ def find_referenced(connection: Connection, reference: str) -> Row | None:
     return next(iter(rows_by_id(connection, ids).values()), None)
 
 
-def lock(tx: Transaction, ids: Iterable[int]) -> dict[int, Row]:
+def lock(tx: Transaction, ids: Iterable[int]) -> dict[int, StoredProvider]:
     """Lock providers in id order and read their current rows; missing providers are left out."""
     unique_ids = set(ids)
     tx.lock(resource_providers, unique_ids)
     return rows_by_id(tx.connection, unique_ids)
 
 
-def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> Row:
+def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> StoredProvider:
     """Lock the provider with this uuid, and touch it.
 
     Raises:
@@ -132,7 +132,7 @@ def lock_one(tx: Transaction, uuid: str, *, purpose: str = "") -> Row:
     return row
 
 
-def require_generation(row: Row, expected: int) -> None:
+def require_generation(row: StoredProvider, expected: int) -> None:
     """Refuse a client with an outdated generation of the provider.
 
     Raises:
@@ -169,7 +169,7 @@ def create(tx: Transaction, uuid: str, name: str, parent: str | None) -> Provide
     service_states.forget(tx, [id_])
     usages.forget(tx, id_)  # sums of a provider that another service deleted: some databases reuse ids
     tx.touch([id_])
-    tx.tell(Part.CREATED, [id_])
+    tx.note(Part.CREATED, [id_])
     return _provider(tx, id_)
 
 
@@ -181,7 +181,7 @@ def _require_free(connection: Connection, uuid: str, name: str) -> None:
         raise DuplicateProvider(f"name: {name}")
 
 
-def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> Row:
+def _lock_parent(tx: Transaction, uuid: str, name: str, parent: str) -> StoredProvider:
     """Lock a future parent with its root, so that neither is deleted or moved while a child is added."""
     refusal = f'Unable to create resource provider "{name}", {uuid}: Object action create failed because: '
     if parent == uuid:
@@ -229,13 +229,13 @@ def update(tx: Transaction, uuid: str, name: str, parent: str | Keep | None, *, 
     if tx.connection.execute(other).first():
         raise DuplicateProvider(name)
     if row.name != name:  # not the name before the lock, which another write may have replaced
-        tx.tell(Part.NAME, [before.id])
+        tx.note(Part.NAME, [before.id])
     renamed = sa.update(resource_providers).where(_columns.id == before.id).values(name=name, updated_at=tx.now)
     tx.require_count(tx.connection.execute(renamed), 1)
     return _provider(tx, before.id)
 
 
-def _parent_to_be(tx: Transaction, row: Row, parent: str | None, *, may_move: bool) -> int | None:
+def _parent_to_be(tx: Transaction, row: StoredProvider, parent: str | None, *, may_move: bool) -> int | None:
     refusal = f"Unable to save resource provider {row.uuid}: "
     above = ids_by_uuid(tx.connection, [parent]).get(parent) if parent is not None else None
     if parent is not None and above is None:
@@ -248,7 +248,7 @@ def _parent_to_be(tx: Transaction, row: Row, parent: str | None, *, may_move: bo
     return above
 
 
-def _move(tx: Transaction, before: Row, above: int | None) -> Row:
+def _move(tx: Transaction, before: StoredProvider, above: int | None) -> StoredProvider:
     """Move the subtree of a provider below *above*, or make it a tree of its own; its locked row of before."""
     subtree = _subtree(tx.connection, before)
     target = rows_by_id(tx.connection, [above]).get(above) if above is not None else None
@@ -268,7 +268,7 @@ def _move(tx: Transaction, before: Row, above: int | None) -> Row:
         raise RaceLost("resource_providers")
     if _subtree(tx.connection, before) != subtree:
         raise RaceLost("resource_providers")
-    tx.tell(Part.TREE, subtree)
+    tx.note(Part.TREE, subtree)
     root = target.root if target else before.id
     as_read = _columns.parent_provider_id.is_not_distinct_from(before.parent)
     parent = sa.update(resource_providers).where(_columns.id == before.id, as_read)
@@ -280,7 +280,7 @@ def _move(tx: Transaction, before: Row, above: int | None) -> Row:
     return now[before.id]
 
 
-def lock_subtree(tx: Transaction, reference: str) -> tuple[Row, set[int]]:
+def lock_subtree(tx: Transaction, reference: str) -> tuple[StoredProvider, set[int]]:
     """Lock a provider and its whole subtree; returns its row and the ids of all of them, including its own.
 
     All of them are touched: other writers may depend on the ancestors of a provider, or on its usage.
@@ -308,7 +308,7 @@ def lock_subtree(tx: Transaction, reference: str) -> tuple[Row, set[int]]:
     return row, subtree
 
 
-def _subtree(connection: Connection, top: Row) -> set[int]:
+def _subtree(connection: Connection, top: StoredProvider) -> set[int]:
     """Ids of *top* and all its descendants."""
     tree = connection.execute(
         sa.select(_columns.id, _columns.parent_provider_id).where(_columns.root_provider_id == top.root)
@@ -382,7 +382,7 @@ def _provider(tx: Transaction, id_: int) -> Provider:
     return Provider(row.uuid, row.name, row.generation, row.parent, row.root, modified)
 
 
-def replace_members(tx: Transaction, row: Row, member: sa.Column[int], new: Collection[int]) -> bool:
+def replace_members(tx: Transaction, row: StoredProvider, member: sa.Column[int], new: Collection[int]) -> bool:
     """Replace all traits, or all aggregates, of a locked provider; returns whether the set changed.
 
     Args:
@@ -432,5 +432,5 @@ def replace(tx: Transaction, provider: str, aggregates: Collection[int], expecte
     if expected is not None:
         require_generation(row, expected)
     if replace_members(tx, row, resource_provider_aggregates.c.aggregate_id, set(aggregates)):
-        tx.tell(Part.AGGREGATES, [row.id])
+        tx.note(Part.AGGREGATES, [row.id])
     return row.generation if expected is None else tx.bump_generations({row.id: row.generation})[row.id]

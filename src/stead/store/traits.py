@@ -120,7 +120,7 @@ def clear(tx: Transaction, provider: str) -> None:
     _associate(tx, providers.lock_one(tx, provider), set())
 
 
-def give(tx: Transaction, row: providers.Row, name: str) -> bool:
+def give(tx: Transaction, row: providers.StoredProvider, name: str) -> bool:
     """Add one trait to a locked provider; returns whether it lacked the trait. Its generation does not rise.
 
     Raises:
@@ -131,29 +131,29 @@ def give(tx: Transaction, row: providers.Row, name: str) -> bool:
         return False
     pair = {"resource_provider_id": row.id, "trait_id": id_, "created_at": tx.now}
     tx.connection.execute(sa.insert(resource_provider_traits), pair)
-    tx.tell(Part.TRAITS, [row.id])
+    tx.note(Part.TRAITS, [row.id])
     return True
 
 
-def take(tx: Transaction, row: providers.Row, name: str) -> None:
+def take(tx: Transaction, row: providers.StoredProvider, name: str) -> None:
     """Remove one trait from a locked provider, if it has it. Its generation does not rise."""
     id_ = _ids(tx.connection, [name]).get(name)
     if id_ is not None:
         tx.connection.execute(sa.delete(resource_provider_traits).where(*_pair(row, id_)))
-        tx.tell(Part.TRAITS, [row.id])
+        tx.note(Part.TRAITS, [row.id])
 
 
 _pairs = resource_provider_traits.c
 
 
-def _pair(row: providers.Row, trait_id: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _pair(row: providers.StoredProvider, trait_id: int) -> tuple[sa.ColumnElement[bool], ...]:
     return _pairs.resource_provider_id == row.id, _pairs.trait_id == trait_id
 
 
-def _associate(tx: Transaction, row: providers.Row, trait_ids: set[int]) -> int:
+def _associate(tx: Transaction, row: providers.StoredProvider, trait_ids: set[int]) -> int:
     if not providers.replace_members(tx, row, resource_provider_traits.c.trait_id, trait_ids):
         return row.generation
-    tx.tell(Part.TRAITS, [row.id])
+    tx.note(Part.TRAITS, [row.id])
     return tx.bump_generations({row.id: row.generation})[row.id]
 
 

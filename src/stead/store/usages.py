@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 from stead.domain.changes import UsageByColumn
 from stead.store import names
-from stead.store.among import By
-from stead.store.protocol.clock import Standing
+from stead.store.protocol.clock import ProviderUsage
+from stead.store.provider_filter import ProviderCondition
 from stead.store.sql.statements import LISTED, BulkQuery, Insert, Query, in_portions, seconds
 from stead.store.tables import (
     allocations,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.store.among import Among
     from stead.store.protocol.store import Transaction
+    from stead.store.provider_filter import ProviderFilter
 
 Sums = dict[int, dict[int, int]]
 """Usage by provider id, then by class id."""
@@ -44,7 +44,7 @@ UNKNOWN = "unknown"
 """The type that is shown for a consumer without one."""
 
 
-def current(connection: Connection, *among: Among) -> dict[tuple[int, int], int]:
+def current(connection: Connection, *among: ProviderFilter) -> dict[tuple[int, int], int]:
     """The usage of some providers, by (provider id, class id); never 0.
 
     Valid sums are read; for the other providers the allocations are added up.
@@ -80,7 +80,7 @@ def with_standing(*columns: sa.ColumnElement[Any]) -> sa.Select[*tuple[Any, ...]
     return sa.select(*columns, sums.class_id, sums.used).select_from(joined)
 
 
-def by_column(connection: Connection, portion: Among) -> UsageByColumn:
+def by_column(connection: Connection, portion: ProviderFilter) -> UsageByColumn:
     """The usage of a range of providers, as in `current`; a sum may be 0."""
     usage = UsageByColumn(*portion.columns(connection, _standing(portion.by)))
     if None not in usage.class_ids:
@@ -93,7 +93,7 @@ def by_column(connection: Connection, portion: Among) -> UsageByColumn:
 
 
 @cache
-def _standing(by: By) -> BulkQuery:
+def _standing(by: ProviderCondition) -> BulkQuery:
     return BulkQuery(with_standing(resource_providers.c.id).where(by.condition))
 
 
@@ -102,12 +102,12 @@ def added_up(connection: Connection, provider_ids: Collection[int]) -> dict[tupl
     return {
         # Some drivers return a sum as a Decimal.
         (provider_id, class_id): int(used)
-        for provider_id, class_id, used in _added_up(By.IDS).rows(connection, sorted(provider_ids))
+        for provider_id, class_id, used in _added_up(ProviderCondition.IDS).rows(connection, sorted(provider_ids))
     }
 
 
 @cache
-def _added_up(by: By) -> BulkQuery:
+def _added_up(by: ProviderCondition) -> BulkQuery:
     provider_id, class_id = allocations.c.resource_provider_id, allocations.c.resource_class_id
     query = sa.select(provider_id, class_id, sa.func.sum(allocations.c.used))
     return BulkQuery(by.narrowed(query, provider_id).group_by(provider_id, class_id))
@@ -116,17 +116,17 @@ def _added_up(by: By) -> BulkQuery:
 def of_locked(connection: Connection, generations: Mapping[int, int], needed: Collection[int] = ()) -> Sums:
     """The usage of locked providers with maintained sums, and of the *needed* providers in any case.
 
-    The result has every class with a stored sum, even an invalid one, so that `keep` overwrites them all.
+    The result has every class with a stored sum, even an invalid one, so that `store_sums` overwrites them all.
 
     Args:
         generations: provider id → its generation, read under the lock.
         needed: providers whose allocations are added up if no sum is valid.
     """
-    sums = [Kept(*row) for row in _KEPT.rows(connection, sorted(generations))]
+    sums = [StoredUsage(*row) for row in _KEPT.rows(connection, sorted(generations))]
     return of_rows(connection, sums, generations, needed)
 
 
-class Kept(NamedTuple):
+class StoredUsage(NamedTuple):
     """A row of ``stead_usage``."""
 
     provider_id: int
@@ -136,22 +136,22 @@ class Kept(NamedTuple):
 
 
 def of_rows(
-    connection: Connection, rows: Iterable[Kept], generations: Mapping[int, int], needed: Collection[int] = ()
+    connection: Connection, rows: Iterable[StoredUsage], generations: Mapping[int, int], needed: Collection[int] = ()
 ) -> Sums:
     """`of_locked` from the rows of ``stead_usage``, read under the locks."""
-    standing: Sums = defaultdict(dict)
+    usage_left: Sums = defaultdict(dict)
     stale: Sums = defaultdict(dict)
     for provider_id, class_id, used, generation in rows:
-        validity = standing if generation == generations[provider_id] else stale
+        validity = usage_left if generation == generations[provider_id] else stale
         validity[provider_id][class_id] = used
-    unkept = set(needed) - standing.keys()
-    sums = {**standing, **{id_: dict.fromkeys(stale[id_], 0) for id_ in unkept}}
+    unkept = set(needed) - usage_left.keys()
+    sums = {**usage_left, **{id_: dict.fromkeys(stale[id_], 0) for id_ in unkept}}
     for (provider_id, class_id), used in added_up(connection, unkept).items():
         sums[provider_id][class_id] = used
     return sums
 
 
-def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
+def store_sums(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
     """Store the sums of locked providers.
 
     Args:
@@ -166,7 +166,7 @@ def keep(tx: Transaction, sums: Sums, generations: Mapping[int, int]) -> None:
     _KEEP.run(tx.connection, rows)
     for provider_id, by_class in sums.items():
         modified = seconds(tx.now) if provider_id in tx.raised else None
-        tx.standings[provider_id] = Standing(generations[provider_id], modified, by_class)
+        tx.standings[provider_id] = ProviderUsage(generations[provider_id], modified, by_class)
 
 
 _KEPT = Query(

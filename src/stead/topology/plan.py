@@ -46,7 +46,7 @@ class PresentSite:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NotPruned:
     """An object that pruning did not delete: a provider, or its inventory of one resource class."""
 
     provider: str
@@ -79,7 +79,7 @@ class Plan:
     """Steps in an executable order, and the undescribed objects that stay."""
 
     steps: tuple[Step, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[NotPruned, ...]
 
     @property
     def overcommitted(self) -> tuple[Overcommitted, ...]:
@@ -117,7 +117,7 @@ def plan(
     """
     _require_same_uuids(described, present)
     parents = _final_parents(described, present)
-    remaining: list[Kept] = []
+    remaining: list[NotPruned] = []
     # Names come first, then parents before children, because each step needs what the steps before it create.
     steps: list[Step] = [*_new_names(described, present)]
     for name in top_down(parents):
@@ -182,7 +182,9 @@ def _place(description: Description, there: Present | None) -> Iterator[Step]:
         yield MoveProvider(description.name, description.parent)
 
 
-def _settle(description: Description, there: Present | None, remaining: list[Kept], *, exact: bool) -> Iterator[Step]:
+def _settle(
+    description: Description, there: Present | None, remaining: list[NotPruned], *, exact: bool
+) -> Iterator[Step]:
     """The steps that give one provider its described inventories, traits and aggregates."""
     had = there.description if there is not None else Description(description.name)
     used = there.used if there is not None else {}
@@ -198,17 +200,22 @@ def _settle(description: Description, there: Present | None, remaining: list[Kep
 
 
 def _inventories(
-    description: Description, had: Description, used: Mapping[str, int], remaining: list[Kept], *, exact: bool
+    description: Description, had: Description, used: Mapping[str, int], remaining: list[NotPruned], *, exact: bool
 ) -> dict[str, Inventory]:
     extra = {name: inventory for name, inventory in had.inventories.items() if name not in description.inventories}
     if exact:
         extra = {name: inventory for name, inventory in extra.items() if used.get(name)}
-        remaining.extend(Kept(description.name, name, f"{used[name]} in use") for name in sorted(extra))
+        remaining.extend(NotPruned(description.name, name, f"{used[name]} in use") for name in sorted(extra))
     return {**extra, **description.inventories}
 
 
 def _removals(
-    described: Site, present: PresentSite, parents: Mapping[str, str | None], remaining: list[Kept], *, everywhere: bool
+    described: Site,
+    present: PresentSite,
+    parents: Mapping[str, str | None],
+    remaining: list[NotPruned],
+    *,
+    everywhere: bool,
 ) -> Iterator[Step]:
     """Delete all undescribed providers, children first, except those in use and the ancestors of those that stay.
 
@@ -230,7 +237,7 @@ def _removals(
             else:
                 yield DeleteProvider(name)
                 continue
-            remaining.append(Kept(name, None, reason))
+            remaining.append(NotPruned(name, None, reason))
         if (parent := parents[name]) is not None:
             staying[parent].append(name)
 

@@ -21,8 +21,8 @@ from stead.ui.pages.provider import ProviderPage
 from stead.ui.pages.reference import PublicDocument, Reference
 from stead.ui.pages.signing_in import SignIn, SignOut
 from stead.ui.pages.site import Front, Site
-from stead.ui.rendering import Heads, Rendering, StaticFiles
-from stead.ui.sessions import Guard, Sessions
+from stead.ui.rendering import HeadAsGet, Rendering, StaticFiles
+from stead.ui.sessions import HostCheck, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -82,9 +82,9 @@ def with_ui(
     def has_ended(session: str) -> bool:
         return is_token and service.read(ended_sessions.has_ended, session)
 
-    ui = Sessions(Heads(pages), authenticated, api, is_token=is_token, has_ended=has_ended, writes=features.writes)
-    guarded = Guard(ui, features.hosts)
-    return Door(outer, guarded, pages=features.pages, public_docs=features.public_docs)
+    ui = Sessions(HeadAsGet(pages), authenticated, api, is_token=is_token, has_ended=has_ended, writes=features.writes)
+    guarded = HostCheck(ui, features.hosts)
+    return FrontRouter(outer, guarded, pages=features.pages, public_docs=features.public_docs)
 
 
 def _pages(
@@ -213,7 +213,7 @@ def _unexpected(rendering: Rendering) -> Callable[[Request, Response, Exception,
 _PATHS = ("/ui", "/docs", "/openapi.json")
 
 
-class Door:
+class FrontRouter:
     """Sends ``/ui/``, ``/docs`` and a browser's ``GET /`` to *ui*, and everything else to *api*."""
 
     def __init__(self, api: WSGIApplication, ui: WSGIApplication, *, pages: bool, public_docs: bool) -> None:

@@ -228,7 +228,7 @@ IS_HEAD_KEY = "stead.ui.is_head"
 """The environ key that marks a HEAD, which must not use up a one-time code."""
 
 
-class Heads:
+class HeadAsGet:
     """Answers HEAD as *pages* answer GET."""
 
     def __init__(self, pages: WSGIApplication) -> None:

@@ -175,7 +175,7 @@ CSRF_FIELD = "csrf"
 CSRF_HEADER = "HTTP_X_STEAD_CSRF"
 
 
-class Guard:
+class HostCheck:
     """Adds :data:`HEADERS`, and refuses Host headers that are not a name of this service."""
 
     def __init__(self, app: WSGIApplication, hosts: Hosts) -> None:

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.candidates.combine import Demand, Ground, independent_blocks, ways
+from stead.candidates.combine import Demand, SearchSpace, independent_blocks, ways
 from stead.candidates.work import Work
 
 VCPU, PGPU, NET = 1, 2, 3
 
 
-def ground(choices: list[list[int]], available: int = 9) -> Ground:
-    return Ground(choices, lambda _position, _class_id: available, lambda position, top: position == top)
+def space(choices: list[list[int]], available: int = 9) -> SearchSpace:
+    return SearchSpace(choices, lambda _position, _class_id: available, lambda position, top: position == top)
 
 
 @st.composite
@@ -33,7 +33,7 @@ def test_the_ways_of_isolated_needs_are_those_of_an_enumeration(case: tuple[Dema
     expected = [
         way for way in product(*choices) if len({way[need] for need in demand.isolated}) == len(demand.isolated)
     ]
-    assert sorted(ways(demand, ground(choices), Work())) == sorted(expected)
+    assert sorted(ways(demand, space(choices), Work())) == sorted(expected)
 
 
 def test_needs_with_the_same_choices_are_a_block_and_the_unbound_needs_are_another() -> None:
@@ -51,12 +51,12 @@ def test_isolated_needs_that_share_some_choices_need_a_search(choices: list[list
 def test_a_block_without_a_way_ends_the_enumeration_before_the_others_begin() -> None:
     plenty, few = list(range(60)), list(range(60, 67))
     demand = Demand([{PGPU: 1}] * 30 + [{NET: 1}] * 8, isolated=frozenset(range(38)))
-    assert list(ways(demand, ground([plenty] * 30 + [few] * 8, available=1), Work(10_000))) == []
+    assert list(ways(demand, space([plenty] * 30 + [few] * 8, available=1), Work(10_000))) == []
 
 
 def test_ways_of_a_large_block_are_enumerated_one_by_one() -> None:
     demand = Demand([{PGPU: 1}] * 60, isolated=frozenset(range(60)))
-    first = list(islice(ways(demand, ground([list(range(60))] * 60, available=1), Work(100_000)), 100))
+    first = list(islice(ways(demand, space([list(range(60))] * 60, available=1), Work(100_000)), 100))
     assert len(set(first)) == 100
     assert all(earlier < later for earlier, later in pairwise(first))
 

@@ -19,7 +19,7 @@ from stead.candidates.kinds import Kind, drawn
 from stead.candidates.provider_trees import matching_providers
 from stead.candidates.render import Form
 from stead.candidates.work import Work
-from stead.domain.claim import Claim, Place, Room, require_room
+from stead.domain.claim import Claim, Place, PlaceUsage, require_room
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.provider import Inventory
 from stead.domain.request import Apart, CandidateRequest, ProviderQuery, RequestGroup, Terms
@@ -113,13 +113,13 @@ def test_the_engine_finds_what_brute_force_finds_of_what_stead_has_of_its_own(
         assert agree(found, expected), (request, found, expected)
 
 
-def rooms_of(forest: Forest) -> dict[Place, Room]:
+def rooms_of(forest: Forest) -> dict[Place, PlaceUsage]:
     """The rooms of *forest*, as the store gives them to the rule of claims."""
     rooms = {}
     for provider in forest.providers:
         for name, held in provider.inventories.items():
             units = (held.total, held.reserved, held.min_unit, held.max_unit, held.step_size, held.allocation_ratio)
-            rooms[Place(provider.name, name)] = Room(Inventory(*units), held.used, held.used)
+            rooms[Place(provider.name, name)] = PlaceUsage(Inventory(*units), held.used, held.used)
     return rooms
 
 

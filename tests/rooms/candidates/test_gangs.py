@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 
-from stead.candidates.draining import Tenant, relocate
+from stead.candidates.draining import ConsumerHoldings, relocate
 from stead.candidates.engine import Enumeration
 from stead.candidates.gangs import place
 from stead.candidates.placing import NoPlace, negated, taken_by
@@ -173,19 +173,21 @@ def test_a_drain_leaves_nobody_without_a_place_if_all_have_one(data: st.DataObje
     )
     snapshot = snapshot_of(forest)
     class_id = snapshot.class_names.by_name["VCPU"].id
-    tenants = []
+    all_holdings = []
     for n, (amount, _) in enumerate(amounts):
         slot = snapshot.find_named(f"old-{n}")
         assert slot is not None
         snapshot = snapshot.with_taken({slot: {class_id: amount}})
-        tenants.append(Tenant(f"consumer-{n}", {slot: {class_id: amount}}, same_traits=True))
-    relocation = relocate(snapshot, tenants, {slot for each in tenants for slot in each.amounts}, AMPLE, Work())
+        all_holdings.append(ConsumerHoldings(f"consumer-{n}", {slot: {class_id: amount}}, same_traits=True))
+    relocation = relocate(
+        snapshot, all_holdings, {slot for each in all_holdings for slot in each.amounts}, AMPLE, Work()
+    )
     requests = [one(amount, red=is_red) for amount, is_red in amounts]
     truth = fits(replace(forest, providers=tuple(others)), requests, None, [0])
     event(f"{truth}")
     assert truth == (not relocation.stuck)
     assert not any(stuck.gave_up for stuck in relocation.stuck)
     for move in relocation.moves:  # each is valid when its turn comes
-        snapshot = snapshot.with_taken(negated(move.tenant.amounts))
+        snapshot = snapshot.with_taken(negated(move.holdings.amounts))
         assert has_room(snapshot, move.amounts)
         snapshot = snapshot.with_taken(move.amounts)

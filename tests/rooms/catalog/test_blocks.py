@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.catalog.blocks import Blocks, Directory, Interned, Sparse
+from stead.catalog.blocks import Blocks, Directory, Sparse, ValueTable
 from stead.catalog.columns import Masks
 from tests.rooms.catalog.small_blocks import small_blocks
 
@@ -131,7 +131,7 @@ def test_a_directory_is_what_a_dictionary_would_be(
 
 def test_values_that_nobody_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stead.catalog.blocks._SPARE", 0)
-    values: Interned[str] = Interned("nothing")
+    values: ValueTable[str] = ValueTable("nothing")
     column = Blocks.none(np.int32, 0).replaced(np.arange(3), values.numbers(["a", "b", "c"]), 3)
     column = column.replaced(np.arange(3), values.numbers(["d", "b", "e"]), 3)
     assert values.compacted(column) == (values, column)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stead.catalog import fragments
-from stead.catalog.fragments import Fragments
+from stead.catalog.fragments import TextCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ class Maker:
 
 
 def get(
-    cache: Fragments,
+    cache: TextCache,
     form: object,
     slots: list[int],
     versions: list[int],
@@ -35,13 +35,13 @@ def get(
     return cache.get(form, np.array(slots), np.array(versions), make)
 
 
-def cached(cache: Fragments, form: object) -> set[int]:
+def cached(cache: TextCache, form: object) -> set[int]:
     """The slots whose texts are in the cache."""
     return {slot for slot, text in enumerate(cache._shelves[form].texts.tolist()) if text is not None}
 
 
 def test_a_text_is_made_when_it_is_first_wanted_and_after_a_change() -> None:
-    cache, make = Fragments(), Maker()
+    cache, make = TextCache(), Maker()
     assert get(cache, "form", [3, 1], [10, 10], make) == [b"text 3", b"text 1"]
     assert get(cache, "form", [1, 2, 3], [10, 10, 10], make) == [b"text 1", b"text 2", b"text 3"]
     assert get(cache, "form", [1, 3], [11, 10], make) == [b"text 1", b"text 3"]
@@ -49,14 +49,14 @@ def test_a_text_is_made_when_it_is_first_wanted_and_after_a_change() -> None:
 
 
 def test_forms_do_not_share_texts() -> None:
-    cache, make = Fragments(), Maker()
+    cache, make = TextCache(), Maker()
     get(cache, "one", [1], [10], make)
     get(cache, "other", [1], [10], make)
     assert make.made == [1, 1]
 
 
 def test_an_empty_text_is_a_text() -> None:
-    cache = Fragments()
+    cache = TextCache()
     asked: list[Sequence[int]] = []
 
     def make(slots: Sequence[int]) -> Iterable[bytes]:
@@ -70,7 +70,7 @@ def test_an_empty_text_is_a_text() -> None:
 
 def test_those_not_used_lately_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fragments, "MOST_BYTES", 4 * len("text 1"))
-    cache, make = Fragments(), Maker()
+    cache, make = TextCache(), Maker()
     for slot in (1, 2, 3, 1, 4, 5):
         get(cache, "form", [slot], [10], make)
     make.made.clear()
@@ -85,7 +85,7 @@ def test_those_not_used_lately_go_first(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_text_that_was_not_used_lately_is_made_again_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fragments, "MOST_BYTES", 4 * len("text 1"))
-    cache, make = Fragments(), Maker()
+    cache, make = TextCache(), Maker()
     for slot in (1, 2, 3):
         get(cache, "form", [slot], [10], make)
     assert 1 in cached(cache, "form")
@@ -97,21 +97,21 @@ def test_a_text_that_was_not_used_lately_is_made_again_after_a_change(monkeypatc
 
 
 def test_the_number_of_forms_is_bounded() -> None:
-    cache, make = Fragments(), Maker()
+    cache, make = TextCache(), Maker()
     for number in range(100):
         get(cache, number, [1], [10], make)
     assert len(cache._shelves) <= fragments.MOST_FORMS
 
 
 def test_a_text_made_after_many_others_is_kept_with_them() -> None:
-    cache, make = Fragments(), Maker()
+    cache, make = TextCache(), Maker()
     get(cache, "form", [2], [10], make)
     assert get(cache, "form", [5000, 2, 3], [10, 10, 10], make) == [b"text 5000", b"text 2", b"text 3"]
     assert make.made == [2, 5000, 3]
 
 
 def test_threads_with_different_versions_each_get_their_own_text() -> None:
-    cache, slots = Fragments(), np.arange(500)
+    cache, slots = TextCache(), np.arange(500)
     wrong: list[bytes] = []
 
     def read(version: int) -> None:

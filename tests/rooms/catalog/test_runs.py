@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from stead.catalog import fragments
-from stead.catalog.fragments import RUN, Runs
+from stead.catalog.fragments import RUN, JoinedTexts
 
 
 class Asking:
     """Asks for texts, and records for which slots single ones were needed."""
 
     def __init__(self, size: int = 5 * RUN) -> None:
-        self.runs = Runs()
+        self.runs = JoinedTexts()
         self.versions = np.full(size, 1)
         self.joined: list[int] = []
 
@@ -102,7 +102,7 @@ def test_the_bytes_of_all_runs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_threads_with_different_versions_each_get_their_own_text() -> None:
-    shared, slots, wrong = Runs(), np.arange(4 * RUN), []
+    shared, slots, wrong = JoinedTexts(), np.arange(4 * RUN), []
 
     def read(version: int) -> None:
         expected = b"".join(b",%d %d" % (slot, version) for slot in slots)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from stead.observe.doings import Done
+    from stead.observe.activity import Done
 
 pytestmark = pytest.mark.one_database
 
@@ -56,7 +56,7 @@ class Site:
         )
 
     def done(self) -> Done:
-        return self._observation.doings.done()
+        return self._observation.activity_counts.done()
 
 
 @pytest.fixture

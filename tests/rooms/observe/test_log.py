@@ -12,7 +12,7 @@ from oslo_log.formatters import ContextFormatter
 from stead import application
 from stead.api import middleware
 from stead.config import load
-from stead.observe.doings import Doings
+from stead.observe.activity import ActivityCounts
 from stead.observe.log import JsonLines, Tracing, held_back
 from tests.conftest import write_configuration
 from tests.system.api.client import Api, fresh_name, wsgi_door
@@ -27,7 +27,7 @@ class Watched:
         self.settings = load([write_configuration(directory, f"sqlite:///{directory}/placement.db")])
         self.service = application.build_service(self.settings)
         self.watchers = []
-        self.doings = Doings()  # of the web interface; not among the watchers, since no test wants it
+        self.activity_counts = ActivityCounts()  # of the web interface; not among the watchers, since no test wants it
         self.api = Api(wsgi_door(application.assemble(self.service, self.settings, self)))
 
     def all_workers(self):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead.process import slices
-from stead.process.memory import collector_paused, let_go
+from stead.process.memory import collector_paused, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def test_what_nobody_else_holds_is_freed_and_nothing_else_is_touched() -> None:
     whole = [Thing({"own": own, "shared": shared, "texts": {str(n): [n] for n in range(10)}}, (shared,))]
     ended = [weakref.ref(own), weakref.ref(whole[0])]
     del own
-    let_go(whole)  # type: ignore[arg-type]  # a list of anything
+    release(whole)  # type: ignore[arg-type]  # a list of anything
     assert whole == []
     assert [end() for end in ended] == [None, None]
     assert shared.inner == ()
@@ -75,6 +75,6 @@ def test_nothing_large_is_freed_in_one_turn() -> None:
             self.inner = inner
             weakref.finalize(self, order.append, name)
 
-    let_go([Part("whole", [Part(f"part {n}", {n: [n]}) for n in range(3)])])
+    release([Part("whole", [Part(f"part {n}", {n: [n]}) for n in range(3)])])
     assert order[0] == "whole"
     assert sorted(order[1:]) == ["part 0", "part 1", "part 2"]

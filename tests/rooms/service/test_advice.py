@@ -38,9 +38,9 @@ def test_a_consumer_that_changed_after_the_snapshot_does_not_move(empty_books: B
     for consumer, host, amount in zip(consumers, hosts, (1, 2), strict=True):
         books.claim(consumer, {host: {"VCPU": amount}})
     before = Remembered(books)
-    assert [move.tenant.consumer for move in advised(books, before).advice.moves or ()] == consumers[:1]
+    assert [move.holdings.consumer for move in advised(books, before).advice.moves or ()] == consumers[:1]
     books.claim(consumers[0], {hosts[0]: {"VCPU": 3}})
-    assert [move.tenant.consumer for move in advised(books, before).advice.moves or ()] == consumers[1:]
+    assert [move.holdings.consumer for move in advised(books, before).advice.moves or ()] == consumers[1:]
     books.release(consumers[1])
     without = advised(books, before).advice
     assert (without.moves, without.at_least) == (None, 1)
@@ -56,7 +56,7 @@ def test_a_consumer_with_a_provider_that_is_new_does_not_move(empty_books: Books
     before = Remembered(books)
     new = books.provider(DISK_GB=8)
     books.claim(consumers[0], {hosts[0]: {"VCPU": 1}, new: {"DISK_GB": 1}})
-    assert [move.tenant.consumer for move in advised(books, before).advice.moves or ()] == consumers[1:]
+    assert [move.holdings.consumer for move in advised(books, before).advice.moves or ()] == consumers[1:]
 
 
 def test_the_consumers_of_some_trees_are_read_with_all_their_allocations(empty_books: Books) -> None:

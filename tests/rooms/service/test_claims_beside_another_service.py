@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stead.domain.claim import Wish
+from stead.domain.claim import ClaimRequest
 from stead.domain.errors import NothingFits, UnknownResourceClass
 from stead.domain.request import CandidateRequest, RequestGroup
 from stead.store import resource_classes
@@ -46,7 +46,7 @@ class Site:
 
     def claim(self) -> Outcome:
         request = CandidateRequest((RequestGroup("", {self.resource_class: 4}),))
-        wish = Wish(fresh_uuid(), request, PROJECT, USER, "INSTANCE", None)
+        wish = ClaimRequest(fresh_uuid(), request, PROJECT, USER, "INSTANCE", None)
         return self.books.service.claim_by_query([wish], distinct_roots=False, explained=False)
 
     def execute(self, host: str, *statements: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stead.service.claims import HALF_LIFE, MOST, Drawing
+from stead.service.claims import HALF_LIFE, MOST, CandidateDraw
 
 
 class Watch:
@@ -23,11 +23,11 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def drawing(watch: Watch) -> Drawing:
-    return Drawing(watch)
+def drawing(watch: Watch) -> CandidateDraw:
+    return CandidateDraw(watch)
 
 
-def lose(drawing: Drawing, races: int) -> int:
+def lose(drawing: CandidateDraw, races: int) -> int:
     """A claim that loses *races* one after another; returns the number of candidates of its last try."""
     among_best = drawing.first()
     for _ in range(races):
@@ -35,20 +35,20 @@ def lose(drawing: Drawing, races: int) -> int:
     return among_best
 
 
-def test_without_a_lost_race_claims_take_the_best(drawing: Drawing) -> None:
+def test_without_a_lost_race_claims_take_the_best(drawing: CandidateDraw) -> None:
     assert drawing.first() == 1
 
 
-def test_each_lost_race_doubles_the_number_up_to_a_limit(drawing: Drawing) -> None:
-    assert [lose(Drawing(), races) for races in range(4)] == [1, 2, 4, 8]
+def test_each_lost_race_doubles_the_number_up_to_a_limit(drawing: CandidateDraw) -> None:
+    assert [lose(CandidateDraw(), races) for races in range(4)] == [1, 2, 4, 8]
     assert lose(drawing, 50) == MOST
 
 
-def test_the_next_claim_begins_where_the_last_one_lost(drawing: Drawing) -> None:
+def test_the_next_claim_begins_where_the_last_one_lost(drawing: CandidateDraw) -> None:
     assert (lose(drawing, 3), drawing.first()) == (8, 8)
 
 
-def test_the_number_halves_with_time_until_claims_take_the_best_again(drawing: Drawing, watch: Watch) -> None:
+def test_the_number_halves_with_time_until_claims_take_the_best_again(drawing: CandidateDraw, watch: Watch) -> None:
     lose(drawing, 3)
     seen = []
     for _ in range(5):
@@ -57,6 +57,6 @@ def test_the_number_halves_with_time_until_claims_take_the_best_again(drawing: D
     assert seen == [4, 2, 1, 1, 1]
 
 
-def test_a_claim_that_lost_fewer_races_does_not_narrow_the_number(drawing: Drawing) -> None:
+def test_a_claim_that_lost_fewer_races_does_not_narrow_the_number(drawing: CandidateDraw) -> None:
     lose(drawing, 5)
     assert (drawing.after_loss(1), drawing.first()) == (2, 32)

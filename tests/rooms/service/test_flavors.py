@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.keeping import Kept
+from stead.candidates.headroom.keeping import HeadroomByTree
 from stead.candidates.work import Work
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
@@ -113,5 +113,5 @@ def test_what_is_kept_is_bounded_and_answers_are_right_all_the_same(
         site.use(turn, 2)
         assert found_in(site, headrooms, FLAVORS) == {name: site.expected(request) for name, request in FLAVORS.items()}
         assert len(headrooms._found) == 3
-        assert all(isinstance(stored, Kept) for _, stored in headrooms._found.values())
+        assert all(isinstance(stored, HeadroomByTree) for _, stored in headrooms._found.values())
     assert list(headrooms._found) == ["m1", "m2", "m3"], "those that were kept go on being brought up to date"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stead.domain.claim import Granted
-from stead.service.claims import Announced
+from stead.service.claims import PendingClaim
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 
@@ -19,11 +19,11 @@ def site_of(*providers: PlainProvider) -> Snapshot:
     return snapshot_of(Forest(providers, frozenset({"VCPU"}), frozenset()))
 
 
-def announced_in(snapshot: Snapshot, *providers: PlainProvider) -> Announced:
+def announced_in(snapshot: Snapshot, *providers: PlainProvider) -> PendingClaim:
     """Two units of each of *providers*."""
     vcpu = snapshot.class_names.by_name["VCPU"].id
     amounts = {slot: {vcpu: 2} for provider in providers if (slot := snapshot.find(provider.uuid)) is not None}
-    return Announced(
+    return PendingClaim(
         [Granted({provider.uuid: {"VCPU": 2}}, {}) for provider in providers], snapshot.identities, amounts
     )
 

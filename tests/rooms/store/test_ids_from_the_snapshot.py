@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def statements_of_a_claim(books: Books, host: str) -> list[str]:
     statements: list[str] = []
 
-    def hear(_connection: object, _cursor: object, text: str, *_: object) -> None:
+    def receive(_connection: object, _cursor: object, text: str, *_: object) -> None:
         statements.append(text)
 
-    sa.event.listen(books.store.writer, "before_cursor_execute", hear)
+    sa.event.listen(books.store.writer, "before_cursor_execute", receive)
     try:
         books.claim(fresh_uuid(), {host: {"VCPU": 1}}, None)
     finally:
-        sa.event.remove(books.store.writer, "before_cursor_execute", hear)
+        sa.event.remove(books.store.writer, "before_cursor_execute", receive)
     return statements
 
 

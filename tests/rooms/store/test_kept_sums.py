@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stead.domain.errors import CapacityExceeded, GenerationConflict, InventoryInUse, ProviderInUse
 from stead.domain.provider import Inventory
 from stead.store import inventories, providers, resource_classes, usages
-from stead.store.among import all_in_portions, with_ids
+from stead.store.provider_filter import all_in_portions, with_ids
 from tests.rooms.store.books import Books, claim_of, faults, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol.interleaving import outcome
 from tests.rooms.store.protocol.storm import storm

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from stead.domain.errors import InventoryInUse
 from stead.domain.request import Page
 from stead.store import consumer_listing, inventories
-from stead.store.consumer_listing import Whose
+from stead.store.consumer_listing import ConsumerFilter
 from tests.rooms.store.books import PROJECT, Books, fresh_uuid
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(
         empty_books.claim(consumer, {host: {"DISK_GB": 1, "VCPU": 1} for host in hosts})
     empty_books.claim(fresh_uuid(), {(apart := empty_books.provider(VCPU=9)): {"VCPU": 1}})
     filters = [
-        Whose(in_tree=root),
-        Whose(in_tree=hosts[1]),
-        Whose(provider=hosts[2]),
-        Whose(project=PROJECT, in_tree=root),
+        ConsumerFilter(in_tree=root),
+        ConsumerFilter(in_tree=hosts[1]),
+        ConsumerFilter(provider=hosts[2]),
+        ConsumerFilter(project=PROJECT, in_tree=root),
     ]
     for _ in every_plan(empty_books):
         for whose in filters:
@@ -108,9 +108,9 @@ def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(
                 shown += page.allocations
                 marker, goes_on = shown[-1], page.goes_on
             assert (shown, goes_on) == (sorted(consumers), False)
-        both = Whose(in_tree=root, provider=apart)
+        both = ConsumerFilter(in_tree=root, provider=apart)
         assert not empty_books.service.read(consumer_listing.page_of, both, Page(), 1000).allocations
-        everyone = empty_books.service.read(consumer_listing.page_of, Whose(), Page(), 1000).allocations
+        everyone = empty_books.service.read(consumer_listing.page_of, ConsumerFilter(), Page(), 1000).allocations
         assert len(everyone) == len(consumers) + 1
 
 

@@ -21,7 +21,7 @@ from stead.domain.errors import (
 )
 from stead.domain.request import Page, ProviderQuery
 from stead.store import consumer_listing, names, providers, resource_classes, traits, usages
-from stead.store.consumer_listing import Whose
+from stead.store.consumer_listing import ConsumerFilter
 from tests.rooms.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_of_two_spellings_each_sees_its_own_or_one_is_refused(empty_books: Books
                 used = books.service.read(usages.of_project, project, user, kind)
                 expected = {kind: {"VCPU": amount}} if made else {}
                 assert {name: of_type.resources for name, of_type in used.items()} == expected
-                page = books.service.read(consumer_listing.page_of, Whose(project, user, kind), Page(), 1000)
+                page = books.service.read(consumer_listing.page_of, ConsumerFilter(project, user, kind), Page(), 1000)
                 shown = {
                     uuid: (holding.project, holding.user, holding.consumer_type)
                     for uuid, holding in page.allocations.items()
@@ -141,12 +141,12 @@ def test_names_are_still_found_by_their_index(empty_books: Books) -> None:
         names.project_ids(books.store, {f"{mark} {number}" for number in range(200)})
         asked: list[tuple[str, Any]] = []
 
-        def hear(_connection: Any, _cursor: Any, text: str, arguments: Any, *_more: Any, asked: Any = asked) -> None:
+        def receive(_connection: Any, _cursor: Any, text: str, arguments: Any, *_more: Any, asked: Any = asked) -> None:
             asked.append((text, arguments))
 
-        sa.event.listen(books.store.reader, "before_cursor_execute", hear)
+        sa.event.listen(books.store.reader, "before_cursor_execute", receive)
         assert books.service.read(names.find, [(names.PROJECT, f"{mark} 7")]) != [None]
-        sa.event.remove(books.store.reader, "before_cursor_execute", hear)
+        sa.event.remove(books.store.reader, "before_cursor_execute", receive)
         (text, arguments) = next(query for query in asked if "projects" in query[0])
         with books.store.reader.connect() as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN {text}", arguments).mappings().all()

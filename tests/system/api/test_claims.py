@@ -405,7 +405,7 @@ class TestRaces:
 
         def recorded(claiming: Claiming, wishes: Any, distinct: bool, among_best: int, until: float) -> Any:
             if not drawn:  # the first claim begins at one place, and forgets races of other tests
-                claiming._drawing = claims.Drawing()
+                claiming._drawing = claims.CandidateDraw()
                 monkeypatch.setattr(claims, "HALF_LIFE", 1e6)
             drawn.append(among_best)
             return look(claiming, wishes, distinct, among_best, until)

@@ -29,7 +29,7 @@ from stead.candidates.work import Work
 from stead.observe.log import silenced
 from stead.process import slices
 from stead.process.slices import Slices
-from stead.service.claims import Underway
+from stead.service.claims import PendingClaims
 from tests.system.api.client import NEWEST
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _template: list[bytes] = []
 """A database with tables and standard names, for all sites after the first one."""
 
 _BUDGET = Work.__init__.__code__
-with Underway().turn() as _in_turn:
+with PendingClaims().turn() as _in_turn:
     # A claim in its turn gives way only after a time, which differs from run to run. So its wish counts as well.
     _GIVE_WAY = {Slices.give_way.__code__, _in_turn.__code__}
 

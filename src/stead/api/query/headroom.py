@@ -85,7 +85,7 @@ HEADROOM_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class HeadroomWanted:
+class HeadroomQuery:
     """A request, whose order applies to the trees, and the page of trees to show."""
 
     request: CandidateRequest
@@ -113,7 +113,7 @@ def require_valid(pairs: Pairs, agreed: Agreed) -> None:
     pairs.require_single(("limit", "marker"))
 
 
-def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> HeadroomWanted:
+def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None) -> HeadroomQuery:
     """The request and the page that valid *pairs* without a mix describe.
 
     Raises:
@@ -122,7 +122,7 @@ def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None)
     """
     request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in HEADROOM_KEYS]), agreed, flavors)
     # Here, `limit` counts the trees of a page, not candidates.
-    return HeadroomWanted(replace(request, limit=None), Page(request.limit, values.marker_of(pairs)))
+    return HeadroomQuery(replace(request, limit=None), Page(request.limit, values.marker_of(pairs)))
 
 
 # The query of GET ``/advice``: a candidate query, how often it must fit, and what new places must be like.
@@ -144,8 +144,8 @@ MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class AdviceWanted:
-    """A request that must fit ``number`` times; see `stead.candidates.draining.Tenant` for the rest."""
+class AdviceQuery:
+    """A request that must fit ``number`` times; see `stead.candidates.draining.ConsumerHoldings` for the rest."""
 
     request: CandidateRequest
     number: int
@@ -164,7 +164,7 @@ def advice_validator(agreed: Agreed) -> Validator:
     return Validator({**schema, "properties": properties, "required": ["make_room_for"]})
 
 
-def parse_advice(pairs: Pairs, agreed: Agreed, flavors: Flavors) -> AdviceWanted:
+def parse_advice(pairs: Pairs, agreed: Agreed, flavors: Flavors) -> AdviceQuery:
     """The request, and how often it must fit.
 
     Raises:
@@ -177,4 +177,4 @@ def parse_advice(pairs: Pairs, agreed: Agreed, flavors: Flavors) -> AdviceWanted
     number = whole_number(pairs.all("make_room_for")[0])
     if number is None or number > MOST:
         raise InvalidQuery(f"make_room_for is at most {MOST}.", BAD_VALUE)
-    return AdviceWanted(request, number, pairs.last("same_traits") == "true", pairs.last("same_aggregates") == "true")
+    return AdviceQuery(request, number, pairs.last("same_traits") == "true", pairs.last("same_aggregates") == "true")

@@ -123,7 +123,7 @@ QUERY = Validator(
 
 
 @dataclass(frozen=True, slots=True)
-class TreesWanted:
+class TreesQuery:
     """A page of trees, and the fields to show; ``depth`` is in levels below the root, None for all.
 
     ``columns``: all trees as columns, instead of a page of objects.
@@ -137,7 +137,7 @@ class TreesWanted:
     columns: bool
 
 
-def parse_tree_query(pairs: Pairs) -> TreesWanted:
+def parse_tree_query(pairs: Pairs) -> TreesQuery:
     """The page and the filters that *pairs* request.
 
     Raises:
@@ -161,7 +161,7 @@ def parse_tree_query(pairs: Pairs) -> TreesWanted:
         root_traits=parse_root_traits(pairs.last("root_required"), ALL_FEATURES),
         root_aggregates=parse_root_aggregates(pairs.all("root_member_of")),
     )
-    return TreesWanted(
+    return TreesQuery(
         query,
         values.parse_page(pairs),
         _fields(pairs.last("fields")),

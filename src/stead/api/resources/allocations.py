@@ -21,7 +21,7 @@ from stead.api.shapes import (
     CONSUMER_CHANGES,
     EXTERNAL_ID,
     UUID_KEY,
-    Wanted,
+    AllocationsBody,
     build_inventories,
     build_wanted,
     consumer,
@@ -34,7 +34,7 @@ from stead.domain.names import NAME_LENGTH
 from stead.process.slices import sliced
 from stead.store import allocations, consumer_listing
 from stead.store.allocations import NewInventories
-from stead.store.consumer_listing import Whose
+from stead.store.consumer_listing import ConsumerFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ CONSUMER_OF_PROVIDER: Shape[ConsumerOfProvider] = {
 }
 
 
-def build_several(body: dict[str, dict[str, Any]]) -> dict[str, Wanted]:
+def build_several(body: dict[str, dict[str, Any]]) -> dict[str, AllocationsBody]:
     """The requested allocations of each consumer, by uuid."""
     return {uuid: build_wanted(record) for uuid, record in body.items()}
 
@@ -252,7 +252,7 @@ class Consumers:
         pairs = Pairs.of(req)
         pairs.require(validator(req.agreed))
         pairs.require_single(KEYS)
-        whose = Whose(
+        whose = ConsumerFilter(
             project_of(pairs),
             pairs.last("user_id"),
             pairs.last("consumer_type"),
@@ -288,7 +288,7 @@ class Reshape:
     """New inventories by provider, new allocations by consumer."""
 
     inventories: dict[str, NewInventories]
-    consumers: dict[str, Wanted]
+    consumers: dict[str, AllocationsBody]
 
     @classmethod
     def build(cls, body: dict[str, Any]) -> Reshape:

@@ -27,7 +27,7 @@ from stead.candidates.provider_trees import roots_of, tree_totals
 from stead.domain.errors import StartOver, Unavailable
 from stead.httpd.wsgi import CLIENT
 from stead.process.slices import sliced
-from stead.store.feed.changes import USAGES, Happened
+from stead.store.feed.changes import USAGES, ChangeSet
 from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower, displaced, too_many
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.service.service import Service
     from stead.store.feed.changes import Generations
-    from stead.store.feed.watching import News, Watcher, Watchers
+    from stead.store.feed.watching import ChangeEvent, Watcher, Watchers
 
 
 _log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ def _wants_events(req: Request) -> bool:
     return quality_of_events > 0 and quality_of_events >= quality(JSON, req.accepted)
 
 
-Show = Callable[[Happened], dict[str, Any]]
+Show = Callable[[ChangeSet], dict[str, Any]]
 """Makes the document of changes."""
 
 
@@ -171,7 +171,7 @@ def show_for(req: Request) -> Show:
     return show_with_details if req.agreed.knows(S.PROVIDER_TREES) else show_happened
 
 
-def show_happened(happened: Happened) -> dict[str, Any]:
+def show_happened(happened: ChangeSet) -> dict[str, Any]:
     """The changes, and the token of the moment that they end with."""
     return {
         "token": happened.token,
@@ -180,7 +180,7 @@ def show_happened(happened: Happened) -> dict[str, Any]:
     }
 
 
-def show_with_details(happened: Happened) -> dict[str, Any]:
+def show_with_details(happened: ChangeSet) -> dict[str, Any]:
     """`show_happened` with the names of providers and the parts that changed."""
     document = show_happened(happened)
     for provider in document["providers"]:
@@ -195,7 +195,7 @@ def _shown(changed: Generations) -> list[dict[str, Any]]:
 class LongPoll:
     """The body of an answer that is sent when something changes, or when the client's time is over."""
 
-    def __init__(self, watchers: Watchers, last: Happened, show: Show, seconds: float, client: Hashable) -> None:
+    def __init__(self, watchers: Watchers, last: ChangeSet, show: Show, seconds: float, client: Hashable) -> None:
         """Start to wait.
 
         Raises:
@@ -204,7 +204,7 @@ class LongPoll:
         self._watchers = watchers
         self._last = last
         self._show = show
-        self._told: SimpleQueue[News] = SimpleQueue()  # holds the news until the server has attached
+        self._told: SimpleQueue[ChangeEvent] = SimpleQueue()  # holds the news until the server has attached
         self._send: Callable[[bytes | None], None] | None = None
         self._is_sent = False
         self._lock = Lock()
@@ -217,7 +217,7 @@ class LongPoll:
         self._send = send
         self._flush()
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, news: ChangeEvent) -> None:
         # The queue before the check, as `attach` sets `_send` before it reads: so one of the two sends the news.
         self._told.put(news)
         if self._send is not None:
@@ -247,7 +247,7 @@ class LongPoll:
 class EventStream:
     """The body of a stream of events; the server sends each event at once."""
 
-    def __init__(self, watchers: Watchers, first: Happened, show: Show, client: Hashable, *, begins: bool) -> None:
+    def __init__(self, watchers: Watchers, first: ChangeSet, show: Show, client: Hashable, *, begins: bool) -> None:
         """Start to wait.
 
         Args:
@@ -270,7 +270,7 @@ class EventStream:
         """Send the events so far, and each new one."""
         self._outbox.attach(send)
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, news: ChangeEvent) -> None:
         for part in _parts_of(news, self._show):
             self._outbox.put(part)
         if isinstance(news, End):
@@ -287,7 +287,7 @@ class EventStream:
 class ThreadedEvents:
     """The same stream for servers that hold a thread while they send a body."""
 
-    def __init__(self, watchers: Watchers, first: Happened, show: Show, client: Hashable, *, begins: bool) -> None:
+    def __init__(self, watchers: Watchers, first: ChangeSet, show: Show, client: Hashable, *, begins: bool) -> None:
         """Start to wait.
 
         Raises:
@@ -299,7 +299,7 @@ class ThreadedEvents:
     def __iter__(self) -> Iterator[bytes]:
         return self._parts
 
-    def _all(self, first: Happened, show: Show, *, begins: bool) -> Iterator[bytes]:
+    def _all(self, first: ChangeSet, show: Show, *, begins: bool) -> Iterator[bytes]:
         yield from _beginning(first, show, begins=begins)
         try:
             for happened in self._follower:
@@ -314,7 +314,7 @@ class ThreadedEvents:
         self._follower.close()
 
 
-def _beginning(first: Happened, show: Show, *, begins: bool) -> Iterator[bytes]:
+def _beginning(first: ChangeSet, show: Show, *, begins: bool) -> Iterator[bytes]:
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
     if begins and not first:
         yield _event("token", first.token, {"token": first.token})
@@ -322,7 +322,7 @@ def _beginning(first: Happened, show: Show, *, begins: bool) -> Iterator[bytes]:
         yield from _parts_of(first, show)
 
 
-def _parts_of(news: News, show: Show) -> Iterator[bytes]:
+def _parts_of(news: ChangeEvent, show: Show) -> Iterator[bytes]:
     """The text of the news. If a stream ends early, its client reconnects with its last token."""
     if isinstance(news, End):
         if isinstance(news.error, StartOver):
@@ -373,7 +373,7 @@ class Collected:
     consumer_count: int = 0
     reload: bool = False
 
-    def add(self, happened: Happened) -> None:
+    def add(self, happened: ChangeSet) -> None:
         """Add the changes between two moments."""
         for uuid, detail in happened.details.items():
             # An empty list of parts does not mean that nothing changed: see GET /changes.
@@ -451,7 +451,7 @@ class MergedChanges:
                 self._service.watchers.leave(self._watcher)
                 self._watcher = None
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, news: ChangeEvent) -> None:
         with self._lock:
             # A copy, because `tick` may leave, which takes the lock and changes the set.
             streams = list(self._streams)

@@ -18,7 +18,7 @@ from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED
 from stead.api.shapes import CONSUMER_FIELDS, UUID
 from stead.api.versions import S, V, Versioned
-from stead.domain.claim import Wish
+from stead.domain.claim import ClaimRequest
 from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ CLAIM: Schema = strict_object(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClaimsBody:
     """The body: the request of each consumer, whether they need different roots, and whether to explain a failure."""
 
     records: Sequence[dict[str, Any]]
@@ -48,7 +48,7 @@ class Wanted:
     explained: bool
 
     @classmethod
-    def build(cls, body: dict[str, Any]) -> Wanted:
+    def build(cls, body: dict[str, Any]) -> ClaimsBody:
         """Build it from the body of a POST.
 
         Raises:
@@ -68,7 +68,7 @@ CLAIMS = Versioned(
                 {"claims": {"type": "array", "minItems": 1, "items": CLAIM}},
                 {"distinct_roots": {"type": "boolean"}, "explain": {"type": "boolean"}},
             ),
-            Wanted.build,
+            ClaimsBody.build,
         )
     }
 )
@@ -107,25 +107,28 @@ class Claims:
         body = read_body(req, CLAIMS)
         self._limits.require_claims(body.records, [record["query"] for record in body.records])
         req.note(claims=len(body.records))
-        wishes, flavors = [], finder(self._service)
+        claim_requests, flavors = [], finder(self._service)
         for number, record in enumerate(body.records):
             if time.monotonic() > until:
                 raise Refused(413, f"Reading the queries took more than {self._service.claim_timeout:g} s.")
-            wishes.append(self._wish(req, flavors, number, record))
+            claim_requests.append(self._wish(req, flavors, number, record))
         outcome = self._service.claim_by_query(
-            wishes, distinct_roots=body.distinct_roots, explained=body.explained, until=until
+            claim_requests, distinct_roots=body.distinct_roots, explained=body.explained, until=until
         )
-        shown = [show_granted(wish, granted) for wish, granted in zip(wishes, outcome.granted, strict=True)]
+        shown = [
+            show_granted(claim_request, granted)
+            for claim_request, granted in zip(claim_requests, outcome.granted, strict=True)
+        ]
         answer(req, resp, {"claims": shown, "tries": outcome.tries}, modified=None)
 
-    def _wish(self, req: Request, flavors: Flavors, number: int, record: dict[str, Any]) -> Wish:
+    def _wish(self, req: Request, flavors: Flavors, number: int, record: dict[str, Any]) -> ClaimRequest:
         try:
             request = request_of(record["query"], req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
         self._limits.require_groups(request.groups)
         generation = record["consumer_generation"]
-        return Wish(
+        return ClaimRequest(
             record["consumer_uuid"],
             request,
             record["project_id"],
@@ -135,11 +138,11 @@ class Claims:
         )
 
 
-def show_granted(wish: Wish, granted: Granted) -> dict[str, Any]:
+def show_granted(claim_request: ClaimRequest, granted: Granted) -> dict[str, Any]:
     """The new allocations of one consumer."""
     return {
-        "consumer_uuid": wish.consumer,
-        "consumer_generation": (wish.expected or 0) + 1,
+        "consumer_uuid": claim_request.consumer,
+        "consumer_generation": (claim_request.expected or 0) + 1,
         "allocations": {uuid: {"resources": amounts} for uuid, amounts in granted.allocations.items()},
         "mappings": granted.mappings,
     }

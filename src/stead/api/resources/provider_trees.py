@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from stead.api.bodies import Limits
-    from stead.api.query.providers import TreesWanted
+    from stead.api.query.providers import TreesQuery
     from stead.api.request import Request, Response
     from stead.candidates.provider_trees import Roots, ShownTree
     from stead.catalog.snapshot import Snapshot
@@ -273,7 +273,7 @@ class ProviderTrees:
         answer(req, resp, show_outcome(plan, dry_run=described.dry_run), modified=None)
 
 
-def _columns(snapshot: Snapshot, roots: Roots, parsed: TreesWanted, token: str) -> Iterator[bytes]:
+def _columns(snapshot: Snapshot, roots: Roots, parsed: TreesQuery, token: str) -> Iterator[bytes]:
     rows = rows_of(snapshot, roots, parsed.depth)
     totals = tree_totals(snapshot, rows.roots) if parsed.totals else None
     counts = f'"tree_count":{len(roots)},"provider_count":{int(rows.sizes.sum())}'
@@ -285,7 +285,7 @@ def _columns(snapshot: Snapshot, roots: Roots, parsed: TreesWanted, token: str) 
 
 
 def _document(
-    snapshot: Snapshot, roots: Roots, trees: Sequence[ShownTree], parsed: TreesWanted, links: bytes
+    snapshot: Snapshot, roots: Roots, trees: Sequence[ShownTree], parsed: TreesQuery, links: bytes
 ) -> Iterator[bytes]:
     yield f'{{"tree_count":{len(roots)},"provider_count":{count_providers(snapshot, roots)},'.encode()
     sums = None

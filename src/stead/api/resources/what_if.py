@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stead.api.bodies import Limits
     from stead.api.query.candidates import Flavors
     from stead.api.request import Request, Response
-    from stead.candidates.draining import Move, Stuck
+    from stead.candidates.draining import Move, UnplacedConsumer
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
@@ -74,13 +74,13 @@ MOVE: Schema = strict_object(
 
 def show_move(snapshot: Snapshot, allocations: Mapping[str, HeldAllocations], move: Move) -> Json:
     """A move. *allocations* has the present allocations by consumer."""
-    present, names = allocations[move.tenant.consumer], snapshot.class_names.by_id
+    present, names = allocations[move.holdings.consumer], snapshot.class_names.by_id
     new = {
         snapshot.uuid(slot): {names[id_].name: n for id_, n in by_class.items()}
         for slot, by_class in move.amounts.items()
     }
     return {
-        "consumer_uuid": move.tenant.consumer,
+        "consumer_uuid": move.holdings.consumer,
         "consumer_generation": present.generation,
         "project_id": present.project,
         "user_id": present.user,
@@ -177,14 +177,14 @@ WHAT_IF = strict_object(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WhatIfBody:
     """The body: the changes, and the questions."""
 
     changes: Sequence[Json]
     ask: Json
 
     @classmethod
-    def build(cls, body: Json) -> Wanted:
+    def build(cls, body: Json) -> WhatIfBody:
         """Build it from a valid body."""
         return cls(body["changes"], body.get("ask", {}))
 
@@ -192,7 +192,7 @@ class Wanted:
 BODY = Versioned(
     {
         V.INITIAL: Body(
-            strict_object({"changes": {"type": "array", "items": CHANGE}}, {"ask": ASK}), Wanted.build, placed=True
+            strict_object({"changes": {"type": "array", "items": CHANGE}}, {"ask": ASK}), WhatIfBody.build, placed=True
         )
     }
 )
@@ -324,8 +324,8 @@ _BUILDERS: dict[str, Callable[[Json], Planned]] = {
 }
 
 
-def _stuck(outcome: WhatIf, stuck: Stuck) -> Json:
-    consumer = stuck.tenant.consumer
+def _stuck(outcome: WhatIf, stuck: UnplacedConsumer) -> Json:
+    consumer = stuck.holdings.consumer
     return {
         "consumer_uuid": consumer,
         "from": show_amounts(outcome.allocations[consumer].amounts()),

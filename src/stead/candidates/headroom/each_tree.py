@@ -62,7 +62,7 @@ class Fits:
     anchors: Numbers
     at_least: Numbers
     at_most: Numbers
-    limiting: Sequence[tuple[By, Numbers]]
+    limiting: Sequence[tuple[LimitedBy, Numbers]]
 
 
 NOWHERE = Fits(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), ())
@@ -177,7 +177,7 @@ class _Sums:
 
     def fits(self, snapshot: Snapshot, requests: Sequence[CandidateRequest]) -> Iterator[Fits]:
         """The bounds for each of *requests*, and what limits the trees."""
-        limiting: list[list[tuple[By, Numbers]]] = [[] for _ in requests]
+        limiting: list[list[tuple[LimitedBy, Numbers]]] = [[] for _ in requests]
         for reason, numbers, roots in limits(self.counted, (self.at_least, self.at_most), self.place_of):
             bounds = np.searchsorted(numbers, np.arange(len(requests) + 1)).tolist()
             for number, request in enumerate(requests):
@@ -193,11 +193,11 @@ class _Sums:
 # Source: "GET /headroom", docs/api.md.
 
 
-By = Constraint | tuple[str, str | None]
+LimitedBy = Constraint | tuple[str, str | None]
 """A constraint between groups, or a group with the class that runs out (None: it is in no single class)."""
 
 
-class What(Enum):
+class LimitKind(Enum):
     """The kinds of limits."""
 
     CLASS = auto()
@@ -212,7 +212,7 @@ class Reason(NamedTuple):
     ``needs`` run out together; ``class_id`` is of the class that does, None if it is no single one.
     """
 
-    what: What
+    what: LimitKind
     needs: tuple[int, ...] = ()
     class_id: int | None = None
 
@@ -220,7 +220,7 @@ class Reason(NamedTuple):
 class Limit(NamedTuple):
     """The number of trees in which something runs out first; two things may run out at the same time."""
 
-    by: By
+    by: LimitedBy
     trees: int
 
 
@@ -245,18 +245,18 @@ def limits(
                 yield reason, trees.request[here], trees.anchors[here]
 
 
-def named(reason: Reason, snapshot: Snapshot, request: CandidateRequest, demand: Demand) -> By:
+def named(reason: Reason, snapshot: Snapshot, request: CandidateRequest, demand: Demand) -> LimitedBy:
     """A reason in the words of one request."""
     match reason.what:
-        case What.CLASS:
+        case LimitKind.CLASS:
             names = snapshot.class_names.by_id
             name = None if reason.class_id is None else names[reason.class_id].name
             return _suffixes(request)[reason.needs[0]], name
-        case What.SUM:
+        case LimitKind.SUM:
             return _sum(request, demand, reason.needs, snapshot)
-        case What.ISOLATION:
+        case LimitKind.ISOLATION:
             return isolation(request)
-        case What.OTHER:
+        case LimitKind.OTHER:
             return _other(request, demand, snapshot)
 
 
@@ -268,7 +268,7 @@ def _suffixes(request: CandidateRequest) -> list[str]:
     ]
 
 
-def ranked(request: CandidateRequest, trees_by: Mapping[By, int]) -> list[Limit]:
+def ranked(request: CandidateRequest, trees_by: Mapping[LimitedBy, int]) -> list[Limit]:
     """The limits of the most trees first; of equally many, classes in the order of the request, then constraints."""
     classes_of = {group.suffix: [*group.resources] for group in request.groups}
     suffixes = list(classes_of)
@@ -305,23 +305,23 @@ def _of_trees(trees: Trees, counts: Counts, claims: Numbers) -> Iterator[tuple[R
         binding = open_trees & (of_group <= claims)
         open_trees = open_trees & ~binding
         if binding.any():
-            yield Reason(What.SUM, tuple(group)), binding & (unisolated <= claims)
-            yield Reason(What.ISOLATION), binding & (unisolated > claims)
+            yield Reason(LimitKind.SUM, tuple(group)), binding & (unisolated <= claims)
+            yield Reason(LimitKind.ISOLATION), binding & (unisolated > claims)
     if open_trees.any():
-        yield Reason(What.OTHER), open_trees
+        yield Reason(LimitKind.OTHER), open_trees
 
 
 def _of_need(trees: Trees, need: int, binding: Mask, claims: Numbers) -> Iterator[tuple[Reason, Mask]]:
     amounts = trees.amounts[need]
     if len(amounts) == 1:
-        yield Reason(What.CLASS, (need,), *amounts), binding
+        yield Reason(LimitKind.CLASS, (need,), *amounts), binding
         return
     is_open, serving = binding.copy(), trees.serving([need])
     for class_id, amount in amounts.items():
         times = np.where(trees.able[need][serving], trees.rooms[class_id][serving] // amount, 0).sum(axis=0)
-        yield Reason(What.CLASS, (need,), class_id), binding & (times <= claims)
+        yield Reason(LimitKind.CLASS, (need,), class_id), binding & (times <= claims)
         is_open &= times > claims
-    yield Reason(What.CLASS, (need,)), is_open
+    yield Reason(LimitKind.CLASS, (need,)), is_open
 
 
 def _sum(request: CandidateRequest, demand: Demand, needs: Sequence[int], snapshot: Snapshot) -> Constraint:

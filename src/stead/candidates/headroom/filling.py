@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.candidate import Arrangement
-    from stead.candidates.combine import Demand, Ground
+    from stead.candidates.combine import Demand, SearchSpace
     from stead.candidates.kinds import Kind, TreeKinds
     from stead.candidates.splits import Share
     from stead.candidates.work import Work
@@ -107,16 +107,16 @@ class Filling:
 
     def _order_of_uuids(self, kind: Kind, members: Sequence[int]) -> tuple[int, ...]:
         """The rank of each position by uuid, which decides how amounts are split; empty if none is."""
-        if not kind.ground.shares:
+        if not kind.space.shares:
             return ()
         uuids = [self._snapshot.uuid(slot) for slot in members]
         ordered = sorted(range(len(uuids)), key=uuids.__getitem__)
         return tuple(sorted(range(len(uuids)), key=ordered.__getitem__))
 
     def _fill(self, kind: Kind, size: int, rooms: Rooms, most: int, order: Sequence[int], *, own_first: bool) -> Packed:
-        easy = spread(kind.demand, kind.ground, rooms, most, self._work) if self._can_spread(kind) else None
+        easy = spread(kind.demand, kind.space, rooms, most, self._work) if self._can_spread(kind) else None
         # With more combinations, all ways together are hardly ever few enough to be packed.
-        combinations = prod(len(choices) for choices in kind.ground.choices)
+        combinations = prod(len(choices) for choices in kind.space.choices)
         if easy is not None and (easy.at_least == most or combinations > MOST_WAYS):
             return easy
         all_ways = self._all_ways(kind, size)
@@ -142,7 +142,7 @@ class Filling:
         return any(self._passes(kind, size, _taken(each)) for each in kind.arrangements())
 
     def _can_spread(self, kind: Kind) -> bool:
-        return not self._one_provider and can_spread(kind.demand, kind.ground)
+        return not self._one_provider and can_spread(kind.demand, kind.space)
 
     def _packed(
         self, all_ways: Sequence[Rooms], kind: Kind, size: int, rooms: Rooms, most: int, *, own_first: bool
@@ -159,9 +159,9 @@ class Filling:
         if kind not in self._ways:
             ways: list[Rooms] | None = None
             # Splits depend on what earlier claims left, so no list of ways holds for all claims.
-            arrangements = [] if kind.ground.shares else list(islice(kind.arrangements(), MOST_WAYS + 1))
+            arrangements = [] if kind.space.shares else list(islice(kind.arrangements(), MOST_WAYS + 1))
             self._work.spend(len(arrangements) * (ARRANGED + CHOSEN * len(kind.demand.amounts)))
-            if not kind.ground.shares and len(arrangements) <= MOST_WAYS:
+            if not kind.space.shares and len(arrangements) <= MOST_WAYS:
                 taken = dict.fromkeys(frozenset(_taken(each).items()) for each in arrangements)
                 ways = [way for way in map(dict, taken) if self._passes(kind, size, way)]
             self._ways[kind] = ways
@@ -190,7 +190,7 @@ class _Claiming:
         passes: Callable[[Rooms], bool],
     ) -> None:
         self._demand = kind.demand
-        self._ground = kind.ground
+        self._space = kind.space
         self._size = size
         self._rooms = rooms
         self._order = order
@@ -208,7 +208,7 @@ class _Claiming:
                     break
                 # The same way again and again would use up some providers and leave others, so only a part of it.
                 fits = min(rooms[place] // amount for place, amount in way.items())
-                times = 1 if self._ground.shares else min(max(fits // 8, 1), most - number)
+                times = 1 if self._space.shares else min(max(fits // 8, 1), most - number)
                 number += times
                 for place, amount in way.items():
                     rooms[place] -= times * amount
@@ -219,11 +219,11 @@ class _Claiming:
 
     def _next(self, rooms: Rooms, sign: int) -> Rooms | None:
         # Every position is weighed again for every need, and then prepared for the search.
-        self._work.spend(TRIED * (len(self._ground.choices) + sum(map(len, self._ground.choices))))
-        ground = self._left(rooms, sign)
-        if not all(ground.choices):
+        self._work.spend(TRIED * (len(self._space.choices) + sum(map(len, self._space.choices))))
+        space = self._left(rooms, sign)
+        if not all(space.choices):
             return None
-        for demand, parted in divided(self._demand, ground, self._work):
+        for demand, parted in divided(self._demand, space, self._work):
             for way in ways(demand, parted, self._work):
                 taken: dict[tuple[int, int], int] = {}
                 for amounts, at in zip(demand.amounts, way, strict=True):
@@ -233,27 +233,27 @@ class _Claiming:
                     return taken
         return None
 
-    def _left(self, rooms: Rooms, sign: int) -> Ground:
+    def _left(self, rooms: Rooms, sign: int) -> SearchSpace:
         """What the tree offers after claims."""
-        ground = self._ground
-        shares = {need: self._shares(need, rooms) for need in ground.shares}
+        space = self._space
+        shares = {need: self._shares(need, rooms) for need in space.shares}
         choices = []
-        for need, positions in enumerate(ground.choices):
+        for need, positions in enumerate(space.choices):
             times = {at: self._times(need, at, rooms, shares) for at in positions}
             able = [at for at in positions if times[at]]
             choices.append(self._in_order(able, times, sign))
 
         def available(position: int, class_id: int) -> int:
-            return min(ground.available(position, class_id), rooms.get((position, class_id), 0))
+            return min(space.available(position, class_id), rooms.get((position, class_id), 0))
 
-        return replace(ground, choices=choices, available=available, shares=shares)
+        return replace(space, choices=choices, available=available, shares=shares)
 
     def _in_order(self, able: Sequence[int], times: Mapping[int, int], sign: int) -> list[int]:
         """The tree's own positions first, since sharing providers serve other trees too."""
         return sorted(able, key=lambda at: (at >= self._size, sign * times[at]))
 
     def _times(self, need: int, at: int, rooms: Rooms, shares: Mapping[int, Mapping[int, Share]]) -> int:
-        if need in self._ground.shares and at in self._ground.shares[need]:
+        if need in self._space.shares and at in self._space.shares[need]:
             return shares[need][at].most if at in shares[need] else 0
         amounts = self._demand.amounts[need].items()
         return min((rooms[at, class_id] // amount for class_id, amount in amounts), default=1)
@@ -262,7 +262,7 @@ class _Claiming:
         """The parts that can still be given. Their ranks are by uuid among those that can give equally much."""
         (class_id,) = self._demand.amounts[need]
         shares = {}
-        for at, share in self._ground.shares[need].items():
+        for at, share in self._space.shares[need].items():
             most = min(share.most, rooms[at, class_id]) // share.step * share.step
             if most >= share.least:
                 shares[at] = share._replace(most=most, rank=self._order[at])
@@ -281,7 +281,7 @@ def _places_of(kind: Kind) -> set[tuple[int, int]]:
     """The positions and classes from which a need can take something."""
     return {
         (at, class_id)
-        for amounts, choices in zip(kind.demand.amounts, kind.ground.choices, strict=True)
+        for amounts, choices in zip(kind.demand.amounts, kind.space.choices, strict=True)
         for class_id in amounts
         for at in choices
     }
@@ -495,18 +495,18 @@ _OPERATIONS = 6
 """Vector operations for each need of an attempt."""
 
 
-def can_spread(demand: Demand, ground: Ground) -> bool:
+def can_spread(demand: Demand, space: SearchSpace) -> bool:
     """Whether nothing but room and isolation binds the needs to each other."""
-    return not (demand.subtrees or demand.parts or ground.shares or open_clauses(demand, ground))
+    return not (demand.subtrees or demand.parts or space.shares or open_clauses(demand, space))
 
 
-def spread(demand: Demand, ground: Ground, rooms: Rooms, most: int, work: Work) -> Packed:
+def spread(demand: Demand, space: SearchSpace, rooms: Rooms, most: int, work: Work) -> Packed:
     """Claims in a tree, up to *most*, for needs that `can_spread`. Own providers come before sharing ones.
 
     Raises:
         WorkSpent
     """
-    spreading = _Spreading(demand, ground, rooms, work)
+    spreading = _Spreading(demand, space, rooms, work)
     number = spreading.bound(most)
     reached, above = 0, number + 1
     taken: dict[tuple[int, int], int] = {}
@@ -525,25 +525,25 @@ def spread(demand: Demand, ground: Ground, rooms: Rooms, most: int, work: Work) 
 
 
 class _Spreading:
-    def __init__(self, demand: Demand, ground: Ground, rooms: Rooms, work: Work) -> None:
+    def __init__(self, demand: Demand, space: SearchSpace, rooms: Rooms, work: Work) -> None:
         self._amounts = demand.amounts
         self._work = work
-        positions = sorted({at for choices in ground.choices for at in choices})
+        positions = sorted({at for choices in space.choices for at in choices})
         self._positions = positions
         self._classes = list(dict.fromkeys(class_id for amounts in demand.amounts for class_id in amounts))
         work.spend((len(self._classes) + 2 * len(demand.amounts)) * len(positions))
         self._rooms = np.array([[rooms.get((at, c), 0) for at in positions] for c in self._classes], np.int64)
         place_of = {at: place for place, at in enumerate(positions)}
         # Own positions have the smaller numbers, so this order has them first.
-        self._choices = [np.array([place_of[at] for at in sorted(choices)], np.int64) for choices in ground.choices]
+        self._choices = [np.array([place_of[at] for at in sorted(choices)], np.int64) for choices in space.choices]
         # What has few choices, or takes much, is hardest to place.
         largest = [max(amounts.values(), default=0) for amounts in demand.amounts]
         self._order = sorted(range(len(largest)), key=lambda need: (len(self._choices[need]), -largest[need]))
         every = set(range(len(largest)))
         self._is_isolating = len(every) > 1 and demand.isolated >= every
-        self._is_exclusive = self._exclusive(demand, ground)
+        self._is_exclusive = self._exclusive(demand, space)
 
-    def _exclusive(self, demand: Demand, ground: Ground) -> Mask:
+    def _exclusive(self, demand: Demand, space: SearchSpace) -> Mask:
         """Mask of the positions that serve a single need, since one claim must not have two there."""
         exclusive = np.zeros(len(self._positions), np.bool_)
         if self._is_isolating:
@@ -560,15 +560,15 @@ class _Spreading:
             if key not in verdicts:
                 verdicts[key] = any(are_isolated(demand, *pair) for pair in combinations(needs, 2))
             self._work.spend(len(needs))
-            exclusive[place] = verdicts[key] or not self._may_share(ground, place, at, needs)
+            exclusive[place] = verdicts[key] or not self._may_share(space, place, at, needs)
         return exclusive
 
-    def _may_share(self, ground: Ground, place: int, at: int, needs: Sequence[int]) -> bool:
+    def _may_share(self, space: SearchSpace, place: int, at: int, needs: Sequence[int]) -> bool:
         """Whether the needs of one claim can meet at a position as far as max_unit decides."""
         for number, class_id in enumerate(self._classes):
             requested = [self._amounts[need][class_id] for need in needs if class_id in self._amounts[need]]
             # If the room itself is the limit, no units that fit exceed max_unit.
-            if len(requested) > 1 and ground.available(at, class_id) < min(
+            if len(requested) > 1 and space.available(at, class_id) < min(
                 sum(requested), int(self._rooms[number, place])
             ):
                 return False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.headroom.each_tree import By, Limit
+    from stead.candidates.headroom.each_tree import Limit, LimitedBy
     from stead.candidates.match import MatchedGroup
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
@@ -113,7 +113,7 @@ def _headroom(
     total = together(
         snapshot, each.pools, each.counted, each.filling, (anchors, at_least, at_most, each.is_exact), work
     )
-    trees_by: Counter[By] = Counter()
+    trees_by: Counter[LimitedBy] = Counter()
     for by, roots in each.fits.limiting:
         trees_by[by] += roots.size
     limiting = ranked(request, trees_by)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.headroom.each_tree import By, Fits, Limit
+    from stead.candidates.headroom.each_tree import Fits, Limit, LimitedBy
     from stead.candidates.work import Work
     from stead.catalog.blocks import Blocks
     from stead.catalog.snapshot import Snapshot
@@ -172,7 +172,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HeadroomByTree:
     """How many times a request fits, and what of it each tree contributes.
 
     Attributes:
@@ -194,8 +194,8 @@ class Kept:
     least: NDArray[np.integer]
     most: NDArray[np.integer]
     limiting: NDArray[np.int32]
-    limits: tuple[By, ...]
-    _trees_by: Mapping[By, int]
+    limits: tuple[LimitedBy, ...]
+    _trees_by: Mapping[LimitedBy, int]
     _in_ids: InIds
 
     @property
@@ -230,7 +230,7 @@ class Kept:
         """Whether what fits into the changed trees of *step*, which begins with these places, is all to count."""
         return self.is_complete and len(self.limits) <= _MOST_LIMITS and self._is_same_in_ids(step)
 
-    def after(self, step: Step, contributions: Contributions) -> Kept | None:
+    def after(self, step: Step, contributions: Contributions) -> HeadroomByTree | None:
         """The same after *step*; None if it must be counted in full.
 
         Args:
@@ -248,7 +248,7 @@ class Kept:
         for by, places in contributions.limiting:
             trees_by[by] += places.size
             limiting[places] |= 1 << limits.index(by)
-        return Kept(
+        return HeadroomByTree(
             self.request,
             self.form,
             self.at_least + int(contributions.least.sum()) - int(self.least[cleared].sum(dtype=np.int64)),
@@ -270,7 +270,7 @@ def most_together(slots: int) -> int:
     return max(_MOST_TOGETHER // max(slots, 1), 1)
 
 
-def after(headrooms: Sequence[Kept], step: Step, work: Work) -> list[Kept | None]:
+def after(headrooms: Sequence[HeadroomByTree], step: Step, work: Work) -> list[HeadroomByTree | None]:
     """Each of *headrooms*, which have one form, after *step*; None for those that must be counted in full."""
     can_step = [headroom.can_step(step) for headroom in headrooms]
     requests = [headroom.request for headroom, can in zip(headrooms, can_step, strict=True) if can]
@@ -288,7 +288,9 @@ def after(headrooms: Sequence[Kept], step: Step, work: Work) -> list[Kept | None
     ]
 
 
-def keep(snapshot: Snapshot, places: Places, requests: Sequence[CandidateRequest], work: Work) -> list[Kept | None]:
+def headrooms_by_tree(
+    snapshot: Snapshot, places: Places, requests: Sequence[CandidateRequest], work: Work
+) -> list[HeadroomByTree | None]:
     """The headroom of each of *requests*, which have one form, tree by tree.
 
     None if that is not known to be possible, or a name is unknown.
@@ -318,11 +320,11 @@ def keep(snapshot: Snapshot, places: Places, requests: Sequence[CandidateRequest
 
 def _kept(
     request: CandidateRequest, in_ids: InIds, step: Step, contributions: Contributions, work: Work, *, is_known: bool
-) -> Kept:
+) -> HeadroomByTree:
     """The headroom of *request*, counted in full; *is_known*: with a bound of each tree."""
     places = step.places
     limits = tuple(dict.fromkeys(by for by, _ in contributions.limiting))
-    trees_by: Counter[By] = Counter()
+    trees_by: Counter[LimitedBy] = Counter()
     limiting = np.zeros(len(places.root_at), np.int32)
     for by, of_limit in contributions.limiting:
         trees_by[by] += of_limit.size
@@ -330,7 +332,7 @@ def _kept(
         if len(limits) <= _MOST_LIMITS:
             limiting[of_limit] |= 1 << limits.index(by)
     nothing = np.zeros(len(places.root_at), np.int32)
-    return Kept(
+    return HeadroomByTree(
         request,
         form_of(request),
         int(contributions.least.sum()),
@@ -355,7 +357,7 @@ class Contributions:
     places: Numbers
     least: Numbers
     most: Numbers
-    limiting: Sequence[tuple[By, Numbers]]
+    limiting: Sequence[tuple[LimitedBy, Numbers]]
 
     @classmethod
     def none(cls) -> Contributions:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
-from stead.domain.provider import MAX_FLOAT, capacity, has_room
+from stead.domain.provider import MAX_FLOAT, exact_capacity, has_room
 from stead.store.protocol.clock import SLOTS
 from stead.store.tables import (
     allocations,
@@ -277,7 +277,7 @@ def _over_committed() -> Check:
 
 
 def _exceeds(row: sa.Row[Any]) -> bool:
-    return row.used > 0 and not has_room(0, int(row.used), capacity(row.total, row.reserved, row.ratio))
+    return row.used > 0 and not has_room(0, int(row.used), exact_capacity(row.total, row.reserved, row.ratio))
 
 
 def _without(fault: Fault, reference: sa.Column[Any], referred: sa.Column[Any], subject: str, detail: str) -> Check:
@@ -428,7 +428,7 @@ def _wrong_sums() -> Check:
 
 def _missing_sums() -> Check:
     """A class without a sum counts as unused if the provider has other valid sums."""
-    stored_sum, beside = stead_usage.alias("kept"), stead_usage.alias("beside")
+    stored_sum, beside = stead_usage.alias("kept"), stead_usage.alias("merged_with")
     stands = sa.exists().where(beside.c.provider_id == _p.id, beside.c.generation == _p.generation)
     mine = sa.and_(
         stored_sum.c.provider_id == _p.id,

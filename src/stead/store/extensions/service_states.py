@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import Barrier
+from stead.domain.claim import DisabledProvider
 from stead.domain.provider import Disabled
 from stead.store.sql.statements import LISTED, Query, in_portions
 from stead.store.tables import resource_providers, stead_disabled_provider
@@ -33,13 +33,13 @@ PRESENT = stead_disabled_provider.join(
 """The rows whose provider exists."""
 
 
-def barriers(connection: Connection, roots: Mapping[int, int]) -> dict[int, Barrier]:
+def disabled_among(connection: Connection, roots: Mapping[int, int]) -> dict[int, DisabledProvider]:
     """The disabled state that blocks new allocations from providers, by id; enabled providers are left out.
 
     Args:
         roots: the root's id by provider id. The providers are locked and touched, so that their ancestors are stable.
     """
-    disabled = {row[0]: Barrier(*row[1:]) for row in _OF_TREES.rows(connection, sorted(set(roots.values())))}
+    disabled = {row[0]: DisabledProvider(*row[1:]) for row in _OF_TREES.rows(connection, sorted(set(roots.values())))}
     if not disabled:
         return {}
     parents = dict(_PARENTS.rows(connection, sorted(set(roots.values()))))
@@ -76,7 +76,7 @@ class State(NamedTuple):
     owns_trait: bool
 
 
-def keep(tx: Transaction, provider_id: int, uuid: str, state: State) -> None:
+def write(tx: Transaction, provider_id: int, uuid: str, state: State) -> None:
     """Disable a provider whose subtree is locked and touched, replacing its row."""
     forget(tx, [provider_id])
     row = {

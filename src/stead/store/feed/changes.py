@@ -54,7 +54,7 @@ class Detail(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class ChangeSet:
     """The changes between two moments, and the token of the later one."""
 
     token: str
@@ -67,7 +67,7 @@ class Happened:
         return bool(self.providers or self.consumers)
 
 
-def happened_since(connection: Connection, since: str | None) -> Happened:
+def changes_since(connection: Connection, since: str | None) -> ChangeSet:
     """The changes after the moment of the token *since*; none if it is None.
 
     Raises:
@@ -77,14 +77,14 @@ def happened_since(connection: Connection, since: str | None) -> Happened:
     return _happened(connection, since, read_clock(connection))
 
 
-def happened_since_each(connection: Connection, tokens: Iterable[str]) -> dict[str, Happened | StartOver]:
+def changes_since_each(connection: Connection, tokens: Iterable[str]) -> dict[str, ChangeSet | StartOver]:
     """By token, the changes after its moment, or that the log no longer covers it; all up to the same moment.
 
     Raises:
         InvalidQuery: one of them is not a token.
     """
     now = read_clock(connection)
-    happened: dict[str, Happened | StartOver] = {}
+    happened: dict[str, ChangeSet | StartOver] = {}
     for token in tokens:
         try:
             happened[token] = _happened(connection, token, now)
@@ -93,17 +93,17 @@ def happened_since_each(connection: Connection, tokens: Iterable[str]) -> dict[s
     return happened
 
 
-def _happened(connection: Connection, since: str | None, now: Clock) -> Happened:
+def _happened(connection: Connection, since: str | None, now: Clock) -> ChangeSet:
     there = Token.of(now)
     if since is None:
-        return Happened(there.text(), {}, {})
+        return ChangeSet(there.text(), {}, {})
     try:
         then = Token.read(since)
     except NotAToken:
         raise InvalidQuery("Invalid query string parameters: 'since' is no token of this service.") from None
     # A poll without changes, the usual one, ends here: it has read the clock only.
     if then.ticks == now.ticks and then.is_before(there):
-        return Happened(there.text(), {}, {})
+        return ChangeSet(there.text(), {}, {})
     if not then.is_before(there):
         raise StartOver
     changed = changed_between(connection, Clock(now.epoch, then.ticks, then.stamps, now.floors), now)
@@ -113,7 +113,7 @@ def _happened(connection: Connection, since: str | None, now: Clock) -> Happened
     ids = {id_ for id_ in changed.whole | changed.usage if id_ > 0}
     parts = _parts_between(connection, then.ticks, now.ticks)
     generations, details = _providers(connection, ids, logged[LogKind.GONE_PROVIDER], parts)
-    return Happened(there.text(), generations, _consumers(connection, list(logged[LogKind.CONSUMER])), details)
+    return ChangeSet(there.text(), generations, _consumers(connection, list(logged[LogKind.CONSUMER])), details)
 
 
 Logged = dict[LogKind, set[str]]

@@ -23,14 +23,13 @@ from stead.domain.changes import (
     Portion,
     ProviderRow,
     ProvidersByColumn,
+    SnapshotUnusable,
     StandingRow,
     Totals,
-    Unfit,
 )
 from stead.domain.errors import ConnectionLost, Unavailable
 from stead.domain.provider import MAX_INT, Disabled
 from stead.store import providers, usages
-from stead.store.among import all_in_portions, with_ids
 from stead.store.extensions import service_states
 from stead.store.protocol.clock import (
     EVERYTHING,
@@ -49,6 +48,7 @@ from stead.store.protocol.clock import (
 )
 from stead.store.protocol.connections import Breaks
 from stead.store.protocol.store import KeptConnection
+from stead.store.provider_filter import all_in_portions, with_ids
 from stead.store.sql.statements import IDS, BulkQuery
 from stead.store.tables import (
     inventories,
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection
 
     from stead.domain.changes import Differences, Moment
-    from stead.store.among import Among, By
-    from stead.store.protocol.clock import OwnWrites, Standing
+    from stead.store.protocol.clock import CommittedWrites, ProviderUsage
     from stead.store.protocol.store import Store, Transaction
+    from stead.store.provider_filter import ProviderCondition, ProviderFilter
     from stead.store.sql.dialects import Dialect
 
 
@@ -158,7 +158,7 @@ class ChangeSource:
                     self._watch_anew()
                 earlier, self._server = None, server
             reading = _Reading(connection, self._store.dialect, server[0])
-            yield from reading.changes(earlier.clock if earlier else None, commits, self._store.own_writes)
+            yield from reading.changes(earlier.clock if earlier else None, commits, self._store.committed_writes)
 
     def stored(self, moment: Moment | None) -> Mapping[str, Any] | None:
         """*moment* of the last refresh, and the server, as JSON values; None if it cannot be recognized later."""
@@ -224,7 +224,7 @@ class _Reading:
         self._members: dict[str, tuple[int, ...]] = {}  # a cloud has few kinds of hosts, and so few different sets
 
     def changes(
-        self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: OwnWrites
+        self, earlier: Clock | None, commits: tuple[int, Hashable] | None, own_writes: CommittedWrites
     ) -> Iterator[Changes | Portion]:
         expected = self._expected(earlier, own_writes)
         now = expected or read_clock(self._connection)  # the first statement takes the snapshot, so the clock dates it
@@ -233,14 +233,14 @@ class _Reading:
             own = own_writes.take(earlier, now)
             foreign = [slot for slot in moved_slots(earlier, now) if slot not in own.slots]
             others = changed_since(self._connection, earlier, foreign)
-            changed, standings = own.beside(others, is_all=not foreign)
+            changed, standings = own.merged_with(others, is_all=not foreign)
             if EVERYTHING not in changed.whole:
                 yield self._difference(moment, changed, standings)
                 return
         own_writes.forget()  # notes from before a restore would have the numbers of later ticks
         yield from self._everything(moment)
 
-    def _expected(self, earlier: Clock | None, own_writes: OwnWrites) -> Clock | None:
+    def _expected(self, earlier: Clock | None, own_writes: CommittedWrites) -> Clock | None:
         """The clock, if its sums show that only writes with notes followed *earlier*."""
         if earlier is None or not own_writes.has_any:
             return None
@@ -254,7 +254,7 @@ class _Reading:
         earlier = earlier_moment(self._connection, stored, self._server, now)
         changed = changed_between(self._connection, earlier, now)
         if EVERYTHING in changed.whole or len(changed.whole) + len(changed.usage) > MOST_CHANGED:
-            raise Unfit("too much has changed since")
+            raise SnapshotUnusable("too much has changed since")
         # All names: they are few, and another service may have added some.
         return replace(
             self._difference(_Moment(now, commits, self._server), changed, {}),
@@ -263,25 +263,25 @@ class _Reading:
             aggregate_uuids=dict(_ALL_AGGREGATES.rows(self._connection)),
         )
 
-    def _difference(self, moment: Moment, changed: Changed, standings: Mapping[int, Standing]) -> Changes:
+    def _difference(self, moment: Moment, changed: Changed, standings: Mapping[int, ProviderUsage]) -> Changes:
         own_usage = {
             (id_, class_id): used for id_, own in standings.items() for class_id, used in own.used.items() if used
         }
-        standing = {id_: StandingRow(id_, own.generation, own.modified) for id_, own in standings.items()}
+        usage_left = {id_: StandingRow(id_, own.generation, own.modified) for id_, own in standings.items()}
         if not changed.whole and len(changed.usage) == len(standings):
-            return Changes(moment, claimed=list(standing.values()), used=own_usage)
+            return Changes(moment, claimed=list(usage_left.values()), used=own_usage)
         ids = sorted(id_ for id_ in changed.whole if id_ > 0)
         whole, claimed = with_ids(ids), with_ids(changed.usage - standings.keys())
         state = _statements(self._dialect, whole.by)
         aggregates_of = self._grouped(state.aggregates, whole)
         taken = claimed.rows(self._connection, state.standings)
         sums = [(id_, class_id, used) for id_, _, _, class_id, used in taken]
-        standing |= {row[0]: StandingRow(*row[:3]) for row in taken}
+        usage_left |= {row[0]: StandingRow(*row[:3]) for row in taken}
         return Changes(
             moment,
             provider_ids=ids,
             providers=whole.rows(self._connection, state.providers),
-            claimed=list(standing.values()),
+            claimed=list(usage_left.values()),
             inventories=whole.rows(self._connection, state.inventories),
             used=usages.current(self._connection, whole) | usages.completed(self._connection, sums) | own_usage,
             disabled=_disabled(whole.rows(self._connection, state.disabled)),
@@ -318,12 +318,12 @@ class _Reading:
                 _disabled(portion.rows(connection, state.disabled)),
             )
 
-    def _grouped(self, query: BulkQuery, among: Among) -> dict[int, tuple[int, ...]]:
+    def _grouped(self, query: BulkQuery, among: ProviderFilter) -> dict[int, tuple[int, ...]]:
         """The members of each provider, ascending."""
         rows = among.rows(self._connection, query)
         return {id_: members for (id_, _), members in zip(rows, self._parsed(text for _, text in rows), strict=True)}
 
-    def _members_by_column(self, query: BulkQuery, portion: Among) -> MembersByColumn:
+    def _members_by_column(self, query: BulkQuery, portion: ProviderFilter) -> MembersByColumn:
         ids, texts = portion.columns(self._connection, query)
         return MembersByColumn(ids, self._parsed(texts))
 
@@ -390,7 +390,7 @@ class _Statements:
 
 
 @cache
-def _statements(dialect: Dialect, by: By) -> _Statements:
+def _statements(dialect: Dialect, by: ProviderCondition) -> _Statements:
     provider, inventory = resource_providers.c, inventories.c
     modified, condition = _modified(resource_providers, dialect), by.condition
     above = (provider.parent_provider_id, provider.root_provider_id)
@@ -577,24 +577,24 @@ def earlier_moment(connection: Connection, stored: Mapping[str, Any], identity: 
         Unfit: it is of another server or epoch, the clock was set back, or change rows of that age were removed.
     """
     if identity is None or stored.get("server") != _digest(identity):
-        raise Unfit("the database server is another one, or was restarted")
+        raise SnapshotUnusable("the database server is another one, or was restarted")
     try:
         numbers = [tuple(map(int, stored[name])) for name in ("ticks", "stamps", "floors")]
         clock = Clock(str(stored["epoch"]), *numbers)
     except (KeyError, TypeError, ValueError) as error:
-        raise Unfit("it has no clock") from error
+        raise SnapshotUnusable("it has no clock") from error
     if any(len(each) != SLOTS for each in numbers):
-        raise Unfit("it has no clock")
+        raise SnapshotUnusable("it has no clock")
     if clock.epoch != now.epoch:
-        raise Unfit("the epoch is another one")
+        raise SnapshotUnusable("the epoch is another one")
     if not now.can_follow(clock):
-        raise Unfit("the clock was set back, or the change rows since then were removed")
+        raise SnapshotUnusable("the clock was set back, or the change rows since then were removed")
     before = all_earlier_stamps(connection)
     for slot in moved_slots(clock, now):
         # A running process sees a clock that was set back. During a stop, it may have advanced again.
         stamp = before[slot].get(clock.ticks[slot])
         if clock.ticks[slot] and stamp is not None and stamp != clock.stamps[slot]:
-            raise Unfit("the clock was set back, and has advanced since")
+            raise SnapshotUnusable("the clock was set back, and has advanced since")
     return clock
 
 

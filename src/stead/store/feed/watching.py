@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from stead.domain.errors import StartOver, Unavailable
 from stead.process.background import STOPPING
-from stead.store.feed.changes import Happened, happened_since, happened_since_each
+from stead.store.feed.changes import ChangeSet, changes_since, changes_since_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator
@@ -41,21 +41,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of the news. ``error`` is the reason; None if time is over, the process ends, or the watcher closed."""
+    """The end of the events. ``error`` is the reason; None if time is over, the process ends, or the watcher closed."""
 
     error: Exception | None = None
 
 
-News = Happened | End
-"""News for a watcher: changes; no changes, as a heartbeat; or the end, which is the last news."""
+ChangeEvent = ChangeSet | End
+"""What a watcher gets: changes; no changes, as a heartbeat; or the end, which is the last event."""
 
 
 @dataclass(eq=False)
 class Watcher:
     """Waits for changes after ``last``. Its times are of ``time.monotonic``."""
 
-    last: Happened
-    tell: Callable[[News], None]
+    last: ChangeSet
+    tell: Callable[[ChangeEvent], None]
     heartbeat: float
     until: float
     client: Hashable = field(repr=False)  # it may be a secret
@@ -63,9 +63,9 @@ class Watcher:
     told: float = field(default_factory=time.monotonic)
     is_open: bool = True
 
-    def hear(self, news: News) -> None:
-        """Deliver *news* in the context in which the watcher began to wait, so that log lines name its request."""
-        self.context.run(self.tell, news)
+    def receive(self, event: ChangeEvent) -> None:
+        """Deliver *event* in the context in which the watcher began to wait, so that log lines name its request."""
+        self.context.run(self.tell, event)
 
 
 class Waiting(Protocol):
@@ -129,13 +129,13 @@ class Watchers:
         """Number of watchers."""
         return len(self._waiting)
 
-    def look(self, since: str | None) -> Happened:
+    def look(self, since: str | None) -> ChangeSet:
         """The changes since a token; none if *since* is None.
 
         Raises:
             InvalidQuery, StartOver, Unavailable
         """
-        return self._store.read(happened_since, since)
+        return self._store.read(changes_since, since)
 
     def may_wait(self) -> bool:
         """Whether a request can wait now: not if the operator forbids it, or the process ends."""
@@ -143,8 +143,8 @@ class Watchers:
 
     def watch(
         self,
-        last: Happened,
-        tell: Callable[[News], None],
+        last: ChangeSet,
+        tell: Callable[[ChangeEvent], None],
         *,
         heartbeat: float,
         seconds: float,
@@ -174,7 +174,7 @@ class Watchers:
         return watcher
 
     def leave(self, watcher: Watcher) -> None:
-        """Deliver no more news to *watcher*; may be called twice."""
+        """Deliver no more events to *watcher*; may be called twice."""
         with self._lock:
             watcher.is_open = False
             self._waiting.discard(watcher)
@@ -198,7 +198,7 @@ class Watchers:
         with self._lock:
             self._threads -= 1
 
-    def wait(self, last: Happened, seconds: float, client: Hashable = None) -> Happened:
+    def wait(self, last: ChangeSet, seconds: float, client: Hashable = None) -> ChangeSet:
         """Wait in this thread for changes after *last*; returns no changes if there are none within *seconds*.
 
         Raises:
@@ -226,26 +226,26 @@ class Watchers:
                 self._end_all(End())
                 continue
             try:
-                news = self._store.read(happened_since_each, {watcher.last.token for watcher in waiting})
+                changes = self._store.read(changes_since_each, {watcher.last.token for watcher in waiting})
             except Unavailable as error:
                 self._end_all(End(error))
             except Exception as error:  # a bug or a broken table: end the watchers, but keep the poller alive
                 _log.exception("polling for changes failed")
                 self._end_all(End(error))
             else:
-                self._tell(waiting, news)
+                self._receive_all(waiting, changes)
 
-    def _tell(self, waiting: list[Watcher], news: dict[str, Happened | StartOver]) -> None:
+    def _receive_all(self, waiting: list[Watcher], changes: dict[str, ChangeSet | StartOver]) -> None:
         now = time.monotonic()
         for watcher in waiting:
-            since = news[watcher.last.token]
+            since = changes[watcher.last.token]
             if isinstance(since, StartOver):
                 self._end(watcher, End(since))
                 continue
             watcher.last = since
             if since or now - watcher.told >= watcher.heartbeat:
                 watcher.told = now
-                self._hear(watcher, since)
+                self._receive(watcher, since)
             if now >= watcher.until:
                 self._end(watcher, End())
 
@@ -263,21 +263,21 @@ class Watchers:
             watcher.is_open = False
             self._waiting.discard(watcher)
         # Without the lock: a watcher may hold a lock of its own while it calls `watch` or `leave`.
-        self._hear(watcher, end)
+        self._receive(watcher, end)
 
-    def _hear(self, watcher: Watcher, news: News) -> None:
-        if watcher.is_open or isinstance(news, End):
+    def _receive(self, watcher: Watcher, event: ChangeEvent) -> None:
+        if watcher.is_open or isinstance(event, End):
             try:
-                watcher.hear(news)
+                watcher.receive(event)
             except Exception:  # a failure of one watcher must not affect the others
                 _log.exception("a watcher failed")
 
 
 class Follower:
-    """The news in order, for a thread that waits; empty news are heartbeats."""
+    """The events in order, for a thread that waits; empty ones are heartbeats."""
 
     def __init__(
-        self, watchers: Watchers, last: Happened, *, heartbeat: float, seconds: float, client: Hashable = None
+        self, watchers: Watchers, last: ChangeSet, *, heartbeat: float, seconds: float, client: Hashable = None
     ) -> None:
         """Start to wait; the caller must close it.
 
@@ -285,13 +285,13 @@ class Follower:
             Unavailable: too many requests wait.
         """
         self._watchers = watchers
-        self._news: SimpleQueue[News] = SimpleQueue()
+        self._events: SimpleQueue[ChangeEvent] = SimpleQueue()
         self._watcher: Watcher | None = None
         self._is_open = False  # until it holds a thread: Python calls __del__ also if this method fails
         watchers.hold_thread()
         self._is_open = True
         try:
-            self._watcher = watchers.watch(last, self._news.put, heartbeat=heartbeat, seconds=seconds, client=client)
+            self._watcher = watchers.watch(last, self._events.put, heartbeat=heartbeat, seconds=seconds, client=client)
         except Unavailable:
             self.close()
             raise
@@ -302,24 +302,24 @@ class Follower:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Happened]:
+    def __iter__(self) -> Iterator[ChangeSet]:
         return self
 
-    def __next__(self) -> Happened:
-        """The next news.
+    def __next__(self) -> ChangeSet:
+        """The next event.
 
         Raises:
             StartOver, Unavailable: the changes cannot be determined.
-            StopIteration: the news ended for another reason.
+            StopIteration: the events ended for another reason.
         """
         if not self._is_open:
             raise StopIteration
-        news = self._news.get()
-        if not isinstance(news, End):
-            return news
+        event = self._events.get()
+        if not isinstance(event, End):
+            return event
         self.close()
-        if news.error is not None:
-            raise news.error
+        if event.error is not None:
+            raise event.error
         raise StopIteration
 
     def close(self) -> None:
@@ -329,8 +329,8 @@ class Follower:
             self._watchers.free_thread()
             if self._watcher is not None:
                 self._watchers.leave(self._watcher)
-                # Wakes a thread that waits for the next news.
-                self._news.put(End())
+                # Wakes a thread that waits for the next event.
+                self._events.put(End())
 
     def __del__(self) -> None:
         self.close()  # some servers do not close a body that they stop reading

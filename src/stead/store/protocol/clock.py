@@ -368,7 +368,7 @@ MOST_TOUCHED = 1000
 """A write that touches more objects is not noted."""
 
 
-class Standing(NamedTuple):
+class ProviderUsage(NamedTuple):
     """The part of a provider that a claim changes, as a write left it behind.
 
     ``modified`` is in seconds since 1970 (UTC); None if the write did not change it. ``used`` is by class id, with all
@@ -381,17 +381,17 @@ class Standing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CommittedWrite:
     """One committed write: its tick, what it touched, and the standings of those of ``usage`` that it knows."""
 
     ticked: Ticked
     whole: frozenset[int]
     usage: frozenset[int]
-    standings: Mapping[int, Standing]
+    standings: Mapping[int, ProviderUsage]
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnChanges:
     """What own commits changed between two moments.
 
     ``slots`` are the slots in which nothing else was written between the moments. ``changed`` is all that was touched
@@ -400,9 +400,9 @@ class Own:
 
     slots: frozenset[int] = frozenset()
     changed: Changed = NOTHING
-    standings: Mapping[int, Standing] = field(default_factory=dict)
+    standings: Mapping[int, ProviderUsage] = field(default_factory=dict)
 
-    def beside(self, others: Changed, *, is_all: bool) -> tuple[Changed, Mapping[int, Standing]]:
+    def merged_with(self, others: Changed, *, is_all: bool) -> tuple[Changed, Mapping[int, ProviderUsage]]:
         """All changes, and the standings that hold after them.
 
         Args:
@@ -414,22 +414,22 @@ class Own:
         # A provider's change row names its last write. If that is an own one, its standing includes all earlier writes.
         # The exception is a time that it did not change: an earlier write of another process may have changed that.
         standings = {
-            id_: standing
-            for id_, standing in self.standings.items()
-            if id_ in usage and id_ not in others.usage and (is_all or standing.modified is not None)
+            id_: usage_left
+            for id_, usage_left in self.standings.items()
+            if id_ in usage and id_ not in others.usage and (is_all or usage_left.modified is not None)
         }
         return Changed(whole, usage), standings
 
 
-class OwnWrites:
+class CommittedWrites:
     """The notes of a store; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: defaultdict[int, deque[Written]] = defaultdict(lambda: deque(maxlen=MOST))
+        self._notes: defaultdict[int, deque[CommittedWrite]] = defaultdict(lambda: deque(maxlen=MOST))
         """By slot."""
 
-    def note(self, writes: Sequence[Written]) -> None:
+    def note(self, writes: Sequence[CommittedWrite]) -> None:
         """Add writes whose commit was acknowledged, in the order of their ticks."""
         with self._lock:
             for written in writes:
@@ -453,15 +453,15 @@ class OwnWrites:
         with self._lock:
             return earlier.after([notes[-1].ticked for notes in self._notes.values() if notes])
 
-    def take(self, earlier: Clock, now: Clock) -> Own:
+    def take(self, earlier: Clock, now: Clock) -> OwnChanges:
         """The own writes between two moments, of all slots in which nothing else was written; drops older notes."""
         with self._lock:
             taken = {slot: _taken(notes, now.ticks[slot]) for slot, notes in self._notes.items() if notes}
         complete = {slot: notes for slot, notes in taken.items() if is_complete(notes, slot, earlier, now)}
-        return _added_up(complete) if complete else Own()
+        return _added_up(complete) if complete else OwnChanges()
 
 
-def _taken(notes: deque[Written], until: int) -> list[Written]:
+def _taken(notes: deque[CommittedWrite], until: int) -> list[CommittedWrite]:
     """Remove and return the notes up to a tick."""
     taken = []
     while notes and notes[0].ticked.tick <= until:
@@ -469,7 +469,7 @@ def _taken(notes: deque[Written], until: int) -> list[Written]:
     return taken
 
 
-def is_complete(notes: list[Written], slot: int, earlier: Clock, now: Clock) -> bool:
+def is_complete(notes: list[CommittedWrite], slot: int, earlier: Clock, now: Clock) -> bool:
     """Whether *notes* are all writes of a slot between two moments; leaves out those before."""
     after = earlier.ticks[slot]
     notes[:] = [written for written in notes if written.ticked.tick > after]
@@ -483,29 +483,29 @@ def is_complete(notes: list[Written], slot: int, earlier: Clock, now: Clock) -> 
     )
 
 
-def _added_up(notes_of: Mapping[int, Sequence[Written]]) -> Own:
+def _added_up(notes_of: Mapping[int, Sequence[CommittedWrite]]) -> OwnChanges:
     whole: set[int] = set()
-    standings: dict[int, Standing | None] = {}
+    standings: dict[int, ProviderUsage | None] = {}
     for notes in notes_of.values():
-        for id_, standing in _left_behind(notes).items():
+        for id_, usage_left in _left_behind(notes).items():
             # Writes of several slots have no known order, so the last standing of such a provider is unknown.
-            standings[id_] = None if id_ in standings else standing
+            standings[id_] = None if id_ in standings else usage_left
         for written in notes:
             whole |= written.whole
     changed = Changed(frozenset(whole), frozenset(standings.keys() - whole))
-    sure = {id_: standing for id_, standing in standings.items() if standing is not None}
-    return Own(frozenset(notes_of), changed, sure)
+    sure = {id_: usage_left for id_, usage_left in standings.items() if usage_left is not None}
+    return OwnChanges(frozenset(notes_of), changed, sure)
 
 
-def _left_behind(notes: Sequence[Written]) -> dict[int, Standing | None]:
+def _left_behind(notes: Sequence[CommittedWrite]) -> dict[int, ProviderUsage | None]:
     """The providers whose usage some writes touched, in this order, as the last one left them; None if unknown."""
-    standings: dict[int, Standing | None] = {}
+    standings: dict[int, ProviderUsage | None] = {}
     for written in notes:
         for id_ in written.usage:
-            standing = written.standings.get(id_)
-            if standing is not None and standing.modified is None and id_ in standings:
+            usage_left = written.standings.get(id_)
+            if usage_left is not None and usage_left.modified is None and id_ in standings:
                 before = standings[id_]
                 # A release changes no time, so the time is still that of the write before it.
-                standing = None if before is None else standing._replace(modified=before.modified)
-            standings[id_] = standing
+                usage_left = None if before is None else usage_left._replace(modified=before.modified)
+            standings[id_] = usage_left
     return standings

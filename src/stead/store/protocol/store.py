@@ -21,7 +21,16 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from stead.domain.errors import BadRequest, ConcurrentUpdate, Unavailable
-from stead.store.protocol.clock import LogKind, LostTick, OwnSlots, OwnWrites, Part, Written, earlier_stamps, tick
+from stead.store.protocol.clock import (
+    CommittedWrite,
+    CommittedWrites,
+    LogKind,
+    LostTick,
+    OwnSlots,
+    Part,
+    earlier_stamps,
+    tick,
+)
 from stead.store.protocol.connections import Breaks, Connections, Outage, PoolState, Writability, write_and_remove
 from stead.store.sql import statements
 from stead.store.sql.dialects import Database, dialect_of
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
     from sqlalchemy.engine import Transaction as DatabaseTransaction
 
-    from stead.store.protocol.clock import Standing, Ticked
+    from stead.store.protocol.clock import ProviderUsage, Ticked
     from stead.store.sql.dialects import Dialect
 
 
@@ -89,9 +98,9 @@ class Store:
         self._write_outage = Outage("the database accepts writes again")
         """Whether the database accepts writes."""
         self._slots = OwnSlots()
-        self.own_writes = OwnWrites()
+        self.committed_writes = CommittedWrites()
         """What was committed since the last refresh."""
-        self._written: dict[Connection, list[Written]] = defaultdict(list)
+        self._written: dict[Connection, list[CommittedWrite]] = defaultdict(list)
         """The writes of each open transaction; they are committed or rolled back with the transaction."""
 
     @property
@@ -222,7 +231,7 @@ class Store:
                 # The last tick stands for the whole group: its ticks have one slot, and commit or fail together.
                 commit(transaction, self.dialect, written[-1].ticked if written else None)
             # Only after an acknowledged commit: the clock may never show the tick of any other.
-            self.own_writes.note(written)
+            self.committed_writes.note(written)
         except OutcomeUnknown as unknown:
             # Outside the block above: its connection is broken and has left the pool; the question needs another one.
             if not has_happened(self.writer, unknown.ticked, deadline):
@@ -302,7 +311,7 @@ class Transaction:
     parts: set[tuple[int, Part]] = field(default_factory=set)
     raised: set[int] = field(default_factory=set)
     """Providers whose generation and ``updated_at`` changed."""
-    standings: dict[int, Standing] = field(default_factory=dict)
+    standings: dict[int, ProviderUsage] = field(default_factory=dict)
     """Touched providers as this transaction leaves them, for this process's next refresh. No decision depends on it."""
 
     def touch(self, changes: Iterable[int]) -> None:
@@ -323,16 +332,16 @@ class Transaction:
         self._hold(stead_usage_change, new)
         self.touched_usage |= new
 
-    def tell(self, part: Part, provider_ids: Iterable[int]) -> None:
+    def note(self, part: Part, provider_ids: Iterable[int]) -> None:
         """Note for clients that watch what of these providers changed, all of which are touched.
 
         No decision depends on it.
         """
         self.parts.update((id_, part) for id_ in provider_ids)
 
-    def written(self, ticked: Ticked) -> Written:
+    def written(self, ticked: Ticked) -> CommittedWrite:
         """What this transaction wrote, with its tick."""
-        return Written(ticked, frozenset(self.touched), frozenset(self.touched_usage), self.standings)
+        return CommittedWrite(ticked, frozenset(self.touched), frozenset(self.touched_usage), self.standings)
 
     def log_consumers(self, uuids: Iterable[str]) -> None:
         """Note that these consumers changed, were created or deleted. Only watchers use this."""

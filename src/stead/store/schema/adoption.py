@@ -41,14 +41,14 @@ class Findings:
     what to do.
     """
 
-    standings: tuple[schema.Standing, ...]
+    standings: tuple[schema.SchemaPosition, ...]
     objections: tuple[str, ...]
     warnings: tuple[str, ...]
     has_readable_rows: bool = False
     """Whether all tables and columns of the deployment exist, so that its rows can be examined."""
 
     @property
-    def pending(self) -> tuple[schema.Step, ...]:
+    def pending(self) -> tuple[schema.SchemaStep, ...]:
         """The steps that an upgrade would run, in order; none if it would be refused."""
         if schema.upgrade_refusal_of(self.standings):
             return ()
@@ -76,7 +76,7 @@ def examine(engine: Engine) -> Findings:
         )
 
 
-def _objections(connection: Connection, standings: tuple[schema.Standing, ...]) -> Iterator[str]:
+def _objections(connection: Connection, standings: tuple[schema.SchemaPosition, ...]) -> Iterator[str]:
     yield from schema.requirements(connection)
     if refusal := schema.upgrade_refusal_of(standings):
         yield str(refusal)
@@ -93,7 +93,7 @@ def data_objections(engine: Engine) -> list[str]:
         return list(_data(connection, schema.standings_on(connection)))
 
 
-def _data(connection: Connection, standings: tuple[schema.Standing, ...]) -> Iterator[str]:
+def _data(connection: Connection, standings: tuple[schema.SchemaPosition, ...]) -> Iterator[str]:
     pending = {step.revision for standing in standings for step in standing.pending}
     if _NEEDS_ROOTS in pending and _has(connection, resource_providers) and has_providers_without_root(connection):
         yield f"there are resource providers without a root; {MIGRATE}"
@@ -135,11 +135,11 @@ def _made_by(history: str, revision: str) -> dict[str, _Made]:
         engine.dispose()
 
 
-def _lacking(connection: Connection, standing: schema.Standing) -> list[str]:
+def _lacking(connection: Connection, standing: schema.SchemaPosition) -> list[str]:
     return list(_lacking_parts(connection, standing))
 
 
-def _lacking_parts(connection: Connection, standing: schema.Standing) -> Iterator[str]:
+def _lacking_parts(connection: Connection, standing: schema.SchemaPosition) -> Iterator[str]:
     """Missing tables and columns that the database's present revision should have created."""
     if standing.revision is None or not standing.is_known:
         return
@@ -155,7 +155,7 @@ def _lacking_parts(connection: Connection, standing: schema.Standing) -> Iterato
             yield f"{name} lacks the columns {', '.join(sorted(missing))}, {by_whom}"
 
 
-def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator[str]:
+def _lacking_keys(connection: Connection, standing: schema.SchemaPosition) -> Iterator[str]:
     """Missing indexes, each as a sentence; an interrupted upgrade may have dropped them already."""
     if standing.revision is None or not standing.is_known:
         return
@@ -168,7 +168,7 @@ def _lacking_keys(connection: Connection, standing: schema.Standing) -> Iterator
                 yield f"{name} lacks the index {key}, which is {'needed' if needed else 'to be dropped'}"
 
 
-def _warnings(connection: Connection, standings: tuple[schema.Standing, ...]) -> Iterator[str]:
+def _warnings(connection: Connection, standings: tuple[schema.SchemaPosition, ...]) -> Iterator[str]:
     for weakness in dialect_of(connection.engine.url).weaknesses(connection):
         yield str(weakness)
     for standing in standings:

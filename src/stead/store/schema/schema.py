@@ -162,7 +162,7 @@ def upgrade_statements(engine: Engine) -> str:
     return written.getvalue()
 
 
-def _require_upgradable(connection: Connection) -> tuple[Standing, ...]:
+def _require_upgradable(connection: Connection) -> tuple[SchemaPosition, ...]:
     standings = standings_on(connection)
     if refusal := upgrade_refusal_of(standings):
         raise refusal
@@ -226,7 +226,7 @@ contents.
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SchemaStep:
     """A revision, with its description in one line."""
 
     revision: str
@@ -234,7 +234,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SchemaPosition:
     """The position of a database in one history; ``revision`` None: no revision has run.
 
     ``pending`` are the steps to this release's head, in order. If a newer release has upgraded the database, its
@@ -244,7 +244,7 @@ class Standing:
     history: str
     revision: str | None
     head: str
-    pending: tuple[Step, ...] = ()
+    pending: tuple[SchemaStep, ...] = ()
     is_known: bool = True
     usable: bool = True
     is_told: bool = True
@@ -260,14 +260,14 @@ class Standing:
 class SchemaOutdated(SteadError):
     """The database lacks tables, or has those of an older release."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[SchemaPosition, ...]
 
     def __str__(self) -> str:
         behind = "; ".join(_distance(standing) for standing in self.standings if standing.pending)
         return f"The database is not ready: {behind}. Run: stead db upgrade"
 
 
-def _distance(standing: Standing) -> str:
+def _distance(standing: SchemaPosition) -> str:
     if standing.revision is None:
         return f"the tables of {standing.history} are missing"
     return f"the tables of {standing.history} are at revision {standing.revision}, {standing.head} is required"
@@ -277,7 +277,7 @@ def _distance(standing: Standing) -> str:
 class SchemaTooNew(SteadError):
     """A newer release changed the tables so that this one cannot use them."""
 
-    standings: tuple[Standing, ...]
+    standings: tuple[SchemaPosition, ...]
 
     def __str__(self) -> str:
         ahead = ", ".join(f"{each.history} is at {each.revision}" for each in self.standings if not each.usable)
@@ -327,7 +327,7 @@ class SeveralRevisions(SteadError):
         )
 
 
-def standings(engine: Engine) -> tuple[Standing, ...]:
+def standings(engine: Engine) -> tuple[SchemaPosition, ...]:
     """The position of the database in each history.
 
     Raises:
@@ -337,12 +337,12 @@ def standings(engine: Engine) -> tuple[Standing, ...]:
         return standings_on(connection)
 
 
-def standings_on(connection: Connection) -> tuple[Standing, ...]:
+def standings_on(connection: Connection) -> tuple[SchemaPosition, ...]:
     """:func:`standings`, on an open connection."""
     return tuple(_standing(connection, history) for history in HISTORIES)
 
 
-def _standing(connection: Connection, history: History) -> Standing:
+def _standing(connection: Connection, history: History) -> SchemaPosition:
     with scripts_of(history) as scripts:
         heads = context_of(connection, history).get_current_heads()
         if len(heads) > 1:
@@ -350,13 +350,15 @@ def _standing(connection: Connection, history: History) -> Standing:
         revision = heads[0] if heads else None
         head = str(scripts.get_current_head())
         if revision is None and history is PLACEMENT and _is_untold(connection):
-            return Standing(history.name, None, head, is_told=False)
+            return SchemaPosition(history.name, None, head, is_told=False)
         revisions = {script.revision for script in scripts.walk_revisions()}
         if revision is not None and revision not in revisions:
             usable = history is STEAD and _oldest_release(connection) in revisions
-            return Standing(history.name, revision, head, is_known=False, usable=usable)
+            return SchemaPosition(history.name, revision, head, is_known=False, usable=usable)
         steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
-        return Standing(history.name, revision, head, tuple(Step(each.revision, each.doc) for each in steps))
+        return SchemaPosition(
+            history.name, revision, head, tuple(SchemaStep(each.revision, each.doc) for each in steps)
+        )
 
 
 def _is_untold(connection: Connection) -> bool:
@@ -375,14 +377,14 @@ def _oldest_release(connection: Connection) -> str | None:
     return connection.scalars(sa.select(stead_schema.c.oldest)).first()
 
 
-def refusal_of(standings: tuple[Standing, ...]) -> SteadError | None:
+def refusal_of(standings: tuple[SchemaPosition, ...]) -> SteadError | None:
     """Why the service cannot start on a database in this position; None if it can."""
     if refusal := upgrade_refusal_of(standings):
         return refusal
     return None if all(standing.is_current for standing in standings) else SchemaOutdated(standings)
 
 
-def upgrade_refusal_of(standings: tuple[Standing, ...]) -> SteadError | None:
+def upgrade_refusal_of(standings: tuple[SchemaPosition, ...]) -> SteadError | None:
     """Why a database in this position cannot be upgraded; None if it can."""
     if not all(standing.usable for standing in standings):
         return SchemaTooNew(standings)
@@ -409,7 +411,7 @@ def require_current_on(connection: Connection) -> None:
     require_tables(connection, standings)
 
 
-def require_tables(connection: Connection, standings: tuple[Standing, ...]) -> None:
+def require_tables(connection: Connection, standings: tuple[SchemaPosition, ...]) -> None:
     """Refuse a database that is at the head of a history but lacks tables of it."""
     inspector = sa.inspect(connection)
     current = {standing.history for standing in standings if standing.is_current}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stead.domain.errors import InvalidQuery, StartOver
-from stead.store.feed.changes import happened_since
+from stead.store.feed.changes import changes_since
 from stead.ui.pages.provider import Recent
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from stead.api.request import Request, Response
     from stead.catalog.snapshot import Snapshot
-    from stead.observe.doings import Done
+    from stead.observe.activity import Done
     from stead.observe.exporter import AllWorkers
     from stead.service.service import Service
-    from stead.store.feed.changes import Happened
+    from stead.store.feed.changes import ChangeSet
     from stead.ui.rendering import Rendering
 
 
@@ -78,8 +78,8 @@ class Activity:
             written=last_written(self._service.snapshot()),
         )
 
-    def _happened(self, since: str | None) -> Happened:
-        return self._service.read(partial(happened_since, since=since))
+    def _happened(self, since: str | None) -> ChangeSet:
+        return self._service.read(partial(changes_since, since=since))
 
 
 # The Activity page: what was written last, by the times in the snapshot.

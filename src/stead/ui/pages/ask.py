@@ -385,7 +385,7 @@ def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: Can
     return Why(_counted(explanation.candidates), explanation.is_complete, parts, ways_out)
 
 
-class Room(NamedTuple):
+class HeadroomAnswer(NamedTuple):
     """How many times a request fits: the answer in words, what runs out first with the number of trees, what is left.
 
     ``rest`` has what is left of each class after the last claim. ``is_complete``: the work for one request sufficed.
@@ -397,7 +397,7 @@ class Room(NamedTuple):
     is_complete: bool
 
 
-def room_for(snapshot: Snapshot, headroom: Headroom) -> Room:
+def room_for(snapshot: Snapshot, headroom: Headroom) -> HeadroomAnswer:
     """A headroom in words."""
     least, most = headroom.at_least, headroom.at_most
     times = "time" if most == 1 else "times"
@@ -405,7 +405,7 @@ def room_for(snapshot: Snapshot, headroom: Headroom) -> Room:
     limits = [(limit_words(limit.by), limit.trees) for limit in headroom.limited_by]
     names = snapshot.class_names.by_id
     rest = {names[class_id].name: amount for class_id, amount in headroom.stranded.items()}
-    return Room(words, limits, rest, headroom.is_complete)
+    return HeadroomAnswer(words, limits, rest, headroom.is_complete)
 
 
 def limit_words(by: Constraint | tuple[str, str | None]) -> str:

@@ -11,7 +11,7 @@ from stead.api.request import normalised_uuid
 from stead.domain.errors import AllocationsNotFound
 from stead.domain.request import Page
 from stead.store import allocations, consumer_listing
-from stead.store.consumer_listing import Holders, Whose
+from stead.store.consumer_listing import ConsumerFilter, ConsumerPage
 from stead.ui.sessions import changed, may, read_own_form
 
 if TYPE_CHECKING:
@@ -59,17 +59,17 @@ class Consumers:
             changed=partial(changed, list(given.items())),
         )
 
-    def _found(self, given: Mapping[str, str]) -> Holders:
+    def _found(self, given: Mapping[str, str]) -> ConsumerPage:
         consumer = given.get("consumer")
         if consumer is None:
-            whose = Whose(*(given.get(key) for key in FILTERS[:5]))
+            whose = ConsumerFilter(*(given.get(key) for key in FILTERS[:5]))
             marker = given.get("marker")
             return self._service.read(consumer_listing.page_of, whose, Page(_ROWS, marker), _ROWS, with_totals=True)
         consumed = self._service.read(consumer_listing.of_consumer, normalised_uuid(consumer) or consumer)
         # The policy decided about the project in the query, so a consumer of another project stays hidden.
         if consumed is None or not consumed.providers or consumed.project != given.get("project_id", consumed.project):
-            return Holders({}, {}, goes_on=False)
-        return Holders({consumer: consumed}, {}, goes_on=False)
+            return ConsumerPage({}, {}, goes_on=False)
+        return ConsumerPage({consumer: consumed}, {}, goes_on=False)
 
     def on_post(self, req: Request, resp: Response) -> None:
         """Release all allocations of one consumer.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from stead.api.bodies import Limits
     from stead.api.request import Request, Response
-    from stead.candidates.draining import Tenant
+    from stead.candidates.draining import ConsumerHoldings
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Provider
@@ -153,9 +153,9 @@ def plan(outcome: WhatIf, host: str) -> Plan:
         why(snapshot, explanation, (), stuck.request)
         for stuck, explanation in zip(outcome.stuck, outcome.explanations, strict=False)
     ]
-    moves = [_leaving(outcome, move.tenant, members, move.amounts) for move in outcome.moves]
+    moves = [_leaving(outcome, move.holdings, members, move.amounts) for move in outcome.moves]
     stuck = [
-        Stays(_leaving(outcome, each.tenant, members, {}), each.gave_up, reason)
+        Stays(_leaving(outcome, each.holdings, members, {}), each.gave_up, reason)
         for each, reason in zip_longest(outcome.stuck, reasons)
     ]
     return Plan(moves, stuck, _remaining(outcome, members), outcome.is_complete)
@@ -168,13 +168,13 @@ def command(host: Provider, drain: Drain) -> str:
     return " ".join(["stead plan drain", name, *(option for option, is_given in options if is_given)])
 
 
-def _leaving(outcome: WhatIf, tenant: Tenant, members: Collection[int], new: Amounts) -> Leaving:
+def _leaving(outcome: WhatIf, holdings: ConsumerHoldings, members: Collection[int], new: Amounts) -> Leaving:
     """A consumer, with its allocations from *members*, the slots of the tree, and those of *new* that it lacks."""
-    allocations = outcome.allocations[tenant.consumer]
-    amounts_of = {slot: amounts for slot, amounts in tenant.amounts.items() if slot in members}
-    to = {slot: amounts for slot, amounts in new.items() if tenant.amounts.get(slot) != amounts}
+    allocations = outcome.allocations[holdings.consumer]
+    amounts_of = {slot: amounts for slot, amounts in holdings.amounts.items() if slot in members}
+    to = {slot: amounts for slot, amounts in new.items() if holdings.amounts.get(slot) != amounts}
     return Leaving(
-        tenant.consumer,
+        holdings.consumer,
         allocations.consumer_type or UNKNOWN,
         allocations.project,
         list(_shares(outcome.snapshot, amounts_of)),
@@ -196,13 +196,13 @@ def _remaining(outcome: WhatIf, members: Collection[int]) -> list[Remaining]:
     taken: Counter[str] = Counter()
     concerned = set[str]()
     for move in outcome.moves:
-        for sign, allocations in ((1, move.amounts), (-1, move.tenant.amounts)):
+        for sign, allocations in ((1, move.amounts), (-1, move.holdings.amounts)):
             for slot, amounts in allocations.items():
                 if slot not in members:
                     taken.update({names[class_id].name: sign * amount for class_id, amount in amounts.items()})
-    for tenant in (*(move.tenant for move in outcome.moves), *(stuck.tenant for stuck in outcome.stuck)):
-        for slot in tenant.amounts.keys() & members:
-            concerned.update(names[class_id].name for class_id in tenant.amounts[slot])
+    for holdings in (*(move.holdings for move in outcome.moves), *(stuck.holdings for stuck in outcome.stuck)):
+        for slot in holdings.amounts.keys() & members:
+            concerned.update(names[class_id].name for class_id in holdings.amounts[slot])
     out = snapshot.service_states.out_of_service
     enabled = snapshot.live if out is None else snapshot.live & ~out
     return [

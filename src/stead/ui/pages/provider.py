@@ -10,7 +10,7 @@ from stead.api.request import normalised_uuid
 from stead.domain.errors import ProviderNotFound
 from stead.domain.request import Page
 from stead.store import consumer_listing
-from stead.store.consumer_listing import Whose
+from stead.store.consumer_listing import ConsumerFilter
 from stead.ui.sessions import may
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ProviderPage:
         shown = provider_view(snapshot, slot)
         holders = None
         if may(req, "stead:consumers:list", {"project_id": None}):
-            whose = Whose(provider=shown.provider.uuid)
+            whose = ConsumerFilter(provider=shown.provider.uuid)
             holders = self._service.read(consumer_listing.page_of, whose, Page(), _CONSUMERS)
         may_drain = not shown.above and may(req, "stead:whatif:show")
         self._rendering.show(req, resp, "provider", shown=shown, holders=holders, may_drain=may_drain)

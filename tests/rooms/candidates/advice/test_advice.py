@@ -14,7 +14,7 @@ from hypothesis import Phase, event, given, note, settings
 from hypothesis import strategies as st
 
 from stead.candidates.advice import Advice, advise, leavers_of, sources
-from stead.candidates.draining import Tenant
+from stead.candidates.draining import ConsumerHoldings
 from stead.candidates.engine import Enumeration
 from stead.candidates.headroom.headroom import headroom
 from stead.candidates.work import Work
@@ -91,16 +91,16 @@ def occupied_sites(draw: st.DrawFn) -> tuple[Occupied, CandidateRequest]:
 def advice_of(site: Occupied, request: CandidateRequest, number: int, work: int | None = None) -> Advice:
     snapshot = snapshot_of(site.used(site.state))
     slots = {provider.name: snapshot.find(provider.uuid) for provider in site.forest.providers}
-    tenants = []
+    all_holdings = []
     for consumer, takes in site.consumers.items():
         amounts: dict[object, dict[int, int]] = {}
         for name, cls, amount in takes:
             amounts.setdefault(slots[name], {})[snapshot.class_names.by_name[cls].id] = amount
-        tenants.append(Tenant(consumer, amounts))  # type: ignore[arg-type]  # a plain dict instead of Amounts
+        all_holdings.append(ConsumerHoldings(consumer, amounts))  # type: ignore[arg-type]  # a plain dict instead of Amounts
     before = headroom(snapshot, request, Work())
     of = sources(snapshot, request, before, Work())
     return advise(
-        snapshot, request, number, before, leavers_of(snapshot, tenants), [*of.gaining, *of.others],
+        snapshot, request, number, before, leavers_of(snapshot, all_holdings), [*of.gaining, *of.others],
         set(of.gaining), Enumeration(), (Work(work), Work(work)),
     )  # fmt: skip
 
@@ -130,9 +130,9 @@ def moved(site: Occupied, advice: Advice) -> Occupied:
             for slot, of in move.amounts.items()
             for class_id, amount in of.items()
         )
-        number = list(site.consumers).index(move.tenant.consumer)
+        number = list(site.consumers).index(move.holdings.consumer)
         assert takes in set(places(site, site.state, number))
-        site = Occupied(site.forest, {**site.consumers, move.tenant.consumer: takes})
+        site = Occupied(site.forest, {**site.consumers, move.holdings.consumer: takes})
     return site
 
 

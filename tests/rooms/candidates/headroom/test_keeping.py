@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from stead.candidates.headroom.each_tree import form_of
 from stead.candidates.headroom.headroom import headroom
-from stead.candidates.headroom.keeping import Kept, Places, after, keep
+from stead.candidates.headroom.keeping import HeadroomByTree, Places, after, headrooms_by_tree
 from stead.candidates.work import Work, WorkSpent
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
@@ -82,7 +82,7 @@ def varied(request: CandidateRequest) -> CandidateRequest:
     )
 
 
-def bounds(found: Kept, size: int) -> tuple[object, ...]:
+def bounds(found: HeadroomByTree, size: int) -> tuple[object, ...]:
     """All that is kept, with the bounds of each tree that has any."""
     places = found.places.place_of[np.flatnonzero(found.places.place_of >= 0)]
     columns = (found.places.root_at[places], found.least[places], found.most[places])
@@ -115,17 +115,17 @@ class Keeping(Refreshing):
         self.requests = (*requests, *variants, *requests)  # so that some of them can be behind others
         self.truth = Picture.of(copied(forest))
         self.snapshot = refreshed(Snapshot.empty(), self.truth.everything())
-        self.kept: list[Kept | None] = [None] * len(self.requests)
+        self.kept: list[HeadroomByTree | None] = [None] * len(self.requests)
         note(f"{forest}\n{self.requests}")
         self.bring_up_to_date(range(len(self.requests)))
 
-    @rule(keep=st.booleans(), behind=st.none() | choices)
-    def refresh(self, keep: bool, behind: int | None = None) -> None:
+    @rule(headrooms_by_tree=st.booleans(), behind=st.none() | choices)
+    def refresh(self, headrooms_by_tree: bool, behind: int | None = None) -> None:
         self.truth.moment += 1
         changes = self.truth.changes(self.touched, self.claimed - self.touched, names=self.names_changed)
         self.snapshot = refreshed(self.snapshot, changes)
         self.touched, self.claimed, self.names_changed = set(), set(), False
-        if not keep:
+        if not headrooms_by_tree:
             every = range(len(self.requests))
             self.bring_up_to_date([number for number in every if behind is None or number != behind % len(every)])
 
@@ -133,7 +133,7 @@ class Keeping(Refreshing):
     def is_brought_up_to_date_often(self) -> None:
         self.changes_made += 1
         if self.changes_made % 3 and hasattr(self, "requests"):
-            self.refresh(keep=False, behind=self.changes_made)
+            self.refresh(headrooms_by_tree=False, behind=self.changes_made)
 
     @rule()
     def reload(self) -> None:
@@ -178,15 +178,15 @@ class Keeping(Refreshing):
             self.kept[number] = kept
         return reached
 
-    def counted(self, requests: Sequence[CandidateRequest], places: Places) -> list[Kept | None]:
+    def counted(self, requests: Sequence[CandidateRequest], places: Places) -> list[HeadroomByTree | None]:
         try:
-            return keep(self.snapshot, places, requests, Work(WORK * len(requests)))
+            return headrooms_by_tree(self.snapshot, places, requests, Work(WORK * len(requests)))
         except WorkSpent:
-            return [kept for one in requests for kept in keep(self.snapshot, places, [one], Work(WORK))]
+            return [kept for one in requests for kept in headrooms_by_tree(self.snapshot, places, [one], Work(WORK))]
 
     def teardown(self) -> None:
         if hasattr(self, "requests"):
-            self.refresh(keep=False)
+            self.refresh(headrooms_by_tree=False)
 
 
 class KeepingManyBlocks(InSmallBlocks, Keeping):

@@ -6,7 +6,7 @@ from stead.cli.sites import ATTEMPTS, Watcher, apply_steps, read_site, rehearse
 from stead.client.errors import NotAllowed
 from stead.domain.provider import Inventory
 from stead.topology.document import load
-from stead.topology.plan import CreateProvider, DeleteProvider, Kept, MoveProvider, SetInventories
+from stead.topology.plan import CreateProvider, DeleteProvider, MoveProvider, NotPruned, SetInventories
 from stead.topology.site import Site, SiteError
 from tests.rooms.cli.sites.server import Server
 from tests.rooms.topology.sites import sites
@@ -85,7 +85,7 @@ def test_exact_inventory_in_use_is_kept_and_reported():
     apply_text(server, HOST)
     server.allocate("numa", "VCPU", 2)
     outcome = apply_steps(server, load("providers: [{name: numa, parent: host}]"), Watcher(), exact=True)
-    assert outcome.kept == (Kept("numa", "VCPU", "2 in use"),)
+    assert outcome.kept == (NotPruned("numa", "VCPU", "2 in use"),)
     assert set(server.named("numa")["inventories"]) == {"VCPU"}
     assert server.named("host")["traits"] == ["COMPUTE_NODE"]
 
@@ -141,8 +141,8 @@ def test_providers_in_use_are_kept_with_their_ancestors_and_reported():
     outcome = apply_text(server, "providers: [{name: other}]", prune=True)
     assert not any(isinstance(step, DeleteProvider) for step in outcome.steps)
     assert outcome.kept == (
-        Kept("numa", None, "it has allocations"),
-        Kept("host", None, "it is the parent of numa, which stays"),
+        NotPruned("numa", None, "it has allocations"),
+        NotPruned("host", None, "it is the parent of numa, which stays"),
     )
     assert set(on(server)) == {"host", "numa", "other"}
 
@@ -151,7 +151,7 @@ def test_a_provider_that_is_not_described_stays_as_long_as_a_described_one_needs
     server = Server()
     apply_text(server, HOST)
     outcome = apply_text(server, "providers: [{name: numa, parent: host}]", prune=True)
-    assert outcome.kept == (Kept("host", None, "it is the parent of numa, which stays"),)
+    assert outcome.kept == (NotPruned("host", None, "it is the parent of numa, which stays"),)
 
 
 def test_inventory_in_use_is_kept_and_reported():
@@ -159,7 +159,7 @@ def test_inventory_in_use_is_kept_and_reported():
     apply_text(server, HOST)
     server.allocate("numa", "VCPU", 2)
     outcome = apply_text(server, "providers: [{name: host, children: [{name: numa}]}]", prune=True)
-    assert outcome.kept == (Kept("numa", "VCPU", "2 in use"),)
+    assert outcome.kept == (NotPruned("numa", "VCPU", "2 in use"),)
     assert set(server.named("numa")["inventories"]) == {"VCPU"}
 
 
@@ -173,7 +173,7 @@ def test_somebody_elses_change_is_read_and_the_rest_planned_anew():
 
     server.interfere = allocate_once
     outcome = apply_text(server, HOST.replace("VCPU: 8, ", ""), prune=True)
-    assert outcome.kept == (Kept("numa", "VCPU", "1 in use"),)
+    assert outcome.kept == (NotPruned("numa", "VCPU", "1 in use"),)
     assert outcome.steps == []
 
 

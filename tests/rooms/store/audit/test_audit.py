@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from stead.domain.errors import StartOver
 from stead.store.audit.checks import Fault, Finding, NoBooks, audit, cycles, roots_of
 from stead.store.audit.repairs import repair
-from stead.store.feed.changes import happened_since
+from stead.store.feed.changes import changes_since
 from stead.store.protocol.clock import SLOTS
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
@@ -378,18 +378,18 @@ def test_a_clock_without_a_slot_is_repaired_under_a_service_that_could_not_go_on
 @pytest.mark.parametrize("name", ["missing slot", "slot below its floor"])
 def test_tokens_from_before_a_repair_of_the_clock_are_refused(site: Site, name: str) -> None:
     """Which ticks a damaged slot had is unknown, so that no token can be compared with it."""
-    before = site.books.store.read(happened_since, None).token
+    before = site.books.store.read(changes_since, None).token
     site.plant(PLANTED[name].plant)
     site.repair()
     with pytest.raises(StartOver):
-        site.books.store.read(happened_since, before)
+        site.books.store.read(changes_since, before)
 
 
 def test_a_consumer_that_a_repair_deletes_is_in_the_changes(site: Site) -> None:
     site.plant(PLANTED["idle consumer"].plant)
-    before = site.books.store.read(happened_since, None).token
+    before = site.books.store.read(changes_since, None).token
     site.repair()
-    assert site.books.store.read(happened_since, before).consumers == {"idle": None}
+    assert site.books.store.read(changes_since, before).consumers == {"idle": None}
 
 
 def test_a_finding_that_is_not_true_any_more_changes_nothing(site: Site) -> None:

@@ -20,7 +20,7 @@ from stead.domain.provider import Inventory
 from stead.service import claims
 from stead.store import inventories, providers
 from stead.store.feed import changes, pruning
-from stead.store.feed.changes import happened_since
+from stead.store.feed.changes import changes_since
 from stead.store.feed.pruning import Pruning
 from stead.store.protocol import clock
 from stead.store.protocol import store as epoch
@@ -199,7 +199,7 @@ class Watching(RuleBasedStateMachine):
         """A watcher begins with the token of now."""
 
         def read(connection: sa.Connection) -> Moment:
-            return Moment(happened_since(connection, None).token, clock.read_clock(connection))
+            return Moment(changes_since(connection, None).token, clock.read_clock(connection))
 
         self.moments = [*self.moments, self.books.store.read(read)][-MOST_TOKENS:]
 
@@ -220,9 +220,9 @@ class Watching(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.all_ask()
 
-    def told(self, moment: Moment) -> changes.Happened | None:
+    def told(self, moment: Moment) -> changes.ChangeSet | None:
         try:
-            told = self.books.store.read(happened_since, moment.token)
+            told = self.books.store.read(changes_since, moment.token)
         except StartOver:
             assert not moment.must_be_told, "a token is refused for no reason"
             return None

@@ -14,7 +14,7 @@ from stead.domain.errors import StartOver
 from stead.store import providers
 from stead.store.audit.checks import audit
 from stead.store.feed import pruning
-from stead.store.feed.changes import happened_since
+from stead.store.feed.changes import changes_since
 from stead.store.feed.pruning import Pruning
 from stead.store.protocol.clock import SLOTS, read_clock
 from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded
@@ -47,10 +47,10 @@ def test_the_log_is_kept_for_so_many_writes(empty_books: Books) -> None:
         books.claim(consumer, {host: {"VCPU": 1}})
     Pruning(books.store, 5).prune_log(ticks(books))
     assert 0 < int(books.scalar("SELECT COUNT(*) FROM stead_change_log")) <= 5
-    told = books.store.read(happened_since, tokens[-3])
+    told = books.store.read(changes_since, tokens[-3])
     assert set(told.consumers) == set(consumers[-3:])
     with pytest.raises(StartOver):
-        books.store.read(happened_since, tokens[0])
+        books.store.read(changes_since, tokens[0])
 
 
 def test_nothing_is_pruned_that_is_within_the_bound(empty_books: Books) -> None:
@@ -60,7 +60,7 @@ def test_nothing_is_pruned_that_is_within_the_bound(empty_books: Books) -> None:
     for consumer in consumers:
         books.claim(consumer, {host: {"VCPU": 1}})
     Pruning(books.store, 1000).prune_log(ticks(books))
-    assert set(books.store.read(happened_since, before).consumers) == set(consumers)
+    assert set(books.store.read(changes_since, before).consumers) == set(consumers)
 
 
 def test_without_its_floor_a_slot_tells_nothing_older_and_pruning_restores_it(empty_books: Books) -> None:
@@ -69,14 +69,14 @@ def test_without_its_floor_a_slot_tells_nothing_older_and_pruning_restores_it(em
     books.claim(fresh_uuid(), {host: {"VCPU": 1}})
     assert books.execute("DELETE FROM stead_change_floor") == SLOTS
     with pytest.raises(StartOver):
-        books.store.read(happened_since, before)
+        books.store.read(changes_since, before)
     Pruning(books.store, 0).prune_log(ticks(books))
     assert int(books.scalar("SELECT COUNT(*) FROM stead_change_floor")) == SLOTS
     with pytest.raises(StartOver):
-        books.store.read(happened_since, before)
+        books.store.read(changes_since, before)
     after, consumer = token(books), fresh_uuid()
     books.claim(consumer, {host: {"VCPU": 1}})
-    assert set(books.store.read(happened_since, after).consumers) == {consumer}
+    assert set(books.store.read(changes_since, after).consumers) == {consumer}
 
 
 def test_a_long_log_is_removed_in_portions(empty_books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stead.domain.errors import Unavailable
-from stead.store.feed.watching import End, Follower, News, Watcher, Watchers
+from stead.store.feed.watching import ChangeEvent, End, Follower, Watcher, Watchers
 
 if TYPE_CHECKING:
     from tests.rooms.store.books import Books
@@ -43,7 +43,7 @@ def test_no_client_keeps_another_from_its_share(books: Books, seed: int) -> None
     ended: list[str] = []
 
     def watch(client: str) -> None:
-        def tell(news: News) -> None:
+        def tell(news: ChangeEvent) -> None:
             if isinstance(news, End):
                 ended.append(client)
 

@@ -9,7 +9,7 @@ import pytest
 
 from stead.domain.provider import Inventory
 from stead.store import inventories, providers, resource_classes, traits
-from stead.store.feed.changes import happened_since
+from stead.store.feed.changes import changes_since
 from tests.rooms.store.books import Books, claim_of, fresh_custom, fresh_uuid, picture, reloaded
 from tests.rooms.store.protocol import state_cases, tree_cases
 from tests.rooms.store.protocol.interleaving import Case, interleavings, orders
@@ -294,11 +294,11 @@ def two_renames_of_one_provider(books: Books) -> Case:
 
     def rename_and_look() -> bool:
         books.rename(host, f"other {host}")
-        tokens.append(books.service.read(happened_since, None).token)
+        tokens.append(books.service.read(changes_since, None).token)
         return True
 
     def look() -> object:
-        details = books.service.read(happened_since, tokens[-1]).details.get(host)
+        details = books.service.read(changes_since, tokens[-1]).details.get(host)
         named = books.scalar("SELECT name FROM resource_providers WHERE uuid = :uuid", uuid=host)
         return named.split()[0], details is not None and "name" in details.parts
 

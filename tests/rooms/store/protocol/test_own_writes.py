@@ -21,11 +21,11 @@ from stead.store.protocol.clock import (
     NOTHING,
     Changed,
     Clock,
-    Own,
-    OwnWrites,
-    Standing,
+    CommittedWrite,
+    CommittedWrites,
+    OwnChanges,
+    ProviderUsage,
     Ticked,
-    Written,
 )
 from tests.rooms.store.books import Books, fresh_uuid, picture, reloaded
 
@@ -75,9 +75,9 @@ def played(first: Books, second: Books, witness: Books, seed: int) -> tuple[bool
     random, taken = Random(seed), [0]
     hosts = [first.provider(VCPU=100, MEMORY_MB=100) for _ in range(3)]
     consumers = [fresh_uuid() for _ in range(4)]
-    original = first.store.own_writes.take
+    original = first.store.committed_writes.take
 
-    def take(earlier: Clock, now: Clock) -> Own:
+    def take(earlier: Clock, now: Clock) -> OwnChanges:
         own = original(earlier, now)
         taken[0] += len(own.standings)
         return own
@@ -96,7 +96,7 @@ def played(first: Books, second: Books, witness: Books, seed: int) -> tuple[bool
         books.restock(random.choice(hosts), VCPU=random.randint(90, 110), MEMORY_MB=100)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first.store.own_writes, "take", take)
+        patch.setattr(first.store.committed_writes, "take", take)
         patch.setattr(first.store._slots, "mine", lambda: random.choice(OUR_SLOTS))
         patch.setattr(second.store._slots, "mine", lambda: random.choice(THEIR_SLOTS))
         for _ in range(STEPS):
@@ -123,17 +123,19 @@ def whatever_was_written_between(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_the_times_of_others_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Own.beside
-    monkeypatch.setattr(Own, "beside", lambda self, others, is_all: original(self, others, is_all=is_all or True))
+    original = OwnChanges.beside
+    monkeypatch.setattr(
+        OwnChanges, "merged_with", lambda self, others, is_all: original(self, others, is_all=is_all or True)
+    )
 
 
 def with_standings_before_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def beside(self: Own, others: Changed, *, is_all: bool) -> tuple[Changed, object]:
+    def merged_with(self: OwnChanges, others: Changed, *, is_all: bool) -> tuple[Changed, object]:
         whole = self.changed.whole | others.whole
         usage = (self.changed.usage | others.usage) - whole
-        return Changed(whole, usage), {id_: standing for id_, standing in self.standings.items() if id_ in usage}
+        return Changed(whole, usage), {id_: usage_left for id_, usage_left in self.standings.items() if id_ in usage}
 
-    monkeypatch.setattr(Own, "beside", beside)
+    monkeypatch.setattr(OwnChanges, "merged_with", merged_with)
 
 
 def with_the_first_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,20 +166,20 @@ def test_a_planted_bug_is_found(
 ) -> None:
     bug(monkeypatch)
     assert any(played(books, second, witness, seed)[0] for seed in range(10))
-    books.store.own_writes.forget()
+    books.store.committed_writes.forget()
 
 
 def refresh_statements(service: Service, books: Books) -> list[str]:
     statements: list[str] = []
 
-    def hear(_connection: object, _cursor: object, text: str, *_: object) -> None:
+    def receive(_connection: object, _cursor: object, text: str, *_: object) -> None:
         statements.append(text)
 
-    sa.event.listen(books.store.refresher, "before_cursor_execute", hear)
+    sa.event.listen(books.store.refresher, "before_cursor_execute", receive)
     try:
         service.snapshot()
     finally:
-        sa.event.remove(books.store.refresher, "before_cursor_execute", hear)
+        sa.event.remove(books.store.refresher, "before_cursor_execute", receive)
     return statements
 
 
@@ -213,20 +215,22 @@ def clock(*ticks: int) -> Clock:
     return Clock("", ticks, tuple(tick * 10 for tick in ticks), (0,) * 64)
 
 
-def written(tick: int, *ids: int, stamp: int | None = None) -> Written:
-    standings = {id_: Standing(tick, tick, {0: tick}) for id_ in ids}
-    return Written(Ticked(0, tick, tick * 10 if stamp is None else stamp), frozenset(), frozenset(ids), standings)
+def written(tick: int, *ids: int, stamp: int | None = None) -> CommittedWrite:
+    standings = {id_: ProviderUsage(tick, tick, {0: tick}) for id_ in ids}
+    return CommittedWrite(
+        Ticked(0, tick, tick * 10 if stamp is None else stamp), frozenset(), frozenset(ids), standings
+    )
 
 
 class TestNotes:
     def test_are_dropped_when_taken(self) -> None:
-        own = OwnWrites()
+        own = CommittedWrites()
         own.note([written(1, 7)])
         assert own.take(clock(0), clock(1)).changed.usage == {7}
-        assert own.take(clock(0), clock(1)) == Own()
+        assert own.take(clock(0), clock(1)) == OwnChanges()
 
     def test_stay_until_the_clock_shows_their_tick(self) -> None:
-        own = OwnWrites()
+        own = CommittedWrites()
         own.note([written(1, 7), written(2, 8)])
         assert own.take(clock(0), clock(1)).changed.usage == {7}
         assert own.take(clock(1), clock(2)).changed.usage == {8}
@@ -236,21 +240,21 @@ class TestNotes:
         [[written(2, 7)], [written(1, 7)], [written(2, 7), written(1, 8)], [written(1, 7), written(2, 7, stamp=5)]],
         ids=["the first is missing", "the last is missing", "in another order", "another stamp"],
     )
-    def test_are_not_used_if_they_are_not_all(self, notes: list[Written]) -> None:
-        own = OwnWrites()
+    def test_are_not_used_if_they_are_not_all(self, notes: list[CommittedWrite]) -> None:
+        own = CommittedWrites()
         own.note(notes)
-        assert own.take(clock(0), clock(2)) == Own()
+        assert own.take(clock(0), clock(2)) == OwnChanges()
 
     def test_are_bounded(self) -> None:
-        own = OwnWrites()
+        own = CommittedWrites()
         own.note([written(tick, 7) for tick in range(1, MOST + 2)])
-        assert own.take(clock(0), clock(MOST + 1)) == Own()
+        assert own.take(clock(0), clock(MOST + 1)) == OwnChanges()
         own.note([written(1, *range(MOST_TOUCHED + 1))])
-        assert own.take(clock(0), clock(1)) == Own()
+        assert own.take(clock(0), clock(1)) == OwnChanges()
 
     def test_are_forgotten_with_the_database(self) -> None:
-        own = OwnWrites()
+        own = CommittedWrites()
         own.note([written(1, 7)])
         own.forget()
-        assert own.take(clock(0), clock(1)) == Own()
-        assert Own().beside(NOTHING, is_all=True) == (NOTHING, {})
+        assert own.take(clock(0), clock(1)) == OwnChanges()
+        assert OwnChanges().merged_with(NOTHING, is_all=True) == (NOTHING, {})

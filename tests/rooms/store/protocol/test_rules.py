@@ -20,12 +20,12 @@ import sqlalchemy as sa
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import Unavailable
 from stead.store import allocations, tables, usages
-from stead.store.among import with_ids
 from stead.store.feed import refresh_source
 from stead.store.feed.refresh_source import ChangeSource
 from stead.store.protocol import clock, store
 from stead.store.protocol import store as writing
 from stead.store.protocol.store import Transaction
+from stead.store.provider_filter import with_ids
 from stead.store.sql import dialects
 from tests.rooms.catalog.test_waiting_for_a_refresh import Numbers
 from tests.rooms.store.books import Books, faults, fresh_uuid, picture, reloaded
@@ -134,7 +134,7 @@ class TestReadAfterTheLocks:
     def test_what_an_unlocked_consumer_holds_is_not_to_be_removed(
         self, books: Books, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def held_by_all(connection: sa.Connection, _locked: object) -> list[allocations.Held]:
+        def held_by_all(connection: sa.Connection, _locked: object) -> list[allocations.StoredAllocation]:
             every = connection.scalars(sa.text("SELECT DISTINCT consumer_id FROM allocations"))
             return real(connection, list(every))
 
@@ -178,7 +178,7 @@ class TestKeptSumsStandWhileTheyCarryTheGeneration:
         host = books.provider(VCPU=9, MEMORY_MB=1)
         books.claim(fresh_uuid(), {host: {"VCPU": 1, "MEMORY_MB": 1}})
         books.execute("DELETE FROM stead_usage")
-        real = usages.keep
+        real = usages.store_sums
         monkeypatch.setattr(usages, "keep", one_less)
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
         books.claim(fresh_uuid(), {host: {"MEMORY_MB": 1}})

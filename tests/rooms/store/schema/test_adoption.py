@@ -51,9 +51,9 @@ def test_a_sound_database_is_told_what_would_be_done_and_not_changed(store: Stor
     upgrade_to(store.writer, revision)
     before = str(layout(store))
     examined = adoption.examine(store.writer)
-    pending = [step.revision for standing in examined.standings for step in standing.pending]
+    pending = [step.revision for usage_left in examined.standings for step in usage_left.pending]
     assert pending == [*REVISIONS[REVISIONS.index(revision) + 1 :], *STEAD_REVISIONS]
-    assert all(step.meaning for standing in examined.standings for step in standing.pending)
+    assert all(step.meaning for usage_left in examined.standings for step in usage_left.pending)
     assert examined.objections == ()
     assert not examined.is_ready
     assert str(layout(store)) == before
@@ -66,7 +66,7 @@ def test_after_an_upgrade_nothing_stands_against_it(store: Store) -> None:
 
 def test_an_empty_database_gets_everything(store: Store) -> None:
     examined = adoption.examine(store.writer)
-    assert [len(standing.pending) for standing in examined.standings] == [len(REVISIONS), len(STEAD_REVISIONS)]
+    assert [len(usage_left.pending) for usage_left in examined.standings] == [len(REVISIONS), len(STEAD_REVISIONS)]
     assert examined.objections == ()
 
 

@@ -260,7 +260,7 @@ def test_the_kept_sums_and_what_came_after_them_can_be_taken_away_and_added_agai
     assert {table for table in inspector.get_table_names() if table.startswith("stead_")} == {
         "stead_clock", "stead_counter", "stead_epoch", "stead_provider_change", "stead_version",
     }  # fmt: skip
-    assert [standing.revision for standing in schema.standings(books.store.writer)] == ["a082b8bb98d0", "stead0001"]
+    assert [usage_left.revision for usage_left in schema.standings(books.store.writer)] == ["a082b8bb98d0", "stead0001"]
     assert schema.upgrade(books.store.writer) == STEAD_REVISIONS[1:]
     [index] = sa.inspect(books.store.writer).get_indexes("stead_usage_change")
     assert index["column_names"] == ["slot", "tick"]

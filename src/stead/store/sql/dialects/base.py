@@ -376,7 +376,7 @@ class Server(Returning):
 
 
 _HOUSE = str(Path(__file__).parents[3])
-_MECHANICS = (f"{_HOUSE}/store/sql/", f"{_HOUSE}/store/among.py")
+_MECHANICS = (f"{_HOUSE}/store/sql/", f"{_HOUSE}/store/provider_filter.py")
 """Files that run all statements; the caller above them is the place."""
 
 

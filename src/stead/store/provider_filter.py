@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-class By(Enum):
+class ProviderCondition(Enum):
     """A way to select providers: a condition on ``resource_providers`` with open values."""
 
     IDS = "ids"
@@ -32,7 +32,7 @@ class By(Enum):
         return sa.and_(self._of(resource_providers.c.id), has_root)
 
     def _of(self, provider_id: sa.Column[int]) -> sa.ColumnElement[bool]:
-        return provider_id.in_([IDS]) if self is By.IDS else _in_range(provider_id)
+        return provider_id.in_([IDS]) if self is ProviderCondition.IDS else _in_range(provider_id)
 
     def narrowed(self, query: sa.Select[*tuple[Any, ...]], provider_id: sa.Column[int]) -> sa.Select[*tuple[Any, ...]]:
         """*query*, restricted to rows whose *provider_id* is one of the providers, or of providers that do not exist.
@@ -48,10 +48,10 @@ def _in_range(provider_id: sa.Column[int]) -> sa.ColumnElement[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class ProviderFilter:
     """A selection of providers: a condition, and the ids or other values for it."""
 
-    by: By
+    by: ProviderCondition
     ids: Collection[int]
     values: Mapping[str, int]
 
@@ -64,20 +64,20 @@ class Among:
         return query.columns(connection, **self.values)
 
 
-def with_ids(ids: Collection[int]) -> Among:
+def with_ids(ids: Collection[int]) -> ProviderFilter:
     """The providers with these ids."""
-    return Among(By.IDS, sorted(ids), {})
+    return ProviderFilter(ProviderCondition.IDS, sorted(ids), {})
 
 
 _id = resource_providers.c.id
 _ID_AHEAD = BulkQuery(sa.select(_id).where(_id >= value("first")).order_by(_id).limit(1).offset(value("skipped")))
 
 
-def all_in_portions(connection: Connection, size: int) -> Iterator[Among]:
+def all_in_portions(connection: Connection, size: int) -> Iterator[ProviderFilter]:
     """All providers in ranges of ids, of *size* providers each."""
     first, last = 0, 0
     while last < MAX_INT:
         next_ids = _ID_AHEAD.rows(connection, first=first, skipped=size - 1)
         last = next_ids[0][0] if next_ids else MAX_INT
-        yield Among(By.RANGE, (), {"first": first, "last": last})
+        yield ProviderFilter(ProviderCondition.RANGE, (), {"first": first, "last": last})
         first = last + 1

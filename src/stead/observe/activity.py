@@ -42,7 +42,7 @@ class Done(NamedTuple):
     refused_requests: Mapping[str, int]
 
 
-class Doings:
+class ActivityCounts:
     """Counts what happens. A watcher of requests; thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
