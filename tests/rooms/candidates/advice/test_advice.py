@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, event, given, note, settings
 from hypothesis import strategies as st
 
-from stead.candidates.advice import Advice, advise, leavers_of, sources
+from stead.candidates.advice import Advice, advise, movable_consumers, sources
 from stead.candidates.draining import ConsumerHoldings
 from stead.candidates.engine import Enumeration
 from stead.candidates.headroom.headroom import headroom
@@ -100,7 +100,7 @@ def advice_of(site: Occupied, request: CandidateRequest, number: int, work: int 
     before = headroom(snapshot, request, Work())
     of = sources(snapshot, request, before, Work())
     return advise(
-        snapshot, request, number, before, leavers_of(snapshot, all_holdings), [*of.gaining, *of.others],
+        snapshot, request, number, before, movable_consumers(snapshot, all_holdings), [*of.gaining, *of.others],
         set(of.gaining), Enumeration(), (Work(work), Work(work)),
     )  # fmt: skip
 
