@@ -183,7 +183,7 @@ def _with_ui(
 
 def _readiness(service: Service) -> Readiness:
     def refresh() -> None:
-        service.snapshot()
+        service.reach()
         service.require_writes()
 
     return Readiness(lambda: service.lag if service.is_known_to_write else inf, refresh)

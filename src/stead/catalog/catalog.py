@@ -60,6 +60,7 @@ class Catalog:
         self._order = itertools.count(1)
         self._began = 0
         self._failure: Unavailable | None = None
+        self._refresh_since: float | None = None  # when the running refresh began
         self._refreshed_at = self._true_at = time.monotonic()
         self._moment: Moment | None = None
         self._snapshot = Snapshot.empty()
@@ -88,11 +89,14 @@ class Catalog:
         with self._refreshing:
             if self._began < arrived:  # the last refresh may have asked the source before this request arrived
                 began = next(self._order)
+                self._refresh_since = time.monotonic()
                 try:
                     self._refresh()
                 except Unavailable as failure:
                     self._began, self._failure = began, replace(failure)
                     raise
+                finally:
+                    self._refresh_since = None
                 self._began, self._failure = began, None
             if self._failure is not None:
                 raise replace(self._failure)
@@ -136,6 +140,12 @@ class Catalog:
     def lag(self) -> float:
         """Age of the snapshot in seconds: the time since it was known to equal the database."""
         return time.monotonic() - self._true_at
+
+    @property
+    def refreshing(self) -> float | None:
+        """Seconds for which a refresh has run; None if none runs."""
+        since = self._refresh_since
+        return None if since is None else time.monotonic() - since
 
     @property
     def providers(self) -> int:

@@ -34,6 +34,7 @@ from stead.store.feed.changes import Token
 from stead.store.feed.pruning import Pruning
 from stead.store.feed.refresh_source import ChangeSource, Reconciling, clock_of, digest_of
 from stead.store.feed.watching import Watchers
+from stead.store.protocol.clock import read_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -72,6 +73,10 @@ KEPT_CHANGES = 1_000_000
 
 SNAPSHOT_INTERVAL = 600.0
 """Default of the seconds between two writes of the snapshot file."""
+
+
+LONG_REFRESH_SECONDS = 3.0
+"""A refresh that takes longer may have lost its connection, so readiness waits for it."""
 
 
 class Vitals(NamedTuple):
@@ -171,6 +176,20 @@ class Service:
         """
         snapshot, moment = self._catalog.view()
         return snapshot, digest_of(moment)
+
+    def reach(self) -> None:
+        """Find out whether the database answers, and refresh the catalog.
+
+        While another thread refreshes, only query the database: a refresh of many providers can take seconds.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        seconds = self._catalog.refreshing
+        if seconds is None or seconds > LONG_REFRESH_SECONDS:
+            self._catalog.fresh()
+        else:
+            self._store.read(read_sums)
 
     @property
     def lag(self) -> float:
