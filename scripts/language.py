@@ -184,7 +184,11 @@ def bindings(source: str) -> Iterator[tuple[str, int]]:
 
 def pages() -> list[Path]:
     """Every page that a person reads."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "bench/results").glob("*.md")),
+    ]
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ NOT_RUN = {
 NOT_RUN_PAGES = {
     "benchmarks.md": "benchmarks take minutes to hours; test_command_lines checks that their options exist",
     "commands.md": "the usage of each command, made of the code",
-    "performance-tables.md": "benchmarks, likewise",
+    "tables.md": "benchmarks, likewise: the tables of bench/results",
 }
 """Pages of which no block is run, and why."""
 

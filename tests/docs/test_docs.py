@@ -11,7 +11,7 @@ import pytest
 from scripts import docs, reference
 from tests.checkout import ROOT
 
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "bench/results").glob("*.md"))]
 SOURCES = [file for room in ("src", "tests", "bench", "scripts") for file in sorted((ROOT / room).rglob("*.py"))]
 
 # As docstrings cite: "Group values" and "Cross checks" of allocation candidates, docs/api.md
