@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent / "docs"
 
-PAGES = ("api.md", "authentication.md", "configuration.md", "operations.md")
+PAGES = ("api.md", "authentication.md", "configuration.md", "operations.md", "stead-api.md")
 """Those that have parts."""
 
 KINDS = {

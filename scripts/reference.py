@@ -15,7 +15,8 @@ START = """\
 # API operations
 
 This page is for authors of clients. It lists every operation at the newest microversion, generated from
-[openapi.json](openapi.json). [HTTP API](api.md) explains the fields, the order of checks, and older microversions.
+[openapi.json](openapi.json). [Placement API](api.md) and [Stead's own API](stead-api.md) explain the fields, the order
+of checks, and older microversions.
 
 In the shapes of bodies, `?` after a name means that the field is optional, and `<…>` stands for names of that form.
 

@@ -27,8 +27,8 @@ Json = dict[str, Any]
 
 JSON = "application/json"
 DESCRIPTION = (
-    "The OpenStack Placement API of Stead, at its newest microversion. docs/api.md describes older "
-    "microversions, the order of checks, and the parameters of allocation candidates."
+    "The OpenStack Placement API of Stead, at its newest microversion. docs/api.md and docs/stead-api.md describe "
+    "older microversions, the order of checks, and the parameters of allocation candidates."
 )
 GROUPS = (
     "Request groups: a parameter name, directly followed by the group's suffix. "

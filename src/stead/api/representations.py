@@ -169,7 +169,7 @@ def locate(req: Request, resp: Response, path: str) -> None:
 
 # Conditional reads: the ``ETag`` of an answer, and status 304 for a client that already has the answer.
 #
-# Source: "Conditional reads", docs/api.md; RFC 9110, sections 8.8.3 and 13.1.2.
+# Source: "Conditional reads", docs/stead-api.md; RFC 9110, sections 8.8.3 and 13.1.2.
 
 
 _TAG = re.compile(r'\s*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')

@@ -3,7 +3,7 @@
 A list has one value for each provider shown, or for each tree. Values that many providers share (inventories, sets of
 traits and aggregates) are listed once, and a column has their numbers. -1 means none.
 
-Source: "GET /provider_trees", docs/api.md; decision 40 (docs/decisions).
+Source: "GET /provider_trees", docs/stead-api.md; decision 40 (docs/decisions).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The search tries sets of consumers, those with the fewest members first. It begi
 that they make enough room. If a consumer of a set finds no new place, it adds another consumer whose place it could
 take. The first set of which all members find places is the plan. `bound` proves how many moves every plan needs.
 
-Source: "GET /advice", docs/api.md; decision 47.
+Source: "GET /advice", docs/stead-api.md; decision 47.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def _growing(ordered: Sequence[int], needed: int) -> Generator[Numbers, int, Non
 #
 # A consumer can move if its allocations are from one tree, besides those from sharing providers, which stay.
 #
-# Source: "GET /advice", docs/api.md; decision 47.
+# Source: "GET /advice", docs/stead-api.md; decision 47.
 
 
 @dataclass(frozen=True, slots=True)

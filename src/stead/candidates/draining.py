@@ -1,6 +1,6 @@
 """Draining: a new place for each consumer of some trees, one after another, each valid when its turn comes.
 
-Source: "POST /whatif", docs/api.md; decision 42.
+Source: "POST /whatif", docs/stead-api.md; decision 42.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def relocate(
 # Each provider that the consumer leaves becomes a request group with what the consumer has there. Different providers
 # are replaced by different providers, all of one tree.
 #
-# Source: "POST /whatif", docs/api.md; decision 42.
+# Source: "POST /whatif", docs/stead-api.md; decision 42.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Explain: why a request has the candidates it has, or none. It runs the phases of a query and counts.
 
-Source: "Explaining" of allocation candidates, docs/api.md.
+Source: "Explaining" of allocation candidates, docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _helpful(
 #
 # `match` applies the same masks at once. Here they are applied one after the other, and counted.
 #
-# Source: "Explaining" of allocation candidates, docs/api.md.
+# Source: "Explaining" of allocation candidates, docs/stead-api.md.
 
 
 INVENTORY, UNITS, ROOM, PART, SUM = "inventory", "units", "room", "part", "sum"
@@ -404,7 +404,7 @@ def _number_in(mask: Mask) -> int:
 # The constraints between choices are added one after the other. After each, `combine` searches for one way; trees of
 # one kind are searched once.
 #
-# Source: "Explaining" of allocation candidates, docs/api.md.
+# Source: "Explaining" of allocation candidates, docs/stead-api.md.
 
 
 class Lost(NamedTuple):
@@ -539,7 +539,7 @@ def subtree_values(request: CandidateRequest) -> list[str]:
 
 # Relaxations: copies of a request with one change, which may have candidates.
 #
-# Source: "Explaining" of allocation candidates, docs/api.md.
+# Source: "Explaining" of allocation candidates, docs/stead-api.md.
 
 
 @dataclass(frozen=True, slots=True)

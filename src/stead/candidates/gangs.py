@@ -9,7 +9,7 @@ has none, the earlier ones are revised within one budget of work, by the cheapes
 
 Only a proof or a search that came to its end says that nothing fits.
 
-Source: "POST /claims", docs/api.md; decision 65.
+Source: "POST /claims", docs/stead-api.md; decision 65.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The upper bound is the least of what each request alone allows, and of what each
 a real filling. First many mixes are filled at once: each request in turn takes whole trees, and the request that fits
 the fewest times comes first. Then further mixes are placed one by one.
 
-Source: "GET /headroom", docs/api.md; decision 48.
+Source: "GET /headroom", docs/stead-api.md; decision 48.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def in_rounds(runs: Iterable[tuple[Iterable[Arrangement], Run]]) -> Iterator[Bat
 # All trees are measured at once, by columns. The candidates of a tree are measured when the iteration reaches it.
 # Equal measures are ordered by uuid, so that every process returns the same order.
 #
-# Source: "Order", docs/api.md.
+# Source: "Order", docs/stead-api.md.
 
 
 _GREAT = 2**63

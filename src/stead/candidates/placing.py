@@ -1,6 +1,6 @@
 """Placing: each of several requests in turn gets the best candidate in what the earlier requests leave.
 
-Source: "POST /claims", docs/api.md.
+Source: "POST /claims", docs/stead-api.md.
 """
 
 from __future__ import annotations

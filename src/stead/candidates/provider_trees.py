@@ -1,6 +1,6 @@
 """The providers and the provider trees that match a list query, one page of them, and their sums.
 
-Source: "GET /provider_trees", docs/api.md.
+Source: "GET /provider_trees", docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ def _only(snapshot: Snapshot, slots: Iterable[Slot | None]) -> NDArray[np.bool_]
 
 # The provider trees that a document names, as they are in a snapshot. The plan for the document compares the two.
 #
-# Source: "PUT /provider_trees", docs/api.md.
+# Source: "PUT /provider_trees", docs/stead-api.md.
 
 
 _AT_ONCE = 256
@@ -380,7 +380,7 @@ def _sets(sets: Memberships, slots: Slots, members: Callable[[int], frozenset[st
 
 # Sums per resource class over provider trees, by vector operations on whole columns.
 #
-# Source: "GET /provider_trees", docs/api.md.
+# Source: "GET /provider_trees", docs/stead-api.md.
 
 
 _EXACT = 2**53

@@ -1,6 +1,6 @@
 """A site over HTTP: read and written in documents of whole trees, or provider by provider on other services.
 
-Source: "PUT /provider_trees", docs/api.md.
+Source: "PUT /provider_trees", docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -575,7 +575,7 @@ class _Hands:
 
 # A site as one moment of the server shows it, read in pages of whole trees.
 #
-# Source: "GET /provider_trees", docs/api.md.
+# Source: "GET /provider_trees", docs/stead-api.md.
 
 
 READ_ATTEMPTS = 10

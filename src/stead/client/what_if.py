@@ -1,6 +1,6 @@
 """Planned changes as values, and what they would lead to.
 
-Source: "POST /whatif", docs/api.md.
+Source: "POST /whatif", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def require_enabled(
 
 # Claims by query: the request of each consumer, and the places that were found.
 #
-# Source: "POST /claims", docs/api.md.
+# Source: "POST /claims", docs/stead-api.md.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Provider trees as a client describes them, and the changes that make the current trees match. Pure functions.
 
-Source: "PUT /provider_trees", docs/api.md.
+Source: "PUT /provider_trees", docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class RemovedInUse(Conflict):
 
 # The changes that make provider trees match a document, as values: `tree_planning` computes them.
 #
-# Source: "PUT /provider_trees", docs/api.md.
+# Source: "PUT /provider_trees", docs/stead-api.md.
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class TreePlan:
 # Computes the changes that make provider trees match a document. Pure: the input is a document and the current state.
 # It runs in memory before the write, and again under the locks of the transaction that writes.
 #
-# Source: "PUT /provider_trees", docs/api.md.
+# Source: "PUT /provider_trees", docs/stead-api.md.
 
 
 _AT_ONCE = 256

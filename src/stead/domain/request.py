@@ -123,7 +123,7 @@ class TreeQuery:
 
 # Orders: which candidates a request prefers.
 #
-# Source: "Order", docs/api.md.
+# Source: "Order", docs/stead-api.md.
 
 
 @dataclass(frozen=True, slots=True)

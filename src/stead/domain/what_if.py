@@ -1,6 +1,6 @@
 """Planned changes of a site, which exist in a snapshot only, and what is wrong with them.
 
-Source: "POST /whatif", docs/api.md.
+Source: "POST /whatif", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A place is found in the snapshot, and claimed like any claim, with all checks. S
 locked rows decide. But "nothing fits" is decided from the snapshot alone, as of one moment. At that moment, the
 consumers must be at the generations that the clients state; the change log tells whether they were.
 
-Source: "POST /claims", docs/api.md.
+Source: "POST /claims", docs/stead-api.md.
 """
 
 from __future__ import annotations

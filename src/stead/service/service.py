@@ -566,7 +566,7 @@ def _bytes(asked: Asked, answer: Answer) -> int:
 # Every process does this, and skips what another process has already done. The write is the same as a client's, so
 # that snapshots and claims always agree. ``until`` is therefore the earliest time at which a provider is enabled.
 #
-# Source: "PATCH /provider_trees/{uuid}", docs/api.md.
+# Source: "PATCH /provider_trees/{uuid}", docs/stead-api.md.
 
 
 PAUSE_SECONDS = 1.0

@@ -1,6 +1,6 @@
 """What-if: planned changes applied to a snapshot, with a new place for each consumer of drained trees.
 
-Nothing here writes to the database. Source: "POST /whatif", docs/api.md; decision 42.
+Nothing here writes to the database. Source: "POST /whatif", docs/stead-api.md; decision 42.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class _Applying:
 
 # Advice: reads the consumers from which a plan may choose, and finds the plan in a snapshot.
 #
-# Nothing here writes to the database. Source: "GET /advice", docs/api.md; decision 47.
+# Nothing here writes to the database. Source: "GET /advice", docs/stead-api.md; decision 47.
 
 
 _MOST_TREES = 512

@@ -1,6 +1,6 @@
 """Lists consumers with their allocations: those of given uuids, all in pages, or those of one provider.
 
-Source: "GET /consumers", docs/api.md.
+Source: "GET /consumers", docs/stead-api.md.
 """
 
 from __future__ import annotations

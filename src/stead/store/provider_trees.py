@@ -2,7 +2,7 @@
 
 The number of statements grows with the number of portions of rows, not with each provider.
 
-Source: "PUT /provider_trees", docs/api.md; "The write and refresh protocol", docs/protocol.md.
+Source: "PUT /provider_trees", docs/stead-api.md; "The write and refresh protocol", docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -484,7 +484,8 @@ _READ_AGGREGATES = BulkQuery(
 
 # Disabling and enabling providers.
 #
-# Source: "PATCH /provider_trees/{uuid}", docs/api.md; "The write and refresh protocol" (rule 19), docs/protocol.md.
+# Source: "PATCH /provider_trees/{uuid}", docs/stead-api.md; "The write and refresh protocol" (rule 19),
+# docs/protocol.md.
 
 
 @dataclass(frozen=True, slots=True)

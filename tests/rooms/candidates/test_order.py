@@ -1,6 +1,6 @@
 """``order_by``: the best come first, root by root, and with a limit no others are made.
 
-Source: "Order", docs/api.md.
+Source: "Order", docs/stead-api.md.
 """
 
 from __future__ import annotations

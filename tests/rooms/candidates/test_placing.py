@@ -1,6 +1,6 @@
 """Places drawn from the best, for those who lost a race for the very best.
 
-Source: "POST /claims", docs/api.md.
+Source: "POST /claims", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Provider trees beside brute force: which match, their pages, their order, their sums.
 
-Source: "GET /provider_trees", docs/api.md.
+Source: "GET /provider_trees", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GET ``/advice``. Source: "GET /advice", docs/api.md."""
+"""GET ``/advice``. Source: "GET /advice", docs/stead-api.md."""
 
 from __future__ import annotations
 

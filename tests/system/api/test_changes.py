@@ -1,6 +1,6 @@
 """GET ``/changes``: what changed since a token, nothing missed; by long poll and as a stream of events.
 
-Source: "GET /changes", docs/api.md.
+Source: "GET /changes", docs/stead-api.md.
 """
 
 from __future__ import annotations

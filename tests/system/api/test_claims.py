@@ -1,6 +1,6 @@
 """POST ``/claims``: a place is found and claimed in one request, for several consumers all or none.
 
-Source: "POST /claims", docs/api.md.
+Source: "POST /claims", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``/allocation_candidates/explain``. Source: "Explaining" of allocation candidates, docs/api.md."""
+"""``/allocation_candidates/explain``. Source: "Explaining" of allocation candidates, docs/stead-api.md."""
 
 import re
 from urllib.parse import parse_qsl, urlencode

@@ -1,4 +1,4 @@
-"""``/flavors``, and ``flavor=`` in candidate queries. Source: "Flavors", docs/api.md."""
+"""``/flavors``, and ``flavor=`` in candidate queries. Source: "Flavors", docs/stead-api.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET ``/headroom``. Source: "GET /headroom", docs/api.md."""
+"""GET ``/headroom``. Source: "GET /headroom", docs/stead-api.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET ``/changes?merged=true``. Source: "GET /changes", docs/api.md."""
+"""GET ``/changes?merged=true``. Source: "GET /changes", docs/stead-api.md."""
 
 from __future__ import annotations
 

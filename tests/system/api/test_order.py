@@ -1,6 +1,6 @@
 """``order_by`` of allocation candidates: its grammar, and that it reaches the engine.
 
-Source: "Order", docs/api.md. What the orders mean is the subject of tests/rooms/candidates/test_order.py.
+Source: "Order", docs/stead-api.md. What the orders mean is the subject of tests/rooms/candidates/test_order.py.
 """
 
 import pytest

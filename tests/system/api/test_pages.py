@@ -1,6 +1,6 @@
 """Pages: ``limit`` and ``marker`` when listing providers, and GET ``/consumers``.
 
-Source: "Pages" and "GET /consumers", docs/api.md.
+Source: "Pages" and "GET /consumers", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PATCH ``/provider_trees/{uuid}``: disabled providers. Source: "PATCH /provider_trees/{uuid}", docs/api.md."""
+"""PATCH ``/provider_trees/{uuid}``: disabled providers. Source: "PATCH /provider_trees/{uuid}", docs/stead-api.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PUT ``/provider_trees``. Source: "PUT /provider_trees", docs/api.md."""
+"""PUT ``/provider_trees``. Source: "PUT /provider_trees", docs/stead-api.md."""
 
 from __future__ import annotations
 

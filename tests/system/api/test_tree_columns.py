@@ -1,4 +1,4 @@
-"""GET ``/provider_trees?columns=true``. Source: "GET /provider_trees", docs/api.md."""
+"""GET ``/provider_trees?columns=true``. Source: "GET /provider_trees", docs/stead-api.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST ``/whatif``. Source: "POST /whatif", docs/api.md."""
+"""POST ``/whatif``. Source: "POST /whatif", docs/stead-api.md."""
 
 from __future__ import annotations
 

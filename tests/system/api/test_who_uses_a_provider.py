@@ -1,4 +1,4 @@
-"""GET ``/consumers`` by provider, with sums; and providers by name. Source: "GET /consumers", docs/api.md."""
+"""GET ``/consumers`` by provider, with sums; and providers by name. Source: "GET /consumers", docs/stead-api.md."""
 
 from __future__ import annotations
 

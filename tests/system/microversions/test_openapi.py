@@ -1,6 +1,6 @@
 """The OpenAPI document, who gets it, and that what it says of the newest microversion is so.
 
-Source: "Microversion negotiation" and "GET /openapi.json", docs/api.md.
+Source: "Microversion negotiation", docs/api.md; "GET /openapi.json", docs/stead-api.md.
 """
 
 import json

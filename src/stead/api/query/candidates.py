@@ -386,7 +386,7 @@ def with_own_meaning(groups: Sequence[RequestGroup], can_split: frozenset[str]) 
 
 # ``order_by``: which candidates come first.
 #
-# Source: "Order", docs/api.md.
+# Source: "Order", docs/stead-api.md.
 
 
 HEAVIEST = 1_000_000
@@ -433,7 +433,7 @@ def _list(value: str) -> Order | None:
 
 # ``flavor=NAME`` in a candidate query: the query that is stored under this name, and what restricts it further.
 #
-# Source: "Flavors", docs/api.md.
+# Source: "Flavors", docs/stead-api.md.
 
 
 NAME: dict[str, Any] = {

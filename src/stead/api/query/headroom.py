@@ -1,6 +1,6 @@
 """The queries of GET ``/headroom`` and GET ``/advice``.
 
-Source: "GET /headroom", docs/api.md.
+Source: "GET /headroom", docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # ``mix=NAME:WEIGHT,…`` of GET ``/headroom``: several flavors, and how many times one mix contains each.
 #
-# Source: "GET /headroom", docs/api.md.
+# Source: "GET /headroom", docs/stead-api.md.
 
 
 MOST_CLAIMS = 100
@@ -127,7 +127,7 @@ def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None)
 
 # The query of GET ``/advice``: a candidate query, how often it must fit, and what new places must be like.
 #
-# Source: "GET /advice", docs/api.md.
+# Source: "GET /advice", docs/stead-api.md.
 
 
 _FLAG = {"type": "string", "enum": ["true", "false"]}

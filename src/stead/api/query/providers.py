@@ -90,7 +90,7 @@ def parse_provider_query(pairs: Pairs, agreed: Agreed) -> ProviderQuery:
 
 # The query of GET ``/provider_trees``.
 #
-# Source: "GET /provider_trees", docs/api.md.
+# Source: "GET /provider_trees", docs/stead-api.md.
 
 
 TREE_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {

@@ -335,7 +335,7 @@ def _text(encoded: str) -> str:
 
 # Paging parameters that all paged lists share, and the link from one page to the next.
 #
-# Source: "Pages", docs/api.md.
+# Source: "Pages", docs/stead-api.md.
 
 
 PAGE_KEYS: dict[str, tuple[Step, dict[str, str]]] = {

@@ -134,7 +134,7 @@ EXPLANATION = strict_object(
         "relaxations": _array(strict_object({"without": CHANGE, "with": CHANGE, **COUNT})),
     }
 )
-"""The schema of an explanation. Source: "Explaining" of allocation candidates, docs/api.md."""
+"""The schema of an explanation. Source: "Explaining" of allocation candidates, docs/stead-api.md."""
 
 
 class Explanations:

@@ -345,7 +345,7 @@ def _event(name: str, id_: str | None, data: dict[str, Any]) -> bytes:
 # One watcher per process collects the changes for all merged streams. Each message is computed and written once, so
 # another stream costs one write of a socket.
 #
-# Source: "GET /changes", docs/api.md; decision 40 (docs/decisions).
+# Source: "GET /changes", docs/stead-api.md; decision 40 (docs/decisions).
 
 
 MERGED_SECONDS = 1.0

@@ -64,7 +64,7 @@ HEADROOM = strict_object(
     },
     {"explanation": allocation_candidates.EXPLANATION},
 )
-"""The schema of a headroom. Source: "GET /headroom", docs/api.md."""
+"""The schema of a headroom. Source: "GET /headroom", docs/stead-api.md."""
 
 MIX = strict_object(
     {

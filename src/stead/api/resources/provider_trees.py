@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 # The answer to PUT ``/provider_trees``: what was done with each provider, or what a dry run would do.
 #
-# Source: "PUT /provider_trees", docs/api.md.
+# Source: "PUT /provider_trees", docs/stead-api.md.
 
 
 CAPACITY_BELOW_USE = "stead.capacity_below_use"
@@ -365,7 +365,7 @@ class ProviderStates:
 
 # The body of PUT ``/provider_trees``. An answer to GET has this form too; its read-only fields are ignored.
 #
-# Source: "PUT /provider_trees", docs/api.md.
+# Source: "PUT /provider_trees", docs/stead-api.md.
 
 
 _ANYTHING: Schema = {}

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # Moves of consumers as JSON. Each is a body of PUT ``/allocations/{consumer_uuid}``, and an entry of POST
 # ``/claims``.
 #
-# Source: "POST /whatif", docs/api.md.
+# Source: "POST /whatif", docs/stead-api.md.
 
 
 Json = dict[str, Any]
@@ -173,7 +173,7 @@ WHAT_IF = strict_object(
         "totals": TOTALS,
     },
 )
-"""The schema of an answer. Source: "POST /whatif", docs/api.md."""
+"""The schema of an answer. Source: "POST /whatif", docs/stead-api.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ ADVICE = strict_object(
         "generation": {"type": ["string", "null"]},
     }
 )
-"""The schema of an advice. Source: "GET /advice", docs/api.md."""
+"""The schema of an advice. Source: "GET /advice", docs/stead-api.md."""
 
 
 class AdviceForRequest:

@@ -8,7 +8,7 @@ on colouring edges, the units can then be given to claims so that no claim uses 
 
 For other trees the same sums are an upper bound, because they only leave constraints out.
 
-Source: "GET /headroom", docs/api.md; decision 41.
+Source: "GET /headroom", docs/stead-api.md; decision 41.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ def _subsets(types: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 # Reading: what trees offer to a request that is repeated, in columns for all trees of one shape.
 #
-# Source: "GET /headroom", docs/api.md.
+# Source: "GET /headroom", docs/stead-api.md.
 
 
 MOST = 2**40

@@ -4,7 +4,7 @@ Sharing providers are the nodes of a flow, and so are the trees that the same of
 kinds of trees cost, and not what the combinations of providers do. There is a flow for each need, in claims, and one
 for each class that several needs request, in units of the class.
 
-Source: "GET /headroom", docs/api.md.
+Source: "GET /headroom", docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ def _one_after_the_other(anchors: Numbers, filling: Filling, rounds: Sequence[Ma
 
 # Sharing providers couple trees: what one tree takes from them, the others cannot take.
 #
-# Source: "GET /headroom", docs/api.md.
+# Source: "GET /headroom", docs/stead-api.md.
 
 
 Reached = frozenset[int]

@@ -1,6 +1,6 @@
 """Each tree: how many times requests fit into single trees, and what runs out first there.
 
-Source: "GET /headroom", docs/api.md; decision 41.
+Source: "GET /headroom", docs/stead-api.md; decision 41.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class _Sums:
 
 # Limits: what runs out first in each tree, in the words of an explanation.
 #
-# Source: "GET /headroom", docs/api.md.
+# Source: "GET /headroom", docs/stead-api.md.
 
 
 LimitedBy = Constraint | tuple[str, str | None]

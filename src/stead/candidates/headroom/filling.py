@@ -2,7 +2,7 @@
 
 Trees in which the request finds the same ways and the same rooms are filled once.
 
-Source: "GET /headroom", docs/api.md.
+Source: "GET /headroom", docs/stead-api.md.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ def _places_of(kind: Kind) -> set[tuple[int, int]]:
 # rooms. If each way costs at least D at these prices, and all rooms together cost Q, no more than Q // D claims fit.
 # The arithmetic of this bound is exact, however the prices were found. The claims found are a real filling.
 #
-# Source: "GET /headroom", docs/api.md; decision 41.
+# Source: "GET /headroom", docs/stead-api.md; decision 41.
 
 
 Rooms = Mapping[tuple[int, int], int]
@@ -486,7 +486,7 @@ def _relaxed(matrix: Reals, rooms: Reals, work: Work) -> tuple[Reals, Reals]:
 # all needs are isolated, a provider that takes up to N units in all is enough: by the theorem of König, its units can
 # be given to different claims. Otherwise, such a provider serves a single need.
 #
-# Source: "GET /headroom", docs/api.md; decision 55.
+# Source: "GET /headroom", docs/stead-api.md; decision 55.
 
 
 _NOBODY = -1

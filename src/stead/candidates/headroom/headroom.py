@@ -3,7 +3,7 @@
 Trees are counted by sums of columns where these decide (`counting`), and filled where they do not (`filling`). Sharing
 providers couple trees (`coupling`). The answer is a number that is achieved and a number that cannot be exceeded.
 
-Source: "GET /headroom", docs/api.md; decision 41.
+Source: "GET /headroom", docs/stead-api.md; decision 41.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _sum(amounts: Numbers) -> int:
 
 # Ordering: the page of trees that an answer shows.
 #
-# Source: "GET /headroom", docs/api.md.
+# Source: "GET /headroom", docs/stead-api.md.
 
 
 def page_of(

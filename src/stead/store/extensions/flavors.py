@@ -3,7 +3,7 @@
 The catalog does not have them. They are read from the database when a request names them, so every worker sees every
 acknowledged write.
 
-Source: "Flavors", docs/api.md.
+Source: "Flavors", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A row of ``stead_disabled_provider`` disables its provider while it exists. A writer of such a row touches the whole
 subtree, so that every claim on the subtree is ordered before or after it.
 
-Source: "PATCH /provider_trees/{uuid}", docs/api.md; "The write and refresh protocol" (rule 19), docs/protocol.md.
+Source: "PATCH /provider_trees/{uuid}", docs/stead-api.md; "The write and refresh protocol" (rule 19), docs/protocol.md.
 """
 
 from __future__ import annotations

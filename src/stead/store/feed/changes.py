@@ -3,7 +3,7 @@
 Changed providers are found by the change rows, as a refresh finds them. Changed consumers and deleted providers are
 found by the change log, which has their uuids. The log has a limited number of writes; the floors store its start.
 
-Source: "GET /changes", docs/api.md; "The write and refresh protocol" (rules 6, 9 and 17), docs/protocol.md.
+Source: "GET /changes", docs/stead-api.md; "The write and refresh protocol" (rules 6, 9 and 17), docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _consumers(connection: Connection, uuids: Sequence[str]) -> Generations:
 # A token has the tick and a part of the stamp of every slot, so that it detects a clock that was set back. It is
 # valid in every process, and survives restarts.
 #
-# Source: "GET /changes", docs/api.md.
+# Source: "GET /changes", docs/stead-api.md.
 
 
 _FORM = b"\x01"

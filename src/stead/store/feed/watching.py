@@ -3,7 +3,7 @@
 Processes do not notify each other of commits, so the database is polled. A poll without changes reads only the clock,
 for any number of watchers.
 
-Source: "GET /changes", docs/api.md.
+Source: "GET /changes", docs/stead-api.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fewest moves after which a request fits a number of times, found by trying all moves in all orders.
 
-Source: "GET /advice", docs/api.md.
+Source: "GET /advice", docs/stead-api.md.
 """
 
 from __future__ import annotations

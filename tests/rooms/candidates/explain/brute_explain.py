@@ -1,6 +1,6 @@
 """Explanations by counting: each number is what the definition says, of all providers and all ways.
 
-Source: "Explaining" of allocation candidates, docs/api.md.
+Source: "Explaining" of allocation candidates, docs/stead-api.md.
 """
 
 from __future__ import annotations

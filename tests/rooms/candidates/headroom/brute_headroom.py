@@ -1,6 +1,6 @@
 """The greatest number of claims, found by trying every order and every choice.
 
-Source: "GET /headroom", docs/api.md.
+Source: "GET /headroom", docs/stead-api.md.
 """
 
 from __future__ import annotations
