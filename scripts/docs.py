@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from scripts import commands, library, packages, reference
 from scripts.diagrams import DIAGRAMS
 from stead.api.app import NOBODY, routes
-from stead.api.bodies import Limits
+from stead.api.bodies import Owner
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
 from stead.api.openapi import document
-from stead.api.shapes import Owner
 from stead.api.versions import Microversion, SteadVersion, Step, name_of
 from stead.auth.policy import BASE_RULES, list_rules
 from stead.config import list_opts
+from stead.domain.limits import RequestLimits
 from stead.observe.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def versions_table(versions: type[Step], what: str) -> str:
 
 def the_routes() -> dict[str, object]:
     """Every path and what stands there, with nothing behind it."""
-    return routes(None, Owner(NOBODY, NOBODY), Limits())  # type: ignore[arg-type]  # nothing is called
+    return routes(None, Owner(NOBODY, NOBODY), RequestLimits())  # type: ignore[arg-type]  # nothing is called
 
 
 def routes_table() -> str:

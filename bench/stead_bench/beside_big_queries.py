@@ -104,7 +104,7 @@ def serve(side: str, configuration: str, kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=100) as door:
         door.setblocking(False)
         print(door.getsockname()[1], flush=True)
-        Server(app, ApiRoutes("", settings.limits.body_size), bounds_of(settings), threads=THREADS).run([door])
+        Server(app, ApiRoutes("", settings.request_limits.body_size), bounds_of(settings), threads=THREADS).run([door])
 
 
 class Threaded(ThreadingMixIn, WSGIServer):

@@ -13,7 +13,6 @@ from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from stead.api.app import create_app
-from stead.api.bodies import Limits
 from stead.api.middleware import (
     Compression,
     Concurrency,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.config import DatabaseSettings, Settings
+    from stead.domain.limits import RequestLimits
     from stead.httpd.server import Server
 
 _log = logging.getLogger(__name__)
@@ -120,17 +120,8 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
     Raises:
         ConfigError: the settings cannot be used.
     """
-    most = settings.limits
     policy = Policy(settings.conf)
-    limits = Limits(
-        body=most.body_size,
-        query=most.query_length,
-        groups=most.request_groups,
-        suffix=most.suffix_length,
-        allocations=most.allocations,
-        claims=most.claims,
-        tree_providers=most.tree_providers,
-    )
+    limits = settings.request_limits
     api = create_app(
         service,
         policy,
@@ -150,7 +141,7 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
         app = ProxyHeaders(app)
     if settings.path_prefix:
         app = Prefix(app, settings.path_prefix)
-    return Drain(Slices(app), most.body_size)
+    return Drain(Slices(app), limits.body_size)
 
 
 def _with_ui(
@@ -159,7 +150,7 @@ def _with_ui(
     service: Service,
     policy: Policy,
     settings: Settings,
-    limits: Limits,
+    limits: RequestLimits,
     observation: Observation | None,
 ) -> WSGIApplication:
     from stead.ui.app import Features, with_ui

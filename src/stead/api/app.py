@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import falcon
 
 from stead.api import errors
-from stead.api.bodies import Limits, Sizes
+from stead.api.bodies import Owner
 from stead.api.errors import Refused
 from stead.api.gates import Router
+from stead.api.limits import Sizes
 from stead.api.openapi import document
 from stead.api.request import Request, Response
 from stead.api.resources.allocation_candidates import AllocationCandidates, Explanations
@@ -31,10 +32,10 @@ from stead.api.resources.resource_providers import OneProvider, ProviderAggregat
 from stead.api.resources.root import Root
 from stead.api.resources.traits import OneResourceClass, OneTrait, ProviderTraits, ResourceClasses, Traits
 from stead.api.resources.what_if import AdviceForRequest, WhatIfs
-from stead.api.shapes import Owner
 from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
 from stead.auth.authentication import Credentials
 from stead.domain.claim import NOBODY
+from stead.domain.limits import RequestLimits
 from stead.process.memory import cached_if_short
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def create_app(
     *,
     incomplete_project: str = NOBODY,
     incomplete_user: str = NOBODY,
-    limits: Limits = Limits(),  # noqa: B008 - it never changes
+    limits: RequestLimits = RequestLimits(),  # noqa: B008 - it never changes
 ) -> App:
     """The API over *service*, as far as *policy* allows.
 
@@ -88,10 +89,10 @@ def create_app(
 
 def documented_routes() -> dict[str, object]:
     """The resource of each path, for documents about them; none can be called."""
-    return routes(cast("Any", None), Owner(NOBODY, NOBODY), Limits())
+    return routes(cast("Any", None), Owner(NOBODY, NOBODY), RequestLimits())
 
 
-def routes(service: Service, incomplete: Owner, limits: Limits) -> dict[str, object]:
+def routes(service: Service, incomplete: Owner, limits: RequestLimits) -> dict[str, object]:
     """The resource of each path."""
     provider = "/resource_providers/{uuid}"
     handlers: dict[str, object] = {

@@ -1,126 +1,35 @@
-"""JSON bodies: their limits, which form is accepted, and which value is built from it.
+"""JSON bodies: which form is accepted, which value is built from it, and the parts that several routes share.
 
 The wording of a refusal follows jsonschema's, on which clients match. Its best match is the error nearest the root of
 the document.
-Source: "Form of the validation messages", docs/api.md.
+Source: "Form of the validation messages", "Shared definitions" and "Writing allocations", docs/api.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import ValidationError, best_match
-from jsonschema.validators import extend
 
 from stead.api.errors import MalformedBody, Refused
-from stead.api.request import BodyIncomplete, BodyTooLong, is_like, is_strict
-from stead.api.validation import FAULTS_LOOKED_AT, Predicates, are_unique, excerpt, keywords, shorten
-from stead.domain.moments import from_text
+from stead.api.limits import counts_at_most, most_values
+from stead.api.request import BodyIncomplete, BodyTooLong
+from stead.api.validation import ONE_LINE, STORABLE, Schema, Validator
+from stead.api.versions import V, Versioned
+from stead.domain.claim import UNCHECKED, Claim
+from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
+from stead.domain.provider import MAX_FLOAT, MAX_INT, MOST_OF_PROVIDER, Inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from stead.api.request import Request, Response
-    from stead.api.versions import Versioned
-    from stead.domain.claim import Claim
-    from stead.domain.request import RequestGroup
+    from stead.api.request import Request
+    from stead.api.versions import Microversion
+    from stead.domain.claim import Expected
 
 
 T = TypeVar("T")
-
-Schema = dict[str, Any]
-
-STORABLE = "text without NUL"
-"""A format for text that is stored unchanged: PostgreSQL cannot store NUL."""
-
-MOMENT = "date-time"
-"""A format for a moment with its time zone."""
-
-ONE_LINE = "single line"
-"""A format beside a pattern, since the pattern's final ``$`` admits a line break."""
-
-
-def _formats(is_uuid: Callable[[str], bool]) -> FormatChecker:
-    checker = FormatChecker(formats=())
-    checker.checks("uuid")(lambda value: not isinstance(value, str) or is_uuid(value))
-    checker.checks(STORABLE)(lambda value: not isinstance(value, str) or "\0" not in value)
-    checker.checks(ONE_LINE)(lambda value: not isinstance(value, str) or not value.endswith("\n"))
-    checker.checks(MOMENT)(lambda value: not isinstance(value, str) or _is_moment(value))
-    return checker
-
-
-def _is_moment(text: str) -> bool:
-    try:
-        from_text(text)
-    except (ValueError, OverflowError):
-        return False
-    return True
-
-
-LENIENT_UUIDS = _formats(is_like)
-"""Spellings that bodies accept."""
-
-STRICT_UUIDS = _formats(is_strict)
-"""Spellings that queries accept."""
-
-
-def _unique_items(_validator: Any, is_required: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Check in linear time. Jsonschema compares all pairs if items cannot be sorted, which a large body could abuse."""
-    if is_required and not are_unique(instance):
-        yield ValidationError(f"{instance!r} has non-unique elements")
-
-
-_Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]  # the stubs know no types
-
-
-class Validator:
-    """A compiled schema: ``accepts`` decides quickly; jsonschema words the faults.
-
-    ``reference`` is the unmodified jsonschema validator, with which the others must agree.
-    """
-
-    def __init__(self, schema: Schema, *, formats: FormatChecker = LENIENT_UUIDS) -> None:
-        _Validator.check_schema(schema)
-        self.schema = schema
-        self._predicates = Predicates({name: check for name, (check, _) in formats.checkers.items()})
-        self.accepts = self._predicates.of(schema)
-        self.reference = _Validator(schema, format_checker=formats)
-
-    def faults(self, value: object) -> Iterator[ValidationError]:
-        """All faults of *value*, in the order of the schema's keywords."""
-        errors: Iterator[ValidationError] = self._finder.iter_errors(value)
-        return errors
-
-    def best_fault(self, value: object, *, placed: bool = False) -> str | None:
-        """The fault of *value* that jsonschema's best match selects; None if *value* is valid.
-
-        Args:
-            placed: put the place before a short message, as ``claims[3].query: …``, instead of jsonschema's form.
-        """
-        if self.accepts(value):
-            return None
-        fault = best_match(islice(self.faults(value), FAULTS_LOOKED_AT))
-        if fault is None:
-            return None
-        return _placed_words(fault) if placed and fault.absolute_path else _words(fault)
-
-    def first_fault(self, value: object) -> str | None:
-        """The first fault of *value*, in the order of the schema's keywords; None if *value* is valid."""
-        if self.accepts(value):
-            return None
-        fault = next(self.faults(value), None)
-        return None if fault is None else _words(fault)
-
-    @cached_property
-    def _finder(self) -> Any:
-        """Jsonschema with Stead's own keywords, whose cost is bounded."""
-        finder: Any = extend(_Validator, keywords(self._predicates))  # type: ignore[no-untyped-call]  # the stubs know no types
-        return finder(self.schema, format_checker=self.reference.format_checker)
 
 
 @dataclass(frozen=True)
@@ -184,160 +93,188 @@ def mapping(pattern: str, value: Schema, **more: Any) -> Schema:
     return {"type": "object", **more, "additionalProperties": False, "patternProperties": {pattern: value}}
 
 
-def _placed_words(fault: ValidationError) -> str:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{excerpt(part)[1:-1]}" for part in fault.absolute_path)
-    return f"{place.removeprefix('.')}: {shorten(fault.message)}"
+# Shared by several routes: inventories, and the requested allocations of one consumer.
 
 
-def _words(fault: ValidationError) -> str:
-    in_schema = "".join(f"[{part!r}]" for part in list(fault.relative_schema_path)[:-1])
-    on_instance = "".join(f"[{excerpt(part)}]" for part in fault.relative_path)
-    return (
-        f"{shorten(fault.message)} Failed validating {fault.validator!r} in schema{in_schema}: "
-        f"{shorten(repr(fault.schema))} On instance{on_instance}: {excerpt(fault.instance)}"
-    )
+UUID_KEY = "^[0-9a-fA-F-]{36}$"
+
+UUID: Schema = {"type": "string", "format": "uuid"}
+GENERATION: Schema = {"type": "integer"}
+LINKS: Schema = {"type": "array", "items": strict_object({"rel": {"type": "string"}, "href": {"type": "string"}})}
+EXTERNAL_ID: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH, "format": STORABLE}
+"""The id of a project or a user, which Keystone assigns."""
+
+_AMOUNT: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_INT}
+
+INVENTORY_FIELDS: dict[str, Schema] = {
+    "reserved": {"type": "integer", "minimum": 0, "maximum": MAX_INT},
+    "min_unit": _AMOUNT,
+    "max_unit": _AMOUNT,
+    "step_size": _AMOUNT,
+    "allocation_ratio": {"type": "number", "maximum": MAX_FLOAT, "minimum": -MAX_FLOAT},
+    "resource_provider_generation": GENERATION,
+}
+"""Optional fields of an inventory; ``total`` is required."""
+
+TOTAL: dict[str, Schema] = {"total": _AMOUNT}
+
+ALL_INVENTORIES = strict_object(
+    {
+        "resource_provider_generation": GENERATION,
+        "inventories": mapping(
+            RESOURCE_CLASS_NAME, strict_object(TOTAL, INVENTORY_FIELDS), maxProperties=MOST_OF_PROVIDER
+        ),
+    }
+)
+"""All inventories of one provider, with the provider's generation."""
 
 
-# The limits of one request. A request over a limit is refused before it reads or writes anything.
-#
-# Source: "Limits", docs/api.md, which also explains the defaults.
+def build_inventory(record: Mapping[str, Any]) -> Inventory:
+    """The inventory that a record describes; missing fields have their defaults."""
+    # JSON Schema counts 10.0 as an integer, and the value may be such a float.
+    whole = {name: int(record[name]) for name in ("reserved", "min_unit", "max_unit", "step_size") if name in record}
+    return Inventory(int(record["total"]), **whole, allocation_ratio=float(record.get("allocation_ratio", 1.0)))
+
+
+def build_inventories(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Inventory]:
+    """Inventories by class name."""
+    return {name: build_inventory(record) for name, record in records.items()}
+
+
+def show_inventory(inventory: Inventory) -> dict[str, object]:
+    """An inventory as answers show it."""
+    return {
+        "total": inventory.total,
+        "reserved": inventory.reserved,
+        "min_unit": inventory.min_unit,
+        "max_unit": inventory.max_unit,
+        "step_size": inventory.step_size,
+        "allocation_ratio": inventory.allocation_ratio,
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Maximum values for one request; ``body`` and ``query`` are in bytes."""
+class Owner:
+    """Project and user, by the ids that Keystone assigned."""
 
-    body: int = 16 * 1024 * 1024
-    query: int = 64_000
-    groups: int = 3000
-    suffix: int = 64
-    allocations: int = 250_000
-    claims: int = 1000
-    tree_providers: int = 10_000
-
-    def require_groups(self, groups: Sequence[RequestGroup]) -> None:
-        """Refuse too many request groups, or one whose suffix is too long.
-
-        Raises:
-            Refused: 400
-        """
-        if len(groups) > self.groups:
-            raise Refused(400, f"The query has {len(groups)} request groups; at most {self.groups} are accepted.")
-        longest = max((len(group.suffix) for group in groups), default=0)
-        if longest > self.suffix:
-            raise Refused(400, f"A suffix has {longest} characters; at most {self.suffix} are accepted.")
-
-    def require_allocations(self, claims: Iterable[Claim]) -> None:
-        """Refuse too many allocations. An allocation is an amount of one class, of one provider, for one consumer.
-
-        Raises:
-            Refused: 413
-        """
-        count = sum(len(amounts) for claim in claims for amounts in claim.allocations.values())
-        if count > self.allocations:
-            raise Refused(413, f"The request has {count} allocations; at most {self.allocations} are accepted.")
-
-    def require_claims(self, claims: Sequence[object], queries: Iterable[str]) -> None:
-        """Refuse too many claims in one request, and queries longer than the limit for URLs.
-
-        Raises:
-            Refused: 413
-        """
-        if len(claims) > self.claims:
-            raise Refused(413, f"The request has {len(claims)} claims; at most {self.claims} are accepted.")
-        if any(len(query.encode("utf-8", "surrogatepass")) > self.query for query in queries):
-            raise Refused(413, f"A query has more than {self.query} bytes.")
-
-    def require_tree_providers(self, counts: Sequence[int]) -> None:
-        """Refuse too many providers in one document of provider trees.
-
-        Args:
-            counts: the number of providers in each tree of the document.
-
-        Raises:
-            Refused: 413, with the place of the first provider over the limit.
-        """
-        count = sum(counts)
-        if count <= self.tree_providers:
-            return
-        before = 0
-        for tree, size in enumerate(counts):
-            if before + size > self.tree_providers:
-                place = f"provider_trees[{tree}].providers[{self.tree_providers - before}]"
-                most = f"at most {self.tree_providers} are accepted ([stead] max_tree_providers)"
-                raise Refused(413, f"The document has {count} providers; {most}. The first one too many is {place}.")
-            before += size
+    project: str
+    user: str
 
 
-class Sizes:
-    """Falcon middleware: refuses long queries and bodies before routing."""
+@dataclass(frozen=True, slots=True)
+class AllocationsBody:
+    """The requested allocations and the owner of one consumer; ``owner`` is None before microversion 1.8."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    allocations: Mapping[str, Mapping[str, int]]
+    owner: Owner | None
+    consumer_type: str | None
+    expected: Expected
 
-    def process_request(self, req: Request, _resp: Response) -> None:
-        """Refuse a long query, and a body whose declared length is too long; set the limit for other bodies."""
-        if len(req.query_string) > self._limits.query:
-            raise Refused(414, f"The query has more than {self._limits.query} bytes.")
-        req.longest_body = longest_body(req.method, req.path, self._limits.body)
-        if (req.content_length or 0) > req.longest_body:
-            raise Refused(413, f"The body has more than {req.longest_body} bytes.")
-
-
-# The maximum length of a body by route. HTTP servers that read bodies before the application also use this.
-#
-# Source: "Limits", docs/api.md.
+    def claim(self, consumer: str, incomplete: Owner) -> Claim:
+        """The claim of *consumer*; if the request states no owner, it is *incomplete*."""
+        owner = self.owner or incomplete
+        return Claim(consumer, self.allocations, owner.project, owner.user, self.consumer_type, self.expected)
 
 
-SMALL = 64 * 1024
-"""Maximum size in bytes of a body that describes one object: a provider, an inventory, a name."""
+RESOURCES = mapping(RESOURCE_CLASS_NAME, {"type": "integer", "minimum": 1}, minProperties=1)
 
-_LISTS = frozenset(
+ALLOCATIONS_LIST: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "items": strict_object({"resource_provider": strict_object({"uuid": UUID}), "resources": RESOURCES}),
+}
+
+ALLOCATIONS_BY_PROVIDER = mapping(UUID_KEY, strict_object({"resources": RESOURCES}, {"generation": GENERATION}))
+"""The generation is accepted so that clients can send answers back; it is ignored."""
+
+CONSUMER_FIELDS: dict[str, tuple[Microversion, Schema]] = {
+    "project_id": (V.CONSUMER_OWNERS, EXTERNAL_ID),
+    "user_id": (V.CONSUMER_OWNERS, EXTERNAL_ID),
+    "consumer_generation": (V.CONSUMER_GENERATION, {"type": ["integer", "null"]}),
+    "consumer_type": (
+        V.CONSUMER_TYPES,
+        {
+            "type": "string",
+            "pattern": RESOURCE_CLASS_NAME,
+            "minLength": 1,
+            "maxLength": NAME_LENGTH,
+            "format": ONE_LINE,
+        },
+    ),
+}
+"""Required fields beside the allocations, each with its first microversion."""
+
+CONSUMER_OPTIONS: dict[str, tuple[Microversion, Schema]] = {
+    "mappings": (
+        V.MAPPINGS,
+        {
+            "type": "object",
+            "minProperties": 1,
+            "patternProperties": {"[a-zA-Z0-9_-]{1,64}": {"type": "array", "minItems": 1, "items": UUID}},
+        },
+    ),
+}
+"""Optional fields, accepted so that clients can send candidates back; they are ignored."""
+
+CONSUMER_CHANGES = (
+    V.INITIAL,
+    V.CONSUMER_OWNERS,
+    V.ALLOCATIONS_BY_PROVIDER,
+    V.CONSUMER_GENERATION,
+    V.MAPPINGS,
+    V.CONSUMER_TYPES,
+)
+"""The microversions that changed the fields of a consumer."""
+
+
+def consumer(version: Microversion, allocations: Schema) -> Schema:
+    """The schema of one consumer's *allocations*, with all fields of *version*."""
+    required = {name: schema for name, (since, schema) in CONSUMER_FIELDS.items() if since <= version}
+    optional = {name: schema for name, (since, schema) in CONSUMER_OPTIONS.items() if since <= version}
+    schema = strict_object({"allocations": allocations, **required}, optional)
+    if version < V.ALLOCATIONS_BY_PROVIDER:
+        return schema
+    # If a body has two faults, the first keyword reports: unknown fields since 1.12, missing fields before.
+    return {"type": "object", "additionalProperties": False, **schema}
+
+
+def consumers(version: Microversion, **more: Any) -> Schema:
+    """The schema of the requested allocations of several consumers, by uuid."""
+    # A pattern's final `$` admits a line break; the maximum length excludes it.
+    return mapping(UUID_KEY, consumer(version, ALLOCATIONS_BY_PROVIDER), propertyNames={"maxLength": 36}, **more)
+
+
+def build_wanted(record: Mapping[str, Any]) -> AllocationsBody:
+    """The request that the record of one consumer describes, in the form of any microversion."""
+    allocations = record["allocations"]
+    if isinstance(allocations, list):
+        by_provider = {item["resource_provider"]["uuid"]: item["resources"] for item in allocations}
+    else:
+        by_provider = {provider: allocation["resources"] for provider, allocation in allocations.items()}
+    return AllocationsBody(
+        allocations={provider: _amounts(resources) for provider, resources in by_provider.items()},
+        owner=Owner(record["project_id"], record["user_id"]) if "project_id" in record else None,
+        consumer_type=record.get("consumer_type"),
+        expected=_expected(record),
+    )
+
+
+def _amounts(resources: Mapping[str, float]) -> dict[str, int]:
+    return {name: int(amount) for name, amount in resources.items()}
+
+
+def _expected(record: Mapping[str, Any]) -> Expected:
+    if "consumer_generation" not in record:
+        return UNCHECKED
+    generation = record["consumer_generation"]
+    return None if generation is None else int(generation)
+
+
+ALLOCATIONS = Versioned(
     {
-        ("POST", "/allocations"),
-        ("POST", "/reshaper"),
-        ("POST", "/claims"),
-        ("POST", "/whatif"),
-        ("PUT", "/provider_trees"),
+        V.INITIAL: ALLOCATIONS_LIST,
+        V.ALLOCATIONS_BY_PROVIDER: {**ALLOCATIONS_BY_PROVIDER, "minProperties": 1},
+        V.CONSUMER_GENERATION: ALLOCATIONS_BY_PROVIDER,
     }
 )
-_METHODS_OF_LISTS = frozenset({"POST", "PUT"})
-_LISTS_OF_A_PROVIDER = frozenset({"aggregates", "inventories", "traits"})
-
-_BYTES_PER_VALUE = 12
-"""The minimum average size of a value in a realistic body.
-
-The smallest values take 2 bytes of text and up to 90 of memory: 16 MiB of nested lists took 770 MB and 11 s to parse.
-"""
-
-
-def longest_body(method: str, path: str, most: int) -> int:
-    """Maximum size of a body in bytes; *path* is without any prefix, *most* is `[stead] max_body_size`."""
-    return most if _takes_lists(method, path) else min(SMALL, most)
-
-
-def _takes_lists(method: str, path: str) -> bool:
-    if method not in _METHODS_OF_LISTS:
-        return False
-    if (method, path) in _LISTS:
-        return True
-    match method, path.split("/", 4):
-        case "PUT", ["", "allocations", _]:
-            return True
-        case "PUT", ["", "resource_providers", _, noun]:
-            return noun in _LISTS_OF_A_PROVIDER
-    return False
-
-
-def most_values(longest: int) -> int:
-    """Maximum number of JSON values (members of objects, elements of arrays) in a body of at most *longest* bytes."""
-    return longest // _BYTES_PER_VALUE
-
-
-def counts_at_most(body: bytes, values: int) -> bool:
-    """Whether *body* has at most that number of JSON values, counted without parsing it.
-
-    Each value but the first follows a comma or the start of a container. These characters count in strings too, so
-    the count may be too high.
-    """
-    return len(body) <= values or sum(body.count(start) for start in (b",", b"[", b"{")) <= values
+"""The requested allocations of a single consumer."""

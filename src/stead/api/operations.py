@@ -9,7 +9,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stead.api import representations, tree_text
-from stead.api.bodies import MOMENT, Schema, mapping, strict_object
+from stead.api.bodies import (
+    ALL_INVENTORIES,
+    ALLOCATIONS_BY_PROVIDER,
+    GENERATION,
+    INVENTORY_FIELDS,
+    LINKS,
+    RESOURCES,
+    TOTAL,
+    UUID,
+    UUID_KEY,
+    consumer,
+    mapping,
+    strict_object,
+)
 from stead.api.query import candidates, headroom, providers
 from stead.api.query import candidates as flavor_query
 from stead.api.query.candidates import MISSING_VALUE
@@ -31,18 +44,7 @@ from stead.api.resources import provider_trees as provider_states
 from stead.api.resources import provider_trees as tree_document
 from stead.api.resources import what_if as advice_for_request
 from stead.api.resources.provider_trees import OUTCOME, OVERCOMMITTED, REMAINING
-from stead.api.shapes import (
-    ALL_INVENTORIES,
-    ALLOCATIONS_BY_PROVIDER,
-    GENERATION,
-    INVENTORY_FIELDS,
-    LINKS,
-    RESOURCES,
-    TOTAL,
-    UUID,
-    UUID_KEY,
-    consumer,
-)
+from stead.api.validation import MOMENT, Schema
 from stead.api.versions import ALL_FEATURES, NEWEST, name_of
 from stead.domain import errors as domain
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME

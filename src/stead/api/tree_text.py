@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from stead.api.shapes import show_inventory
+from stead.api.bodies import show_inventory
 from stead.catalog.listing import Listing
 from stead.domain.moments import in_utc
 from stead.process import slices

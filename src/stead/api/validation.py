@@ -7,18 +7,25 @@ layer. The words of jsonschema's messages stay, because clients match on them.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from heapq import nlargest, nsmallest
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
-from jsonschema.exceptions import ValidationError
-from jsonschema_rs import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
+from jsonschema_rs import Draft202012Validator as FastValidator
+
+from stead.api.request import is_like, is_strict
+from stead.domain.moments import from_text
+
+Schema = dict[str, Any]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Accepts = Callable[[Any], object]
-    Schema = dict[str, Any]
     Keyword = Callable[[Any, Any, Any, Schema], Iterator[ValidationError]]
     Container = dict[str, object] | list[object]
 
@@ -36,7 +43,7 @@ class Predicates:
 
     def of(self, schema: Schema) -> Accepts:
         """The predicate for JSON values of *schema*."""
-        is_valid = Draft202012Validator(schema, formats=self._formats, validate_formats=True).is_valid
+        is_valid = FastValidator(schema, formats=self._formats, validate_formats=True).is_valid
 
         def accepts(value: object) -> bool:
             try:
@@ -199,6 +206,111 @@ def _property_names(predicates: Predicates) -> Keyword:
                     yield from validator.descend(name, schema)
 
     return check
+
+
+# One schema: what it accepts, and the words of its faults.
+
+
+STORABLE = "text without NUL"
+"""A format for text that is stored unchanged: PostgreSQL cannot store NUL."""
+
+MOMENT = "date-time"
+"""A format for a moment with its time zone."""
+
+ONE_LINE = "single line"
+"""A format beside a pattern, since the pattern's final ``$`` admits a line break."""
+
+
+def _formats(is_uuid: Callable[[str], bool]) -> FormatChecker:
+    checker = FormatChecker(formats=())
+    checker.checks("uuid")(lambda value: not isinstance(value, str) or is_uuid(value))
+    checker.checks(STORABLE)(lambda value: not isinstance(value, str) or "\0" not in value)
+    checker.checks(ONE_LINE)(lambda value: not isinstance(value, str) or not value.endswith("\n"))
+    checker.checks(MOMENT)(lambda value: not isinstance(value, str) or _is_moment(value))
+    return checker
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        from_text(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+LENIENT_UUIDS = _formats(is_like)
+"""Spellings that bodies accept."""
+
+STRICT_UUIDS = _formats(is_strict)
+"""Spellings that queries accept."""
+
+
+def _unique_items(_validator: Any, is_required: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    """Check in linear time. Jsonschema compares all pairs if items cannot be sorted, which a large body could abuse."""
+    if is_required and not are_unique(instance):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+_Validator: Any = extend(Draft202012Validator, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]  # the stubs know no types
+
+
+class Validator:
+    """A compiled schema: ``accepts`` decides quickly; jsonschema words the faults.
+
+    ``reference`` is the unmodified jsonschema validator, with which the others must agree.
+    """
+
+    def __init__(self, schema: Schema, *, formats: FormatChecker = LENIENT_UUIDS) -> None:
+        _Validator.check_schema(schema)
+        self.schema = schema
+        self._predicates = Predicates({name: check for name, (check, _) in formats.checkers.items()})
+        self.accepts = self._predicates.of(schema)
+        self.reference = _Validator(schema, format_checker=formats)
+
+    def faults(self, value: object) -> Iterator[ValidationError]:
+        """All faults of *value*, in the order of the schema's keywords."""
+        errors: Iterator[ValidationError] = self._finder.iter_errors(value)
+        return errors
+
+    def best_fault(self, value: object, *, placed: bool = False) -> str | None:
+        """The fault of *value* that jsonschema's best match selects; None if *value* is valid.
+
+        Args:
+            placed: put the place before a short message, as ``claims[3].query: …``, instead of jsonschema's form.
+        """
+        if self.accepts(value):
+            return None
+        fault = best_match(islice(self.faults(value), FAULTS_LOOKED_AT))
+        if fault is None:
+            return None
+        return _placed_words(fault) if placed and fault.absolute_path else _words(fault)
+
+    def first_fault(self, value: object) -> str | None:
+        """The first fault of *value*, in the order of the schema's keywords; None if *value* is valid."""
+        if self.accepts(value):
+            return None
+        fault = next(self.faults(value), None)
+        return None if fault is None else _words(fault)
+
+    @cached_property
+    def _finder(self) -> Any:
+        """Jsonschema with Stead's own keywords, whose cost is bounded."""
+        finder: Any = extend(_Validator, keywords(self._predicates))  # type: ignore[no-untyped-call]  # the stubs know no types
+        return finder(self.schema, format_checker=self.reference.format_checker)
+
+
+def _placed_words(fault: ValidationError) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{excerpt(part)[1:-1]}" for part in fault.absolute_path)
+    return f"{place.removeprefix('.')}: {shorten(fault.message)}"
+
+
+def _words(fault: ValidationError) -> str:
+    in_schema = "".join(f"[{part!r}]" for part in list(fault.relative_schema_path)[:-1])
+    on_instance = "".join(f"[{excerpt(part)}]" for part in fault.relative_path)
+    return (
+        f"{shorten(fault.message)} Failed validating {fault.validator!r} in schema{in_schema}: "
+        f"{shorten(repr(fault.schema))} On instance{on_instance}: {excerpt(fault.instance)}"
+    )
 
 
 # Excerpts: the `repr` of a JSON value without its middle, produced without writing the whole text.

@@ -11,9 +11,13 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as oslo_policy_opts
 
+from stead.domain.limits import RequestLimits
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+_LIMITS = RequestLimits()
 
 # Options of the HTTP server of ``stead serve``, in ``[stead]``. Other WSGI servers have their own equivalents.
 
@@ -416,20 +420,20 @@ STEAD_OPTS: list[cfg.Opt] = [
     ),
     cfg.IntOpt(
         "max_claims",
-        default=1000,
+        default=_LIMITS.claims,
         min=1,
         help="Maximum number of claims in one request to POST /claims. Default 1000. More return 413.",
     ),
     cfg.IntOpt(
         "max_tree_providers",
-        default=10_000,
+        default=_LIMITS.tree_providers,
         min=1,
         help="Maximum number of providers in one request to PUT /provider_trees. Default 10000. More return 413. A "
         "request is one transaction, and claims from its providers wait for it.",
     ),
     cfg.IntOpt(
         "max_body_size",
-        default=16 * 1024 * 1024,
+        default=_LIMITS.body_size,
         min=1,
         help="Maximum size of a request body, in bytes; larger bodies return 413. Default 16 MiB. On routes whose body "
         "describes one thing the limit is 64 KiB, if that is less. A body may have one JSON value per 12 bytes of "
@@ -437,26 +441,26 @@ STEAD_OPTS: list[cfg.Opt] = [
     ),
     cfg.IntOpt(
         "max_query_length",
-        default=64_000,
+        default=_LIMITS.query_length,
         min=1,
         help="Maximum length of a query, in bytes. Default 64000. Longer queries return 414.",
     ),
     cfg.IntOpt(
         "max_request_groups",
-        default=3000,
+        default=_LIMITS.groups,
         min=1,
         help="Maximum number of request groups in a candidate query. Default 3000. More return 400.",
     ),
     cfg.IntOpt(
         "max_suffix_length",
-        default=64,
+        default=_LIMITS.suffix_length,
         min=1,
         max=64,
         help="Maximum length of the suffix of a request group. Default 64. Longer suffixes return 400.",
     ),
     cfg.IntOpt(
         "max_allocations",
-        default=250_000,
+        default=_LIMITS.allocations,
         min=1,
         help="Maximum number of allocations in one request, each of one class of one provider for one consumer. "
         "Default 250000. More return 413.",

@@ -24,6 +24,7 @@ from stead.config import options
 from stead.config.masking import MaskedOptions, complete_url, masked_url
 from stead.config.options import UiSettings, ui_settings
 from stead.config.values import ConfigError, doubts, explained, names_of, places_in, require_known, written_in
+from stead.domain.limits import RequestLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,17 +84,10 @@ class AllocationSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """Maximum values for one request; sizes in bytes."""
+    """Maximum work of a query, and numbers of requests at once."""
 
-    body_size: int
-    query_length: int
-    request_groups: int
-    suffix_length: int
-    allocations: int
     candidate_work: int | None  # in the units of candidates.work; None: no limit
     concurrent_requests: int  # per worker; 0: the number of its threads
-    claims: int  # in one request for claims
-    tree_providers: int  # in one document of provider trees
     watchers: int  # per worker
     watcher_threads: int  # watchers that may hold a thread
 
@@ -151,6 +145,7 @@ class Settings:
     candidates: CandidateSettings
     allocations: AllocationSettings
     cors: CorsSettings
+    request_limits: RequestLimits
     limits: LimitSettings
     http: HttpSettings
     watch: WatchSettings
@@ -290,7 +285,7 @@ def _settings(
     conf: cfg.ConfigOpts, files: tuple[Path, ...], dirs: tuple[Path, ...], data_dir: Path, *, embedded: bool
 ) -> Settings:
     _require_usable(conf)
-    strategy = cast(AuthStrategy, conf.api.auth_strategy)
+    strategy = cast("AuthStrategy", conf.api.auth_strategy)
     return Settings(
         database=_database(conf, data_dir if embedded else None),
         candidates=_candidates(conf),
@@ -306,16 +301,18 @@ def _settings(
             allow_methods=tuple(conf.cors.allow_methods),
             allow_headers=tuple(conf.cors.allow_headers),
         ),
-        limits=LimitSettings(
+        request_limits=RequestLimits(
             body_size=conf.stead.max_body_size,
             query_length=conf.stead.max_query_length,
-            request_groups=conf.stead.max_request_groups,
+            groups=conf.stead.max_request_groups,
             suffix_length=conf.stead.max_suffix_length,
             allocations=conf.stead.max_allocations,
-            candidate_work=conf.stead.max_candidate_work or None,
-            concurrent_requests=conf.stead.max_concurrent_requests,
             claims=conf.stead.max_claims,
             tree_providers=conf.stead.max_tree_providers,
+        ),
+        limits=LimitSettings(
+            candidate_work=conf.stead.max_candidate_work or None,
+            concurrent_requests=conf.stead.max_concurrent_requests,
             watchers=conf.stead.max_watchers,
             watcher_threads=conf.stead.max_watcher_threads,
         ),
@@ -337,7 +334,7 @@ def _settings(
         watch=WatchSettings(
             metrics=_metrics_address(conf.stead.metrics),
             metrics_dir=Path(conf.stead.metrics_directory).absolute() if conf.stead.metrics_directory else None,
-            capacity=cast(CapacityMetrics, conf.stead.capacity_metrics),
+            capacity=cast("CapacityMetrics", conf.stead.capacity_metrics),
             capacity_traits=tuple(conf.stead.capacity_traits),
             headroom=conf.stead.headroom_metrics,
             headroom_aggregates=_aggregates(conf.stead.headroom_aggregates),

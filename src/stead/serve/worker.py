@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import longest_body
+from stead.api.limits import longest_body
 from stead.auth.sessions import session_in
 from stead.httpd.bounds import Bounds
 from stead.httpd.requests import Lane
@@ -103,7 +103,7 @@ def _loaded(orders: Orders) -> Server:
         sys.exit(CANNOT_START)
     server = Server(
         application,
-        ApiRoutes(settings.path_prefix, settings.limits.body_size),
+        ApiRoutes(settings.path_prefix, settings.request_limits.body_size),
         bounds_of(settings),
         threads=orders.threads,
         return_freed=return_freed,

@@ -87,7 +87,7 @@ def placement(*, upstream_only: bool = False) -> Iterator[Placement]:
         settings = opened.settings
         server = _Server(
             _Breaking(faults),
-            ApiRoutes("", settings.limits.body_size),
+            ApiRoutes("", settings.request_limits.body_size),
             replace(bounds_of(settings), stop=STOP_SECONDS),
             threads=THREADS,
         )

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from typing import Any
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from stead.api.bodies import Limits
     from stead.auth.attempts import Attempts
     from stead.auth.authentication import Strategy
     from stead.auth.policy import Policy
+    from stead.domain.limits import RequestLimits
     from stead.httpd.hosts import Hosts
     from stead.service.service import Service
 
@@ -58,7 +58,7 @@ def with_ui(
     strategy: Strategy,
     authenticated: Callable[[WSGIApplication], WSGIApplication],
     features: Features,
-    limits: Limits,
+    limits: RequestLimits,
     counts: Counts | None,
     attempts: Attempts,
 ) -> WSGIApplication:
@@ -93,7 +93,7 @@ def _pages(
     strategy: Strategy,
     rendering: Rendering,
     static: StaticFiles,
-    limits: Limits,
+    limits: RequestLimits,
     counts: Counts | None,
     attempts: Attempts,
 ) -> falcon.App[Request, Response]:

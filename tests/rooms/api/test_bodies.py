@@ -2,8 +2,18 @@
 
 import pytest
 
-from stead.api.bodies import Validator, mapping, strict_object
-from stead.api.shapes import ALL_INVENTORIES, ALLOCATIONS, CONSUMER_CHANGES, UUID_KEY, build_wanted, consumer, consumers
+from stead.api.bodies import (
+    ALL_INVENTORIES,
+    ALLOCATIONS,
+    CONSUMER_CHANGES,
+    UUID_KEY,
+    build_wanted,
+    consumer,
+    consumers,
+    mapping,
+    strict_object,
+)
+from stead.api.validation import Validator
 from stead.api.versions import V
 from stead.domain.claim import UNCHECKED, Claim
 
@@ -152,6 +162,6 @@ def test_of_a_provider_that_is_listed_twice_the_last_entry_counts(incomplete):
 
 @pytest.fixture
 def incomplete():
-    from stead.api.shapes import Owner
+    from stead.api.bodies import Owner
 
     return Owner("nobody's", "nobody")

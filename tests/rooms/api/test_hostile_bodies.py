@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.api.bodies import SMALL, Body, Limits, Validator, counts_at_most, longest_body, most_values
+from stead.api.bodies import Body
+from stead.api.limits import SMALL, counts_at_most, longest_body, most_values
 from stead.api.operations import OPERATIONS
-from stead.api.validation import excerpt, shorten
+from stead.api.validation import Validator, excerpt, shorten
 from stead.api.versions import Versioned
+from stead.domain.limits import RequestLimits
 from tests.rooms.api.test_acceptance import RESOURCES, UUID
 
 if TYPE_CHECKING:
@@ -177,7 +179,7 @@ def takes_lists(schema: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(("method", "path"), [key for key, operation in OPERATIONS.items() if operation.body])
 def test_only_bodies_that_describe_one_thing_have_the_small_limit(method: str, path: str) -> None:
     schema = OPERATIONS[method, path].body
-    most = Limits().body
+    most = RequestLimits().body_size
     assert schema is not None
     path = re.sub(r"{\w+}", "x", path)
     assert longest_body(method, path, most) == (most if takes_lists(schema) else SMALL)
@@ -189,4 +191,4 @@ def test_only_bodies_that_describe_one_thing_have_the_small_limit(method: str, p
     [("POST", ""), ("PUT", "/nowhere"), ("PUT", "/allocations/a/b"), ("GET", "/allocations"), ("DELETE", "/reshaper")],
 )
 def test_what_takes_no_list_has_the_small_limit(method: str, path: str) -> None:
-    assert longest_body(method, path, Limits().body) == SMALL
+    assert longest_body(method, path, RequestLimits().body_size) == SMALL

@@ -4,6 +4,7 @@ import pytest
 
 from stead.config import ConfigError, list_opts, load
 from stead.config.settings import LimitSettings
+from stead.domain.limits import RequestLimits
 
 CONNECTION = "OS_PLACEMENT_DATABASE__CONNECTION"
 
@@ -36,9 +37,8 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.cors.allowed_origins == ()
     assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
-    assert settings.limits == LimitSettings(
-        16 * 1024 * 1024, 64_000, 3000, 64, 250_000, 5_000_000, 0, 1000, 10_000, 256, 4
-    )
+    assert settings.limits == LimitSettings(5_000_000, 0, 256, 4)
+    assert settings.request_limits == RequestLimits(16 * 1024 * 1024, 64_000, 3000, 64, 250_000, 1000, 10_000)
     assert settings.database.require_durable_commits is False
     assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
     assert settings.database.reconcile_interval == 0.0
@@ -104,7 +104,8 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.allocations.incomplete_user_id == "nobody"
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
-    assert settings.limits == LimitSettings(1, 2, 3, 4, 5, 6, 7, 8, 11, 9, 3)
+    assert settings.limits == LimitSettings(6, 7, 9, 3)
+    assert settings.request_limits == RequestLimits(1, 2, 3, 4, 5, 8, 11)
     assert settings.database.require_durable_commits is True
     assert settings.database.reconcile_interval == 30.0
     assert settings.database.kept_changes == 10

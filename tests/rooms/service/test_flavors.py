@@ -66,7 +66,7 @@ def test_they_follow_each_change_whichever_were_asked_before() -> None:
 def test_what_did_not_change_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     site, headrooms = Site(), FlavorHeadrooms()
     found_in(site, headrooms, FLAVORS)
-    monkeypatch.setattr(flavors, "keep", None)  # what counts everything anew
+    monkeypatch.setattr(flavors, "headrooms_by_tree", None)  # what counts everything anew
     monkeypatch.setattr(flavors, "headroom", None)
     for host in range(3):
         site.use(host, 5)

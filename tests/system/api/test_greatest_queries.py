@@ -70,7 +70,7 @@ def ask(door: Door, method: str, target: str, body: bytes | None = None) -> tupl
 
 
 def test_the_bounds_are_the_defaults(tmp_path: Path) -> None:
-    limits = load([]).limits
+    limits = load([]).request_limits
     assert limits.query_length == LONGEST
 
 

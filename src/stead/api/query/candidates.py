@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import ONE_LINE, Validator
 from stead.api.query.values import (
     BAD_VALUE,
     INVALID,
@@ -25,6 +24,7 @@ from stead.api.query.values import (
     require_no_conflict,
     whole_number,
 )
+from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery, UnknownFlavor
 from stead.domain.names import RESOURCE_CLASS_NAME

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.query import candidates, values
 from stead.api.query.candidates import parse_candidate_request
 from stead.api.query.values import BAD_VALUE, Pairs, whole_number
+from stead.api.validation import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.versions import S
 from stead.candidates.mixing import Part
 from stead.domain.errors import InvalidQuery

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlencode
 
-from stead.api.bodies import ONE_LINE
 from stead.api.request import is_like, normalised_uuid
+from stead.api.validation import ONE_LINE
 from stead.api.versions import S, V
 from stead.domain.errors import InvalidQuery
 from stead.domain.provider import BY_NAME
@@ -16,8 +16,8 @@ from stead.domain.request import Page, Terms
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from stead.api.bodies import Validator
     from stead.api.request import Request
+    from stead.api.validation import Validator
     from stead.api.versions import Agreed, Step
 
 

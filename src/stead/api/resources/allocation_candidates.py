@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import Schema, strict_object
+from stead.api.bodies import UUID, strict_object
 from stead.api.errors import Answer, Rows, answering
 from stead.api.gates import allowed, json_answer, since
+from stead.api.limits import require_groups
 from stead.api.query.candidates import request_of, without_flavor
 from stead.api.representations import answer, answer_in_pieces
-from stead.api.shapes import UUID
 from stead.api.versions import S, V
 from stead.candidates.explain import Constraint
 from stead.candidates.render import Form
@@ -20,11 +20,12 @@ from stead.store.extensions import flavors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
+    from stead.api.validation import Schema
     from stead.api.versions import Microversion
     from stead.candidates.explain import Choice, Count, Explanation, Lost, Miss, Relaxation, Step
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.limits import RequestLimits
     from stead.domain.request import Flavor
     from stead.service.service import Service
 
@@ -67,7 +68,7 @@ def finder(service: Service) -> Callable[[str], Flavor | None]:
 class AllocationCandidates:
     """`/allocation_candidates`: the ways to serve a request."""
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -81,7 +82,7 @@ class AllocationCandidates:
         alone = without_flavor(query, agreed)
         asked = None if alone is None else (query, agreed)  # the query of a flavor can change while no provider does
         request = alone or request_of(query, agreed, finder(self._service))
-        self._limits.require_groups(request.groups)
+        require_groups(self._limits, request.groups)
         body, is_cut, number = self._service.candidates(request, form_of(req.version), req.phases(), asked)
         req.note(candidates=number, is_cut=is_cut)
         answer_in_pieces(req, resp, body)
@@ -142,7 +143,7 @@ class Explanations:
 
     stead_since = S.OWN_FEATURES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -152,7 +153,7 @@ class Explanations:
     def on_get(self, req: Request, resp: Response) -> None:
         """Explain the result of a candidate query."""
         request = request_of(req.query_string, req.agreed, finder(self._service))
-        self._limits.require_groups(request.groups)
+        require_groups(self._limits, request.groups)
         answer(req, resp, shown(*self._service.explain(request)))
 
 

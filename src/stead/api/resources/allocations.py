@@ -7,26 +7,31 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import ONE_LINE, STRICT_UUIDS, Body, Schema, Validator, mapping, read_body, strict_object
-from stead.api.errors import INVENTORY_IN_USE, Answer, Refused, answering, race
-from stead.api.gates import allowed, json_answer, json_body, since
-from stead.api.query import values
-from stead.api.query.values import PROVIDER_REFERENCE, Pairs
-from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest
-from stead.api.request import normalised_uuid
-from stead.api.resources.inventories import asked_project, project_of
-from stead.api.shapes import (
+from stead.api.bodies import (
     ALL_INVENTORIES,
     ALLOCATIONS,
     CONSUMER_CHANGES,
     EXTERNAL_ID,
     UUID_KEY,
     AllocationsBody,
+    Body,
     build_inventories,
     build_wanted,
     consumer,
     consumers,
+    mapping,
+    read_body,
+    strict_object,
 )
+from stead.api.errors import INVENTORY_IN_USE, Answer, Refused, answering, race
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.limits import require_allocations
+from stead.api.query import values
+from stead.api.query.values import PROVIDER_REFERENCE, Pairs
+from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest
+from stead.api.request import normalised_uuid
+from stead.api.resources.inventories import asked_project, project_of
+from stead.api.validation import ONE_LINE, STRICT_UUIDS, Schema, Validator
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import AllocationRefused, InventoryInUse, ProviderNotFound, UnknownResourceClass
 from stead.domain.moments import in_utc
@@ -39,11 +44,11 @@ from stead.store.consumer_listing import ConsumerFilter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stead.api.bodies import Limits
+    from stead.api.bodies import Owner
     from stead.api.request import Request, Response
-    from stead.api.shapes import Owner
     from stead.api.versions import Agreed, Microversion, Step
     from stead.domain.claim import Claim
+    from stead.domain.limits import RequestLimits
     from stead.service.service import Service
     from stead.store.consumer_listing import HeldAllocations, ProjectTotals
 
@@ -104,7 +109,7 @@ def note_claims(req: Request, claims: Sequence[Claim]) -> None:
 class Allocations:
     """`/allocations`: the allocations of several consumers."""
 
-    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
+    def __init__(self, service: Service, incomplete: Owner, limits: RequestLimits) -> None:
         self._service = service
         self._incomplete = incomplete
         self._limits = limits
@@ -123,7 +128,7 @@ class Allocations:
         """Replace the allocations of several consumers."""
         records = read_body(req, REPLACE_SEVERAL)
         claims = [record.claim(uuid, self._incomplete) for uuid, record in records.items()]
-        self._limits.require_allocations(claims)
+        require_allocations(self._limits, claims)
         note_claims(req, claims)
         self._service.claim(claims)
         answer_nothing(resp)
@@ -132,7 +137,7 @@ class Allocations:
 class AllocationsOfConsumer:
     """`/allocations/{consumer_uuid}`: all allocations of one consumer."""
 
-    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
+    def __init__(self, service: Service, incomplete: Owner, limits: RequestLimits) -> None:
         self._service = service
         self._incomplete = incomplete
         self._limits = limits
@@ -165,7 +170,7 @@ class AllocationsOfConsumer:
             raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
         record = read_body(req, REPLACE_ONE)
         claims = [record.claim(uuid, self._incomplete)]
-        self._limits.require_allocations(claims)
+        require_allocations(self._limits, claims)
         note_claims(req, claims)
         self._service.claim(claims)
         answer_nothing(resp)
@@ -319,7 +324,7 @@ RESHAPE = Versioned(
 class Reshaper:
     """`/reshaper`: inventories and allocations, moved in one step."""
 
-    def __init__(self, service: Service, incomplete: Owner, limits: Limits) -> None:
+    def __init__(self, service: Service, incomplete: Owner, limits: RequestLimits) -> None:
         self._service = service
         self._incomplete = incomplete
         self._limits = limits
@@ -339,7 +344,7 @@ class Reshaper:
         """Move inventories and allocations between resource providers."""
         reshape = read_body(req, RESHAPE)
         claims = [record.claim(uuid, self._incomplete) for uuid, record in reshape.consumers.items()]
-        self._limits.require_allocations(claims)
+        require_allocations(self._limits, claims)
         note_claims(req, claims)
         self._service.reshape(reshape.inventories, claims)
         answer_nothing(resp)

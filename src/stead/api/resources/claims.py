@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import Body, Schema, read_body, strict_object
+from stead.api.bodies import CONSUMER_FIELDS, UUID, Body, read_body, strict_object
 from stead.api.errors import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
+from stead.api.limits import require_claims, require_groups
 from stead.api.query.candidates import request_of
 from stead.api.representations import answer
 from stead.api.request import normalised_uuid
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED
-from stead.api.shapes import CONSUMER_FIELDS, UUID
 from stead.api.versions import S, V, Versioned
 from stead.domain.claim import ClaimRequest
 from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
@@ -24,10 +24,11 @@ from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stead.api.bodies import Limits
     from stead.api.query.candidates import Flavors
     from stead.api.request import Request, Response
+    from stead.api.validation import Schema
     from stead.domain.claim import Granted
+    from stead.domain.limits import RequestLimits
     from stead.service.service import Service
 
 CLAIM: Schema = strict_object(
@@ -93,7 +94,7 @@ class Claims:
 
     stead_since = S.OWN_FEATURES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -105,7 +106,7 @@ class Claims:
         # Before the body is read, so that the limit includes reading it and parsing its queries.
         until = time.monotonic() + self._service.claim_timeout
         body = read_body(req, CLAIMS)
-        self._limits.require_claims(body.records, [record["query"] for record in body.records])
+        require_claims(self._limits, body.records, [record["query"] for record in body.records])
         req.note(claims=len(body.records))
         claim_requests, flavors = [], finder(self._service)
         for number, record in enumerate(body.records):
@@ -126,7 +127,7 @@ class Claims:
             request = request_of(record["query"], req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
-        self._limits.require_groups(request.groups)
+        require_groups(self._limits, request.groups)
         generation = record["consumer_generation"]
         return ClaimRequest(
             record["consumer_uuid"],

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import ONE_LINE, Body, Schema, Validator, read_body, strict_object
+from stead.api.bodies import LINKS, Body, read_body, strict_object
 from stead.api.errors import MalformedBody, answering
 from stead.api.gates import allowed, json_answer, json_body
+from stead.api.limits import require_groups
 from stead.api.query import candidates as flavor_query
 from stead.api.query import values
 from stead.api.query.candidates import parse_candidate_request, request_of
 from stead.api.query.values import Pairs, whole_number
 from stead.api.representations import answer, answer_nothing, locate
 from stead.api.resources.headroom import LIMIT, show_limit
-from stead.api.shapes import LINKS
+from stead.api.validation import ONE_LINE, Schema, Validator
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import FlavorNotFound, InvalidQuery
 from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor
@@ -24,9 +25,9 @@ from stead.store.extensions import flavors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.api.versions import Agreed, Step
+    from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
     from stead.service.flavors import Found
     from stead.service.service import Service
@@ -196,7 +197,7 @@ class OneFlavor:
 
     stead_since = S.PROVIDER_TREES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -222,7 +223,7 @@ class OneFlavor:
             )
         pairs = Pairs.read(replacement.query)
         flavor_query.require_storable(pairs)
-        self._limits.require_groups(parse_candidate_request(pairs, req.agreed).groups)
+        require_groups(self._limits, parse_candidate_request(pairs, req.agreed).groups)
         flavor = Flavor(name, replacement.query, replacement.description)
         is_new = self._service.write(flavors.put, flavor)
         answer(req, resp, show(flavor), status=201 if is_new else 200)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import Schema, mapping, strict_object
+from stead.api.bodies import UUID, mapping, strict_object
 from stead.api.errors import answering
 from stead.api.gates import allowed, json_answer
+from stead.api.limits import require_groups
 from stead.api.query import values
 from stead.api.query.headroom import parse_headroom, parse_mix, require_valid
 from stead.api.query.values import BAD_VALUE, INVALID, Pairs
 from stead.api.representations import answer
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder
-from stead.api.shapes import UUID
 from stead.api.versions import S
 from stead.candidates.explain import Constraint
 from stead.candidates.headroom.headroom import page_of
@@ -24,12 +24,13 @@ from stead.domain.request import Page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
+    from stead.api.validation import Schema
     from stead.candidates.headroom.each_tree import Limit
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.mixing import Mixed, Part
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service
 
@@ -92,7 +93,7 @@ class HeadroomOfRequest:
 
     stead_since = S.PROVIDER_TREES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -107,7 +108,7 @@ class HeadroomOfRequest:
             self._show_mix(req, resp, pairs)
             return
         parsed = parse_headroom(pairs, req.agreed, finder(self._service))
-        self._limits.require_groups(parsed.request.groups)
+        require_groups(self._limits, parsed.request.groups)
         snapshot, token, headroom, why = self._service.headroom(parsed.request)
         page = Page(min(parsed.page.limit or TREES, MOST_TREES), parsed.page.marker)
         places, goes_on = _page(snapshot, headroom, parsed.request, page)
@@ -122,7 +123,7 @@ class HeadroomOfRequest:
     def _show_mix(self, req: Request, resp: Response, pairs: Pairs) -> None:
         parts = parse_mix(pairs, req.agreed, finder(self._service))
         for part in parts.values():
-            self._limits.require_groups(part.request.groups)
+            require_groups(self._limits, part.request.groups)
         snapshot, token, mixed = self._service.headroom_of_mix(list(parts.values()))
         answer(req, resp, {"headroom": show_mixed(snapshot, parts, mixed, token), "links": []})
         if not mixed.is_complete:

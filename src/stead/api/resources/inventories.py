@@ -6,22 +6,25 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import ONE_LINE, Body, Validator, read_body, strict_object
-from stead.api.errors import CONCURRENT_UPDATE, INVENTORY_IN_USE, Answer, answering, race
-from stead.api.gates import allowed, json_answer, json_body, since
-from stead.api.query.values import Pairs
-from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
-from stead.api.request import find_provider
-from stead.api.shapes import (
+from stead.api.bodies import (
     ALL_INVENTORIES,
     EXTERNAL_ID,
     GENERATION,
     INVENTORY_FIELDS,
     TOTAL,
+    Body,
     build_inventories,
     build_inventory,
+    read_body,
     show_inventory,
+    strict_object,
 )
+from stead.api.errors import CONCURRENT_UPDATE, INVENTORY_IN_USE, Answer, answering, race
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.query.values import Pairs
+from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
+from stead.api.request import find_provider
+from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import V, Versioned
 from stead.domain.errors import (
     InvalidQuery,

@@ -8,18 +8,30 @@ from uuid import uuid4
 
 import orjson
 
-from stead.api.bodies import MOMENT, ONE_LINE, STORABLE, Body, Schema, mapping, read_body, strict_object
+from stead.api.bodies import (
+    GENERATION,
+    INVENTORY_FIELDS,
+    TOTAL,
+    UUID,
+    Body,
+    build_inventories,
+    mapping,
+    read_body,
+    show_inventory,
+    strict_object,
+)
 from stead.api.errors import CONCURRENT_UPDATE, Answer, Rows, answering, race
 from stead.api.gates import allowed, json_answer, json_body
+from stead.api.limits import require_tree_providers
 from stead.api.query import values
 from stead.api.query.providers import parse_tree_query
 from stead.api.query.values import Pairs
 from stead.api.representations import UNKNOWN, answer, is_current
 from stead.api.request import normalised_uuid
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
-from stead.api.shapes import GENERATION, INVENTORY_FIELDS, TOTAL, UUID, build_inventories, show_inventory
 from stead.api.tree_columns import column_texts
 from stead.api.tree_text import state_object, totals_texts, tree_texts, whole_text
+from stead.api.validation import MOMENT, ONE_LINE, STORABLE, Schema
 from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import count_providers, matching_trees, page_of, places_of, rows_of, tree_totals
 from stead.class_order import class_order
@@ -42,11 +54,11 @@ from stead.store import provider_trees
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from stead.api.bodies import Limits
     from stead.api.query.providers import TreesQuery
     from stead.api.request import Request, Response
     from stead.candidates.provider_trees import Roots, ShownTree
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.limits import RequestLimits
     from stead.domain.provider import Inventory
     from stead.domain.provider_trees import Overcommitment, ProviderPlan, Remaining, TreePlan
     from stead.service.service import Service
@@ -237,7 +249,7 @@ class ProviderTrees:
 
     stead_since = S.PROVIDER_TREES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -427,14 +439,14 @@ class Described:
         options = {name: body[name] for name in OPTIONS if name in body}
         return cls(body["provider_trees"], options, body.get("dry_run", False))
 
-    def document(self, limits: Limits) -> TreeDocument:
+    def document(self, limits: RequestLimits) -> TreeDocument:
         """The document that the body describes.
 
         Raises:
             Refused: 413, too many providers.
             DocumentFault: a provider has neither a uuid nor a name.
         """
-        limits.require_tree_providers([len(tree["providers"]) for tree in self.trees])
+        require_tree_providers(limits, [len(tree["providers"]) for tree in self.trees])
         emptied = [
             (f"provider_trees[{number}]", str(normalised_uuid(tree["root_provider_uuid"])))
             for number, tree in enumerate(self.trees)

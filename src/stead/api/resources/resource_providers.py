@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from orjson import dumps
 
-from stead.api.bodies import STORABLE, Body, Schema, read_body, strict_object
+from stead.api.bodies import GENERATION, UUID, Body, read_body, strict_object
 from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.query.providers import parse_provider_query
@@ -27,7 +27,7 @@ from stead.api.representations import (
     maker,
 )
 from stead.api.request import find_provider, normalised_uuid
-from stead.api.shapes import GENERATION, UUID
+from stead.api.validation import STORABLE, Schema
 from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import matching_providers, page_of_providers
 from stead.domain.errors import GenerationConflict, UnknownResourceClass, UnknownTraits

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import ONE_LINE, STORABLE, Body, Schema, Validator, read_body, strict_object
+from stead.api.bodies import GENERATION, Body, read_body, strict_object
 from stead.api.errors import CONCURRENT_UPDATE, Answer, MalformedBody, answering, race
 from stead.api.gates import allowed, by_version, json_answer, json_body, since
 from stead.api.query.values import Pairs
@@ -23,7 +23,7 @@ from stead.api.representations import (
     newest,
 )
 from stead.api.request import find_provider
-from stead.api.shapes import GENERATION
+from stead.api.validation import ONE_LINE, STORABLE, Schema, Validator
 from stead.api.versions import V, Versioned
 from stead.domain.changes import NameRow
 from stead.domain.errors import (

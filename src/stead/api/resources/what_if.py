@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 import orjson
 
-from stead.api.bodies import STORABLE, Body, Schema, mapping, read_body, strict_object
+from stead.api.bodies import INVENTORY_FIELDS, TOTAL, UUID, Body, mapping, read_body, strict_object
 from stead.api.errors import Answer, Refused, Rows, answering
 from stead.api.gates import allowed, json_answer, json_body
+from stead.api.limits import require_claims, require_groups
 from stead.api.query.candidates import request_of
 from stead.api.query.headroom import parse_advice
 from stead.api.query.values import Pairs
@@ -19,7 +20,7 @@ from stead.api.request import is_like, normalised_uuid
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom
-from stead.api.shapes import INVENTORY_FIELDS, TOTAL, UUID
+from stead.api.validation import STORABLE, Schema
 from stead.api.versions import S, V, Versioned
 from stead.candidates.headroom.headroom import page_of
 from stead.candidates.provider_trees import site_totals
@@ -34,13 +35,13 @@ from stead.store.usages import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stead.api.bodies import Limits
     from stead.api.query.candidates import Flavors
     from stead.api.request import Request, Response
     from stead.candidates.draining import Move, UnplacedConsumer
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
     from stead.domain.what_if import Planned
     from stead.service.service import Service
@@ -205,7 +206,7 @@ class WhatIfs:
 
     stead_since = S.PROVIDER_TREES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -237,12 +238,12 @@ class WhatIfs:
             resp.set_header(*CUT)
 
     def _request(self, req: Request, flavors: Flavors, name: str, query: str) -> CandidateRequest:
-        self._limits.require_claims((), [query])
+        require_claims(self._limits, (), [query])
         try:
             request = request_of(query, req.agreed, flavors)
         except InvalidQuery as error:
             raise InvalidQuery(f"ask.{name}: {error}", error.code) from error
-        self._limits.require_groups(request.groups)
+        require_groups(self._limits, request.groups)
         return request
 
     def _answers(
@@ -378,7 +379,7 @@ class AdviceForRequest:
 
     stead_since = S.PROVIDER_TREES
 
-    def __init__(self, service: Service, limits: Limits) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
         self._limits = limits
 
@@ -388,7 +389,7 @@ class AdviceForRequest:
     def on_get(self, req: Request, resp: Response) -> None:
         """Show which consumers to move so that a request fits a number of times."""
         parsed = parse_advice(Pairs.of(req), req.agreed, finder(self._service))
-        self._limits.require_groups(parsed.request.groups)
+        require_groups(self._limits, parsed.request.groups)
         outcome, token = self._service.advice(
             parsed.request,
             parsed.number,

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 from stead.api.errors import Refused
+from stead.api.limits import require_allocations, require_groups
 from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate_request, with_flavor
 from stead.api.query.values import Pairs
 from stead.api.request import is_strict, normalised_uuid
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.candidates.candidate import Candidate
     from stead.candidates.explain import Count, Explanation, Relaxation
     from stead.candidates.headroom.headroom import Headroom
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service
     from stead.ui.pages.provider import Node
@@ -57,7 +58,7 @@ _READABLE = ":,!/()"
 class Ask:
     """The page. Its query string is that of GET ``/allocation_candidates``, with ``flavor``, and ``explain``."""
 
-    def __init__(self, service: Service, rendering: Rendering, limits: Limits) -> None:
+    def __init__(self, service: Service, rendering: Rendering, limits: RequestLimits) -> None:
         self._service = service
         self._rendering = rendering
         self._limits = limits
@@ -101,7 +102,7 @@ class Ask:
         chosen = _chosen_flavor(given)
         # An explanation changes single conditions of the query, so it needs the one that the flavor stands for.
         given = list(with_flavor(Pairs(list(given)), find))
-        self._limits.require_groups(request.groups)
+        require_groups(self._limits, request.groups)
         most = min(request.limit or _CANDIDATES, _CANDIDATES)
         # One more than shown tells whether the page leaves out any.
         snapshot, candidates = self._service.find(replace(request, limit=most + 1))
@@ -144,7 +145,7 @@ class Ask:
         form = read_own_form(req)
         req.require("placement:allocations:update", None)
         claim = _claim(form)
-        self._limits.require_allocations([claim])
+        require_allocations(self._limits, [claim])
         req.note(claims=1)
         self._service.claim([claim])
         resp.status = "303 See Other"

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from stead.api.bodies import Limits
     from stead.api.request import Request, Response
     from stead.candidates.draining import ConsumerHoldings
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.limits import RequestLimits
     from stead.domain.provider import Provider
     from stead.service.service import Service
     from stead.service.what_if import WhatIf
@@ -38,7 +38,7 @@ LIKENESS = ("same_traits", "same_aggregates")
 class Drained:
     """The page. Its query has the conditions of a drain of POST ``/whatif``, whose policy rule it needs."""
 
-    def __init__(self, service: Service, rendering: Rendering, limits: Limits) -> None:
+    def __init__(self, service: Service, rendering: Rendering, limits: RequestLimits) -> None:
         self._service = service
         self._rendering = rendering
         self._limits = limits

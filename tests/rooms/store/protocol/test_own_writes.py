@@ -123,7 +123,7 @@ def whatever_was_written_between(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_the_times_of_others_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = OwnChanges.beside
+    original = OwnChanges.merged_with
     monkeypatch.setattr(
         OwnChanges, "merged_with", lambda self, others, is_all: original(self, others, is_all=is_all or True)
     )

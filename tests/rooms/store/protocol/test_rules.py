@@ -179,7 +179,7 @@ class TestKeptSumsStandWhileTheyCarryTheGeneration:
         books.claim(fresh_uuid(), {host: {"VCPU": 1, "MEMORY_MB": 1}})
         books.execute("DELETE FROM stead_usage")
         real = usages.store_sums
-        monkeypatch.setattr(usages, "keep", one_less)
+        monkeypatch.setattr(usages, "store_sums", one_less)
         books.claim(fresh_uuid(), {host: {"VCPU": 1}})
         books.claim(fresh_uuid(), {host: {"MEMORY_MB": 1}})
         assert "a place is over-committed" in faults(books)
