@@ -52,10 +52,17 @@ def _bare(text: str) -> str:
     return "".join(_RANDOM.sub("UUID", text).split())
 
 
-def commands_of(page: Path) -> list[Command]:
-    """All commands of a page, except those in blocks that cannot be run."""
+def commands_of(page: Path, part: str | None = None) -> list[Command]:
+    """All commands of a page, except those in blocks that cannot be run. *part*: only those below this heading."""
+    lines = page.read_text().splitlines()
+    first, end = 0, len(lines) + 1
+    if part is not None:
+        first = lines.index(f"## {part}")
+        end = next((place for place in range(first + 1, len(lines)) if lines[place].startswith("## ")), end)
     commands: list[Command] = []
     for block in blocks_of(page):
+        if not first <= block.line <= end:
+            continue
         if block.language != "console" or not block.is_run:
             continue
         for line in block.text.splitlines(keepends=True):

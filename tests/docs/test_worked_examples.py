@@ -29,18 +29,27 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", ["beyond.md", "beyond-claims.md", "headroom.md", "planning.md", "other-languages.md"])
-def test_every_command_prints_what_the_page_says(name: str, tmp_path: Path) -> None:
+PARTS = ["Ask for more", "Claim, order and watch", "How many more fit", "Plan maintenance and growth"]
+"""The parts of the page of Stead's extensions. Each begins with a site of its own."""
+
+
+@pytest.mark.parametrize(("name", "part"), [*(("extensions.md", part) for part in PARTS), ("other-languages.md", None)])
+def test_every_command_prints_what_the_page_says(name: str, part: str | None, tmp_path: Path) -> None:
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
     with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
-        commands = commands_of(DOCS / name)
+        commands = commands_of(DOCS / name, part)
         assert len(commands) > 4
         require(commands, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
 
 
+def test_the_parts_have_all_commands_of_their_page() -> None:
+    page = DOCS / "extensions.md"
+    assert [command for part in PARTS for command in commands_of(page, part)] == commands_of(page)
+
+
 @pytest.mark.skipif(not shutil.which("node"), reason="the example is JavaScript")
 def test_the_browser_s_example_follows_changes(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```js\n(.*?)^```", (DOCS / "beyond-claims.md").read_text(), re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(r"^```js\n(.*?)^```", (DOCS / "extensions.md").read_text(), re.DOTALL | re.MULTILINE)
     with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
         headers = {"OpenStack-API-Version": f"placement {NEWEST}, stead 1.0", "X-Auth-Token": server.token}
         with httpx2.Client(base_url=server.url, headers=headers) as client:
