@@ -274,6 +274,50 @@ def fill(
 
 @app.command()
 @refusing()
+def trace(
+    nodes: Annotated[Path, typer.Argument(help="CSV file of hosts: sn, cpu_milli, memory_mib, gpu, model.")],
+    tasks: Annotated[
+        list[Path],
+        typer.Argument(help="CSV files of tasks: cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec."),
+    ],
+    order: Annotated[
+        list[str] | None, typer.Option(help="Value of order_by; repeatable. Default: pack, spread and random.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each order, with other arrivals.")] = 10,
+    published: Annotated[
+        Path | None, typer.Option(help="CSV file of other policies: tasks, policy, allocated_at_100, allocated_at_130.")
+    ] = None,
+    markdown: Markdown = False,
+    as_json: AsJson = False,
+    out: Out = RESULTS / "trace.json",
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="Draw what was given out into this PNG (needs stead-bench[plot]).")
+    ] = None,
+) -> None:
+    """Measure how much of a GPU cluster each order gives out to the tasks of a trace."""
+    from stead_bench import trace as tracing
+
+    if plot_file is not None:
+        plot.require()
+    bench = tracing.Bench(tracing.hosts_of(nodes), seeds, report.progress)
+    arrivals = {file.stem.removeprefix("tasks-"): tracing.tasks_of(file) for file in tasks}
+    fills = tracing.published(published, set(arrivals)) if published else []
+    for name, of_file in arrivals.items():
+        for value in order or ("pack", "spread", "random"):
+            fills.append(bench.fill(name, of_file, value))
+            results.write(out, "trace", hosts=len(bench.hosts), fills=fills)
+    fills.sort(key=lambda fill: (list(arrivals).index(fill.tasks), fill.at_130))
+    if as_json:
+        report.print_json({"fills": [asdict(fill) for fill in fills]})
+    else:
+        report.show(report.trace_table(fills), markdown=markdown)
+        print(f"written to {out}")
+    if plot_file is not None:
+        plot.draw_trace(fills, plot_file)
+
+
+@app.command()
+@refusing()
 def door(
     question: Annotated[
         list[str] | None,

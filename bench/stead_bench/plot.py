@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stead_bench.results import Row
+    from stead_bench.trace import Fill
 
 ACROSS = 3
 """Number of charts in a row."""
@@ -50,6 +51,29 @@ def draw(rows: Sequence[Row], file: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="providers", ylabel="median, ms", title=suite)
         axes.grid(visible=True, which="both", alpha=0.2)
         axes.legend(fontsize="x-small")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, format="png", dpi=120)
+
+
+def draw_trace(fills: Sequence[Fill], file: Path) -> None:
+    """Draw what was given out over what was asked for into the PNG *file*: a chart per file of tasks.
+
+    Published policies, of which only two points are known, are crosses.
+    """
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(fill.tasks for fill in fills))
+    across = min(ACROSS, len(names))
+    figure = Figure(figsize=(7.0 * across, 5.0 * math.ceil(len(names) / across)), layout="constrained")
+    for place, name in enumerate(names, 1):
+        axes = figure.add_subplot(math.ceil(len(names) / across), across, place)
+        for fill in (fill for fill in fills if fill.tasks == name):
+            points = fill.curve or ((100.0, fill.at_100), (130.0, fill.at_130))
+            style = "-" if fill.curve else "x"
+            axes.plot(*zip(*points, strict=True), style, label=f"{fill.order}{'' if fill.curve else ' (published)'}")
+        axes.set(xlabel="GPUs asked for, %", ylabel="GPUs given out, %", title=name, xlim=(75, 131), ylim=(70, 100))
+        axes.grid(visible=True, alpha=0.2)
+        axes.legend(fontsize="x-small", loc="lower right")
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, format="png", dpi=120)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stead_bench.results import Cost, Row
     from stead_bench.site_fill import Fill
     from stead_bench.throughput import Throughput
+    from stead_bench.trace import Fill as TraceFill
 
 WIDTH = 400
 """Wider than the widest table: a narrower terminal wraps lines, but no number is truncated."""
@@ -184,6 +185,25 @@ def fills_table(fills: Iterable[Fill]) -> Table:
         numbers = map(_number, (fill.per_second, fill.p50_ms, fill.p99_ms, fill.cpu_ms))
         those = map(str, (fill.clients, fill.services))
         drawn.add_row(fill.database, fill.way, fill.order, *those, f"{fill.claims:,}", *numbers, f"{fill.conflicts:,}")
+    return drawn
+
+
+def trace_table(fills: Iterable[TraceFill]) -> Table:
+    """A line for each order and each file of tasks; published policies have no seeds."""
+    drawn = Table(
+        title="percent of all GPUs given out when 100 % and 130 % were asked for; cpu: processor ms per arrival"
+    )
+    drawn.title_justify = "left"
+    for heading in ("tasks", "order"):
+        drawn.add_column(heading, no_wrap=True)
+    for heading in ("at 100 %", "at 130 %", "seeds", "refused", "cpu"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for fill in fills:
+        is_ours = bool(fill.seeds)
+        numbers = (
+            [str(fill.seeds), f"{fill.refused:,.0f}", f"{fill.claim_ms:.2f}"] if is_ours else ["published", "", ""]
+        )
+        drawn.add_row(fill.tasks, fill.order, f"{fill.at_100:.2f}", f"{fill.at_130:.2f}", *numbers)
     return drawn
 
 
