@@ -27,7 +27,6 @@ from stead.service.flavors import FlavorHeadrooms
 from stead.service.snapshot_keeper import SnapshotKeeper
 from stead.service.what_if import Advised, Bounds, Likeness, WhatIf, advice, what_if
 from stead.store import allocations, names, provider_trees, providers
-from stead.store.allocations import IdsOutdated, OwnersUnknown, make_owners
 from stead.store.extensions import service_states
 from stead.store.feed import pruning
 from stead.store.feed.changes import Token
@@ -416,11 +415,7 @@ class Service:
 
     def _replace(self, claims: Sequence[Claim], since: Clock | None) -> None:
         ids = self._catalog.recent_ids({uuid for claim in claims for uuid in claim.allocations})
-        try:
-            self._write_claims(claims, allocations.replace, claims, since, ids)
-        except IdsOutdated:
-            # A provider was deleted, and perhaps created again, since the snapshot that remembers its id.
-            self._write_claims(claims, allocations.replace, claims, since)
+        self._store.write_within_claim_timeout(allocations.replace, claims, since, ids)
 
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
         """Move inventories and allocations between providers; all of them or none.
@@ -430,18 +425,7 @@ class Service:
             AllocationRefused, Unavailable
             ConcurrentUpdate: the write lost every race until the claim timeout.
         """
-        self._write_claims(claims, allocations.reshape, inventories, claims)
-
-    def _write_claims(
-        self, claims: Sequence[Claim], body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """A write that names projects, users and types. Creates the ones that do not exist yet first."""
-        try:
-            return self._store.write_within_claim_timeout(body, *args, **kwargs)
-        except OwnersUnknown:
-            # Once is enough: the owners are never deleted, so the second write finds them.
-            make_owners(self._store, claims)
-            return self._store.write_within_claim_timeout(body, *args, **kwargs)
+        self._store.write_within_claim_timeout(allocations.reshape, inventories, claims)
 
     def replace_aggregates(self, provider: str, uuids: Sequence[str], expected: int | None) -> int:
         """Replace all aggregates of a provider; returns its generation. *expected* None: unchecked.

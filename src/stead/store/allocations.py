@@ -18,7 +18,7 @@ from stead.domain.errors import AllocationRefused, AllocationsNotFound, Consumer
 from stead.store import inventories, names, providers, resource_classes, usages
 from stead.store.extensions import service_states
 from stead.store.protocol.clock import EVERYTHING, Part
-from stead.store.protocol.store import RaceLost
+from stead.store.protocol.store import NotYet, RaceLost
 from stead.store.sql.statements import LISTED, Insert, Query, Swap, in_portions, value
 from stead.store.tables import (
     allocations,
@@ -54,18 +54,19 @@ class StoredAllocation(NamedTuple):
 
 
 def replace(
-    tx: Transaction, claims: Sequence[Claim], since: Clock | None = None, ids: Mapping[str, int] = MappingProxyType({})
+    tx: Transaction, claims: Sequence[Claim], since: Clock | None = None, remembered: dict[str, int] | None = None
 ) -> None:
     """Replace all allocations of the consumers of *claims*. On an error nothing is written.
 
     Args:
         since: the moment of the snapshot in which the places were found. If the claimed providers or their roots
             changed after it, other than by claims, the claim is refused. None: no check.
-        ids: ids of providers by uuid that the caller remembers; verified under the locks.
+        remembered: ids of providers by uuid, from a snapshot; verified under the locks, and forgotten if they are
+            wrong.
 
     Raises:
         OwnersUnknown
-        IdsOutdated: one of *ids* is the id of another provider, or of none.
+        IdsOutdated: one of *remembered* is the id of another provider, or of none.
         ProvidersChanged
         ConsumerConflict: the client's generation of its consumer is out of date.
         UnknownProvider, UnknownResourceClass
@@ -75,8 +76,7 @@ def replace(
     # Consumers before providers: the order of locks that every write keeps, so that two writes cannot deadlock.
     present = lock_claiming(tx, claims, owners)
     require_expected(claims, present)
-    remembered = ids
-    ids = resolve_providers(tx.connection, claims, remembered)
+    ids = resolve_providers(tx.connection, claims, remembered or {})
     allocated = held_by_claiming(tx, claims, present, owners)
     # Also the providers that the consumers leave: their usage falls, and their sums are written below.
     touched = {*ids.values(), *(row.provider_id for row in allocated)}
@@ -96,8 +96,16 @@ def replace(
     write(tx, claims, present, owners)
 
 
-class IdsOutdated(Exception):
-    """The ids that the caller of `replace` remembers are out of date; nothing was written."""
+class IdsOutdated(NotYet):
+    """A provider was deleted, and perhaps created again, since the snapshot that remembers its id."""
+
+    def __init__(self, remembered: dict[str, int]) -> None:
+        super().__init__()
+        self._remembered = remembered
+
+    def prepare(self, _store: Store) -> None:
+        """Forget the ids, so that the next attempt looks them up."""
+        self._remembered.clear()
 
 
 class _State(NamedTuple):
@@ -186,7 +194,7 @@ def resolve_providers(
 
 
 def require_still_there(
-    ids: Mapping[str, int], rows: Mapping[int, providers.StoredProvider], remembered: Collection[str] = ()
+    ids: Mapping[str, int], rows: Mapping[int, providers.StoredProvider], remembered: dict[str, int] | None = None
 ) -> None:
     """Refuse a claim on a provider that was deleted between the lookup of its id and its lock.
 
@@ -196,7 +204,7 @@ def require_still_there(
     """
     for uuid, id_ in ids.items():
         if id_ not in rows or rows[id_].uuid != uuid:
-            raise IdsOutdated if uuid in remembered else UnknownProvider(uuid)
+            raise IdsOutdated(remembered) if remembered and uuid in remembered else UnknownProvider(uuid)
 
 
 def check_and_replace(
@@ -398,8 +406,19 @@ _TAKE = Insert(allocations, "resource_provider_id", "consumer_id", "resource_cla
 _consumer_columns = consumers.c
 
 
-class OwnersUnknown(Exception):
-    """A claim names a project, user or consumer type that has no row yet; nothing was written."""
+class OwnersUnknown(NotYet):
+    """A claim names a project, user or consumer type that has no row yet."""
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        super().__init__()
+        self._claims = claims
+
+    def prepare(self, store: Store) -> None:
+        """Create them, each kind in its own transaction. They stay even if the claims fail."""
+        claims = self._claims
+        names.project_ids(store, {claim.project for claim in claims})
+        names.user_ids(store, {claim.user for claim in claims})
+        names.consumer_type_ids(store, {claim.consumer_type for claim in claims if claim.consumer_type is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +440,7 @@ class Owners:
         """The owners of *claims*.
 
         Raises:
-            OwnersUnknown: one of them must be created first, by :func:`make_owners`.
+            OwnersUnknown
         """
         named = [
             list(dict.fromkeys(claim.project for claim in claims)),
@@ -440,19 +459,9 @@ class Owners:
             for names_of_kind in named
         )
         if len(projects) + len(users) + len(types) != len(column_names):
-            raise OwnersUnknown
+            raise OwnersUnknown(claims)
         absent = frozenset(uuids) - present
         return cls(projects, users, types, absent, frozenset(orphaned))
-
-
-def make_owners(store: Store, claims: Sequence[Claim]) -> None:
-    """Create the projects, users and consumer types of *claims*, each kind in its own transaction.
-
-    They stay even if the claims fail.
-    """
-    names.project_ids(store, {claim.project for claim in claims})
-    names.user_ids(store, {claim.user for claim in claims})
-    names.consumer_type_ids(store, {claim.consumer_type for claim in claims if claim.consumer_type is not None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from stead.domain.claim import Claim
 from stead.domain.errors import CapacityExceeded, GenerationConflict, ProviderNotFound
-from stead.store import allocations, consumer_listing
-from stead.store.allocations import OwnersUnknown
+from stead.store import allocations, consumer_listing, names
 from stead.store.tables import placement_aggregates
 from tests.rooms.store.books import Books, fresh_uuid
 
 if TYPE_CHECKING:
     from stead.store.consumer_listing import HeldAllocations
+    from stead.store.protocol.store import Transaction
 
 
 def a_claim(host: str, owner: str, amount: int = 1) -> Claim:
@@ -32,12 +32,15 @@ def owner_of(books: Books, claim: Claim) -> tuple[str, str, str | None]:
     return holding.project, holding.user, holding.consumer_type
 
 
-def test_a_claim_alone_makes_none_and_writes_nothing(books: Books) -> None:
-    claim = a_claim(books.provider(VCPU=4), fresh_uuid())
-    with pytest.raises(OwnersUnknown):
-        books.service.write(allocations.replace, [claim])
-    assert held(books, claim) is None
-    books.service.claim([claim])
+def test_they_are_made_before_the_transaction_of_the_claim_which_makes_none(books: Books) -> None:
+    claim, attempts = a_claim(books.provider(VCPU=4), fresh_uuid()), []
+
+    def attempt(tx: Transaction) -> None:
+        attempts.append(names.find(tx.connection, [(names.PROJECT, claim.project)]) != [None])
+        allocations.replace(tx, [claim])
+
+    books.service.write(attempt)
+    assert attempts == [False, True]
     assert owner_of(books, claim) == (claim.project, claim.user, claim.consumer_type)
 
 
@@ -46,7 +49,8 @@ def test_one_that_is_named_in_a_refused_claim_is_made(books: Books) -> None:
     host, owner = books.provider(VCPU=4), fresh_uuid()
     with pytest.raises(CapacityExceeded):
         books.service.claim([a_claim(host, owner, 5)])
-    books.service.write(allocations.replace, [a_claim(host, owner)])
+    of_project = (names.PROJECT, f"project {owner}")
+    assert books.service.read(names.find, [of_project]) != [None]
 
 
 def test_each_of_many_consumers_gets_its_own(books: Books) -> None:

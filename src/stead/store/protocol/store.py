@@ -120,9 +120,13 @@ class Store:
     def write(self, body: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run *body* in one transaction and commit it, together with a tick for what it touched.
 
-        Any error rolls the whole attempt back. Lost races are retried from the start, with growing random pauses. So is
-        an attempt whose commit may have failed, unless it turns out to be committed. That cannot be determined for a
-        *body* that touches nothing, so such a body must be safe to run twice.
+        Any error rolls the whole attempt back. An attempt is made again from the start, until the timeout:
+
+        * at once, if it needed something that another transaction creates, or if it used an outdated id (`NotYet`);
+        * after a pause that grows, at random, if it lost a race, met a deadlock, or had to wait for too long;
+        * on another connection, if its own broke before the COMMIT was sent;
+        * if the COMMIT has no answer, unless it turns out to be committed. That cannot be determined for a *body* that
+          touches nothing, so such a body must be safe to run twice.
 
         Raises:
             ConcurrentUpdate: the write lost every race until the timeout.
@@ -167,6 +171,11 @@ class Store:
         while True:
             try:
                 return self._attempt(deadline, body, *args, **kwargs)
+            except NotYet as needed:
+                needed.prepare(self)
+                if time.monotonic() < deadline:
+                    continue
+                raise Unavailable("The database was too busy to take the write in time.") from needed
             except RaceLost as lost:
                 # A commit without an answer proves no other writer, so it ends in 503, not 409.
                 others_won = not isinstance(lost.__cause__, OutcomeUnknown)
@@ -295,6 +304,14 @@ def meaning(error: sa.exc.DBAPIError, dialect: Dialect) -> Exception:
 
 class RaceLost(Exception):
     """The data that the attempt depended on changed; another attempt may succeed."""
+
+
+class NotYet(Exception):
+    """The attempt needs something that exists only after :meth:`prepare`; then another attempt may succeed."""
+
+    def prepare(self, store: Store) -> None:
+        """Make what the next attempt needs. Runs outside of the attempt, which is rolled back."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
