@@ -207,12 +207,48 @@ def _refresh() -> str:
     ])  # fmt: skip
 
 
+def _stations() -> str:
+    """Rows of five, alternately to the right and to the left, so that each arrow is short."""
+    stations = [
+        "reader\nwhole requests only", "admission\nwho is next: 503", "pool\na thread runs it", "Drain\nunread bodies",
+        "Slices\nshort before long", "Prefix\nProxyHeaders", "Health\nprobes", "RequestLog\nid, line, metrics",
+        "HeaderSizes\n431", "pages\n/ui", "KnownHosts\n403", "Compression, Cors\npreflights", "Concurrency\n503",
+        "authentication\n401", "Negotiation\nversion: 400, 406", "Sizes\n413, 414", "Router\n404, 405",
+        "gates\n404, 406, 415, 403", "handler\n400", "service",
+    ]  # fmt: skip
+    places = [(number % 5, number // 5) for number in range(len(stations))]
+    nodes = {
+        name: Node(name, 4 - column if row % 2 else column, row, name == "service")
+        for name, (column, row) in zip(stations, places, strict=True)
+    }
+    return graph("The stations of a request", nodes, [Edge(start, end) for start, end in pairwise(stations)])
+
+
+def _layers() -> str:
+    nodes = {
+        "api": Node("api/\nHTTP to values and back", 1, 0),
+        "service": Node("service/\nsnapshots, transactions", 1, 1, is_chosen=True),
+        "candidates": Node("candidates/\nqueries", 0, 2),
+        "catalog": Node("catalog/\nthe snapshot", 1, 2),
+        "store": Node("store/\nSQL, retries", 2, 2),
+        "database": Node("database\nrows and the clock", 1, 3),
+    }
+    edges = [
+        Edge("api", "service"), Edge("service", "candidates", "read"), Edge("service", "catalog"),
+        Edge("service", "store", "write"), Edge("candidates", "catalog"), Edge("catalog", "database", "by store/feed"),
+        Edge("store", "database"),
+    ]  # fmt: skip
+    return graph("The layers of a request", nodes, edges)
+
+
 DIAGRAMS = {
     "candidate": _candidate,
     "claim": _claim,
+    "layers": _layers,
     "phases": _phases,
     "refresh": _refresh,
     "sharing": _sharing,
+    "stations": _stations,
     "tree": _tree,
 }
 """What draws each file of docs/diagrams."""
