@@ -120,8 +120,8 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
     Raises:
         ConfigError: the settings cannot be used.
     """
+    limits, cors, ui = settings.request_limits, settings.cors, settings.ui
     policy = Policy(settings.conf)
-    limits = settings.request_limits
     api = create_app(
         service,
         policy,
@@ -129,19 +129,51 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
         incomplete_user=settings.allocations.incomplete_user_id,
         limits=limits,
     )
-    watchers = observation.watchers if observation else ()
-    app: WSGIApplication = _surrounded(authenticate(api, settings), settings)
-    if settings.auth_strategy == "noauth2":  # where a page needs no token that it cannot know
-        app = KnownHosts(app, Hosts(settings.ui.hosts, settings.proxy_headers))
-    if settings.ui.enabled or settings.ui.public_docs:
-        app = _with_ui(app, api, service, policy, settings, limits, observation)
-    app = RequestLog(HeaderSizes(app), watchers)
-    app = Health(app, _readiness(service).problem)
-    if settings.proxy_headers:
-        app = ProxyHeaders(app)
-    if settings.path_prefix:
-        app = Prefix(app, settings.path_prefix)
-    return Drain(Slices(app), limits.body_size)
+    # The layers that a request passes, in this order: whether the settings want the layer, and the layer.
+    layers: list[tuple[object, Callable[[WSGIApplication], WSGIApplication]]] = [
+        # First, since it also follows refusals: an unread body would be the next request of the connection.
+        (True, lambda app: Drain(app, limits.body_size)),
+        # Before everything that computes.
+        (True, Slices),
+        # Before everything that reads the path, the scheme, or the address of the client.
+        (settings.path_prefix, lambda app: Prefix(app, settings.path_prefix)),
+        (settings.proxy_headers, ProxyHeaders),
+        # Before the log, since probes arrive every few seconds, and before the limits, since they must get an answer.
+        (True, lambda app: Health(app, _readiness(service).problem)),
+        # Around everything that refuses requests, so that refusals are logged and counted too.
+        (True, lambda app: RequestLog(app, observation.watchers if observation else ())),
+        # Before everything that parses a header.
+        (True, HeaderSizes),
+        # Before authentication, since a browser has a session and no token. It answers its own paths only.
+        (
+            ui.enabled or ui.public_docs,
+            lambda app: _with_ui(app, api, service, policy, settings, limits, observation),
+        ),
+        # With noauth2, a page of another site needs no token that it cannot know.
+        (settings.auth_strategy == "noauth2", lambda app: KnownHosts(app, Hosts(ui.hosts, settings.proxy_headers))),
+        # Around all that answers clients of the API, also with a refusal.
+        (settings.compress_responses, Compression),
+        (
+            cors.allowed_origins,
+            lambda app: Cors(
+                app,
+                origins=cors.allowed_origins,
+                allow_credentials=cors.allow_credentials,
+                expose_headers=cors.expose_headers,
+                max_age=cors.max_age,
+                allow_methods=cors.allow_methods,
+                allow_headers=cors.allow_headers,
+            ),
+        ),
+        # Before authentication, which may wait for Keystone.
+        (settings.limits.concurrent_requests, lambda app: Concurrency(app, settings.limits.concurrent_requests)),
+        (True, lambda app: authenticate(app, settings)),
+    ]
+    app: WSGIApplication = api
+    for is_wanted, layer in reversed(layers):
+        if is_wanted:
+            app = layer(app)
+    return app
 
 
 def _with_ui(
@@ -178,24 +210,6 @@ def _readiness(service: Service) -> Readiness:
         service.require_writes()
 
     return Readiness(lambda: service.lag if service.is_known_to_write else inf, refresh)
-
-
-def _surrounded(app: WSGIApplication, settings: Settings) -> WSGIApplication:
-    """*app* inside the middleware that handles a request before authentication."""
-    if settings.limits.concurrent_requests:
-        app = Concurrency(app, settings.limits.concurrent_requests)
-    cors = settings.cors
-    if cors.allowed_origins:
-        app = Cors(
-            app,
-            origins=cors.allowed_origins,
-            allow_credentials=cors.allow_credentials,
-            expose_headers=cors.expose_headers,
-            max_age=cors.max_age,
-            allow_methods=cors.allow_methods,
-            allow_headers=cors.allow_headers,
-        )
-    return Compression(app) if settings.compress_responses else app
 
 
 def build_service(settings: Settings, observation: Observation | None = None) -> Service:
