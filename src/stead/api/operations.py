@@ -91,7 +91,7 @@ FIELDS: dict[str, Schema] = {
     "resources": AMOUNTS,
     "project_id": TEXT,
     "user_id": TEXT,
-    "consumer_generation": GENERATION,
+    "consumer_generation": {"type": ["integer", "null"]},  # null: the consumer has no row
     "consumer_type": TEXT,
 }
 """The schema of each key of an answer, wherever the key appears."""
@@ -153,6 +153,7 @@ ALLOCATION_REQUEST = shown(
 GRANTED = shown(
     ["consumer_uuid", "consumer_generation", *ALLOCATION_REQUEST["properties"]],
     consumer_uuid=UUID,
+    consumer_generation=GENERATION,
     **ALLOCATION_REQUEST["properties"],
 )
 MOVED = strict_object({"uuid": UUID, "generation": {"type": ["integer", "null"]}})

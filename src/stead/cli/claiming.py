@@ -33,7 +33,8 @@ from stead.cli.fetching.flavors import expanded
 from stead.cli.fetching.providers import require_named
 from stead.cli.forest import capacity
 from stead.cli.server import summary
-from stead.client.calls import OWN, random_pause
+from stead.client.calls import OWN, hold, random_pause
+from stead.client.consumers import DEFAULT_TYPE
 from stead.client.errors import Conflict, NotFound, NothingFits, NothingFound, Refused, Unreachable, Unsupported
 from stead.domain.names import one_line, printable
 
@@ -44,12 +45,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-DEFAULT_TYPE = "INSTANCE"
-
 TRIES = 10
 _FIRST_PAUSE = 0.02  # seconds
 _LONGEST_PAUSE = 1.0
-_NO_TYPE = "unknown"  # how the API shows a consumer that was created before consumer types existed
 _GENERATION = "consumer generation conflict"
 _READERS = 4
 _SENDINGS = 3
@@ -66,11 +64,10 @@ class Owner:
 
     def fields(self, before: Json) -> Json:
         """The consumer fields of a claim; *before* is the answer of ``GET /allocations``."""
-        known_type = before.get("consumer_type", _NO_TYPE)
         return {
             "project_id": self.project,
             "user_id": self.user,
-            "consumer_type": self.type or (DEFAULT_TYPE if known_type == _NO_TYPE else known_type),
+            "consumer_type": self.type or before.get("consumer_type", DEFAULT_TYPE),
             "consumer_generation": before.get("consumer_generation"),
         }
 
@@ -300,8 +297,8 @@ def claim_first(api: Site, query: str, owner: Owner, tries: int = TRIES, *, repl
 
 def put(api: Site, owner: Owner, before: dict[str, Any], candidate: Candidate) -> None:
     """Write *candidate* in place of *before*: the allocations of *owner*, as ``GET /allocations`` shows them."""
-    body = {**candidate.allocation_request, **owner.fields(before)}
-    _writing(owner, lambda: api.request("PUT", f"/allocations/{owner.consumer}", body))
+    call = hold(owner.consumer, {**candidate.allocation_request, **owner.fields(before)})
+    _writing(owner, lambda: api.request(call.method, call.target, call.body, placement=call.placement))
 
 
 def _writing(owner: Owner, write: Callable[[], Any]) -> Any:

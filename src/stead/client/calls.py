@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 
-from stead.client.consumers import UNKNOWN_TYPE
+from stead.client.consumers import DEFAULT_TYPE, UNKNOWN_TYPE
 from stead.client.errors import (
     Failed,
     InvalidRequest,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PLACEMENT = "1.39"
-"""The microversion of all calls but one."""
+"""The microversion of all calls, except those that name another one."""
 
 WITHOUT_TYPES = "1.37"
 """The last microversion that writes a consumer without its type. The consumer keeps its type, or has none."""
@@ -71,7 +71,6 @@ class Call:
         stead: the version of Stead's own features, or None.
         is_repeatable: whether it may be sent again if it is unknown whether it was done.
         placement: the microversion of OpenStack's API.
-        placement: the microversion.
     """
 
     method: str
@@ -270,13 +269,14 @@ def hold(consumer: str, record: Json) -> Call:
     return Call("PUT", f"/allocations/{consumer}", untyped, placement=WITHOUT_TYPES)
 
 
-def release(consumer: str, project: str, user: str, kind: str, generation: int) -> Call:
-    """Release everything of *consumer* if it is still at *generation*."""
-    body = {
+def release(consumer: str, project: str, user: str, kind: str, generation: int | None) -> Call:
+    """Release everything of *consumer* if it is still at *generation*; None if it has no row."""
+    body: Json = {
         "allocations": {},
         "project_id": project,
         "user_id": user,
-        "consumer_type": kind,
+        # Any type will do, since the consumer is deleted.
+        "consumer_type": DEFAULT_TYPE if kind == UNKNOWN_TYPE else kind,
         "consumer_generation": generation,
     }
     return Call("PUT", f"/allocations/{consumer}", body)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stead.client.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "consumers.stead")
 """The namespace of consumer names: ``uuid.uuid5(NAMESPACE, name)`` is the uuid of the consumer with this name."""
@@ -18,7 +18,7 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "consumers.stead")
 DEFAULT_TYPE = "INSTANCE"
 
 UNKNOWN_TYPE = "unknown"
-"""How the API shows a consumer without a type, such as all of nova's. It does not accept it."""
+"""How the API shows a consumer without a type, such as all of nova's. Only POST ``/claims`` accepts it."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -50,9 +50,3 @@ def names_of_gang(consumer: str | UUID | Sequence[str | UUID] | None, size: int)
     if len(names) != size or len(set(map(uuid_of, names))) != size:
         raise InvalidRequest(f"{size} claims need {size} different consumers, not {len(set(names))}")
     return names
-
-
-def type_of(record: Mapping[str, Any]) -> str:
-    """The type with which POST ``/claims`` writes a consumer again, of a *record* of the API; it requires one."""
-    kind: str = record.get("consumer_type", UNKNOWN_TYPE)
-    return DEFAULT_TYPE if kind == UNKNOWN_TYPE else kind

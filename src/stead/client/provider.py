@@ -259,7 +259,8 @@ class Holding(Displayed):
         name: the name from which the uuid was made; None if only the uuid is known.
         allocations: amounts by class, by uuid of the provider; empty after a release.
         mappings: uuids of the providers of each group, by its name; empty if they are unknown.
-        generation: the consumer's; None after a release.
+        type: of the consumer; ``unknown`` if it has none.
+        generation: the consumer's; None after a release, or if the server's database has lost the consumer's row.
     """
 
     consumer: str

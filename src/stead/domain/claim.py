@@ -41,7 +41,7 @@ class Claim:
     """The complete new allocations of one consumer; empty allocations release everything.
 
     ``allocations`` maps provider uuids to class names to amounts (each at least 1). ``consumer_type`` None leaves the
-    type of an existing consumer alone.
+    type of an existing consumer alone, and gives a new one none.
     """
 
     consumer: str
@@ -160,13 +160,16 @@ def require_enabled(
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new."""
+    """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new.
+
+    ``consumer_type`` is as of a `Claim`.
+    """
 
     consumer: str
     request: CandidateRequest
     project: str
     user: str
-    consumer_type: str
+    consumer_type: str | None
     expected: int | None
 
 

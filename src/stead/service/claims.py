@@ -302,8 +302,8 @@ def _is_next(claim_request: ClaimRequest, stored: HeldAllocations | None) -> boo
     return (
         stored is not None
         and stored.generation == (claim_request.expected or 0) + 1
-        and (stored.project, stored.user, stored.consumer_type)
-        == (claim_request.project, claim_request.user, claim_request.consumer_type)
+        and (stored.project, stored.user) == (claim_request.project, claim_request.user)
+        and claim_request.consumer_type in (None, stored.consumer_type)
     )
 
 

@@ -27,7 +27,7 @@ from stead.store.tables import (
 from stead.store.usages import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy.engine import Connection
 
@@ -104,6 +104,11 @@ class _Filter:
     root: int | None
 
     @property
+    def admits_orphans(self) -> bool:
+        """Whether consumers without a row match. They have no type, and their project and user are unknown."""
+        return all(name == "consumer_type_id" and id_ is None for name, id_ in self.owners.items())
+
+    @property
     def of_owners(self) -> list[sa.ColumnElement[bool]]:
         """The conditions on columns of ``consumers``."""
         return [_columns[name] == id_ for name, id_ in self.owners.items()]
@@ -155,24 +160,22 @@ def page_of(
         return ConsumerPage({}, {}, goes_on=False, totals={} if with_totals else None)
     # One row more than the page shows whether another page follows.
     has_few = matching.has_few(connection)
-    listed = _listed(matching, page.marker, from_allocations=has_few)
-    rows = connection.execute(listed.limit(limit + 1)).all()
+    rows = _rows(connection, matching, page.marker, limit + 1, from_allocations=has_few)
     shown = rows[:limit]
     by_uuid = of_consumers(connection, [row.uuid for row in shown])
     allocations_of = {row.uuid: by_uuid[row.uuid] for row in shown}  # in the order of the page
     created = {row.uuid: seconds(row.created_at) for row in shown}
-    totals = _totals(connection, matching, from_allocations=has_few) if with_totals else None
+    totals = _totals(connection, matching) if with_totals else None
     return ConsumerPage(allocations_of, created, len(rows) > limit, totals)
 
 
-def _totals(connection: Connection, matching: _Filter, *, from_allocations: bool) -> dict[str, ProjectTotals]:
-    """The sums by project, ascending; only of allocations that match, and of the consumers that `_listed` lists."""
+def _totals(connection: Connection, matching: _Filter) -> dict[str, ProjectTotals]:
+    """The sums by project, ascending; only of allocations that match, and of the consumers that `page_of` lists."""
     project = sa.func.coalesce(projects.c.external_id, sa.literal_column(f"'{NOBODY}'"))
-    orphaned = from_allocations and not matching.owners
     matching_allocations = (
         sa.select(project)
         .select_from(allocations)
-        .join(consumers, _columns.uuid == allocations.c.consumer_id, isouter=orphaned)
+        .join(consumers, _columns.uuid == allocations.c.consumer_id, isouter=matching.admits_orphans)
         .outerjoin(projects, projects.c.id == _columns.project_id)
         .where(*matching.of_owners, *matching.of_providers())
     )
@@ -188,32 +191,67 @@ def _totals(connection: Connection, matching: _Filter, *, from_allocations: bool
     return dict(sorted(totals.items()))
 
 
-def _listed(matching: _Filter, marker: str | None, *, from_allocations: bool) -> sa.Select[tuple[str, object]]:
-    """Consumers with allocations that match.
+def _rows(
+    connection: Connection, matching: _Filter, marker: str | None, count: int, *, from_allocations: bool
+) -> Sequence[sa.Row[Any]]:
+    """The uuids and creation times of the first *count* consumers that match.
 
     Args:
-        from_allocations: find the allocations first, then their consumers; without a filter of owners, also consumers
-            that have no row. Else the consumers are read in the order of an index on their uuid, so that a page needs
-            no sort, and each is asked for an allocation.
+        from_allocations: find the allocations first, then their consumers. Else the consumers are read in the order of
+            an index on their uuid, so that a page needs no sort, and each is asked for an allocation.
     """
     if from_allocations:
-        # A derived table, not IN: MariaDB may answer a semi-join in sorted order with a consumer for each allocation.
-        holders = sa.select(allocations.c.consumer_id).where(*matching.of_providers()).distinct().subquery()
-        uuid = sa.func.coalesce(_columns.uuid, holders.c.consumer_id).label("uuid")
-        query = (
-            sa.select(uuid, _columns.created_at)
-            .select_from(holders)
-            .join(consumers, _columns.uuid == holders.c.consumer_id, isouter=not matching.owners)
-            .where(*matching.of_owners)
-            .order_by(uuid)
-        )
-        return query if marker is None else query.where(uuid.element > marker)
+        return connection.execute(_holders(matching, marker).limit(count)).all()
+    listed = _listed(matching, marker)
+    rows = connection.execute(listed.limit(count)).all()
+    if not matching.admits_orphans:
+        return rows
+    # Only between the consumers of this page: that reads as many allocations as they have.
+    orphans = _orphans(matching, marker, rows[-1].uuid if len(rows) == count else None)
+    if connection.execute(orphans.limit(1)).first() is None:
+        return rows
+    # Rare, and only the database knows its order of uuids.
+    parts = (sa.select(part.limit(count).subquery()) for part in (listed, orphans))
+    both = sa.union_all(*parts).subquery()
+    return connection.execute(sa.select(both).order_by(both.c.uuid).limit(count)).all()
+
+
+def _holders(matching: _Filter, marker: str | None) -> sa.Select[tuple[str, object]]:
+    # A derived table, not IN: MariaDB may answer a semi-join in sorted order with a consumer for each allocation.
+    holders = sa.select(allocations.c.consumer_id).where(*matching.of_providers()).distinct().subquery()
+    uuid = sa.func.coalesce(_columns.uuid, holders.c.consumer_id).label("uuid")
+    query = (
+        sa.select(uuid, _columns.created_at)
+        .select_from(holders)
+        .join(consumers, _columns.uuid == holders.c.consumer_id, isouter=matching.admits_orphans)
+        .where(*matching.of_owners)
+        .order_by(uuid)
+    )
+    return query if marker is None else query.where(uuid.element > marker)
+
+
+def _listed(matching: _Filter, marker: str | None) -> sa.Select[tuple[str, object]]:
     # The sum keeps SQLite from an index on the provider, by which it would read all its allocations per consumer.
     of_providers = matching.of_providers(allocations.c.resource_provider_id + 0)
     of_consumer = sa.select(allocations.c.id).where(allocations.c.consumer_id == _columns.uuid, *of_providers)
     query = sa.select(_columns.uuid, _columns.created_at).where(*matching.of_owners).order_by(_columns.uuid)
     query = query.where(of_consumer.exists())
     return query if marker is None else query.where(_columns.uuid > marker)
+
+
+def _orphans(matching: _Filter, after: str | None, last: str | None) -> sa.Select[tuple[str, object]]:
+    """Consumers with allocations that match, and without a row: those after *after*, up to *last*."""
+    uuid = allocations.c.consumer_id
+    query = (
+        sa.select(uuid.label("uuid"), sa.func.min(_columns.created_at).label("created_at"))
+        .select_from(allocations)
+        .outerjoin(consumers, _columns.uuid == uuid)
+        .where(_columns.id.is_(None), *matching.of_providers(allocations.c.resource_provider_id + 0))
+        .group_by(uuid)
+        .order_by(uuid)
+    )
+    bounds = (uuid > after if after is not None else None, uuid <= last if last is not None else None)
+    return query.where(*(bound for bound in bounds if bound is not None))
 
 
 def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None:

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -161,6 +163,20 @@ def test_what_was_claimed_in_the_process_is_there_when_the_directory_is_opened_a
     assert (tmp_path / "data").stat().st_mode & 0o077 == 0
     with stead.open(tmp_path / "data") as site:
         assert site.find("train-1").allocations == claim.allocations
+
+
+def test_claims_of_consumers_without_a_row_are_listed_moved_and_released(tmp_path):
+    with stead.open(tmp_path / "data", project="lab") as site:
+        site.apply(Node("host", VCPU=8))
+        site.claim_all([ONE_CORE] * 3, "lost")
+        with closing(sqlite3.connect(tmp_path / "data" / "stead.db")) as database, database:
+            database.execute("DELETE FROM consumers")
+        claims = list(site.claims())
+        assert [(claim.generation, claim.type) for claim in claims] == [(None, "unknown")] * 3
+        claims[0].move(ONE_CORE)
+        assert site.find(claims[0].consumer).generation == claims[0].generation == 1
+        claims[1].release()
+        assert {claim.consumer for claim in site.claims()} == {claims[0].consumer, claims[2].consumer}
 
 
 def test_the_asynchronous_open_is_the_same(tmp_path):

@@ -65,6 +65,19 @@ def test_a_claim_moves_and_is_released(site, hosts):
     assert (claim.allocations, claim.generation, site.find("train-1")) == ({}, None, None)
 
 
+def test_a_consumer_without_a_type_has_none_after_a_move(site, hosts):
+    consumer = stead.uuid_of("server")
+    allocations = {hosts["host0"]: {"resources": {"VCPU": 1}}}
+    body = {"allocations": allocations, "project_id": "lab", "user_id": "lab", "consumer_generation": None}
+    site.request("PUT", f"/allocations/{consumer}", body, placement="1.37")
+    claim = site.find("server")
+    claim.move(TWO_CORES)
+    assert (claim.type, site.find("server").type) == ("unknown", "unknown")
+    assert site.usages()["unknown"].amounts == {"VCPU": 2}
+    claim.release()
+    assert site.find("server") is None
+
+
 def test_a_claim_that_another_client_changed_is_stale(site, hosts):
     claim = site.claim(TWO_CORES, "train-1")
     site.find("train-1").move(Request(Group(VCPU=4)))

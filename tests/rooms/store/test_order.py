@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from stead.domain.claim import NOBODY
 from stead.domain.errors import InventoryInUse
 from stead.domain.request import Page
 from stead.store import consumer_listing, inventories
 from stead.store.consumer_listing import ConsumerFilter
+from stead.store.tables import consumers
 from tests.rooms.store.books import PROJECT, Books, fresh_uuid
 
 if TYPE_CHECKING:
@@ -90,8 +92,8 @@ def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(
     monkeypatch.setattr(consumer_listing, "FEW_ALLOCATIONS", few)
     root = empty_books.provider(VCPU=99, DISK_GB=99)
     hosts = [root, *(empty_books.provider(parent=root, VCPU=99, DISK_GB=99) for _ in range(2))]
-    consumers = [fresh_uuid() for _ in range(10)]
-    for consumer in consumers:
+    uuids = [fresh_uuid() for _ in range(10)]
+    for consumer in uuids:
         empty_books.claim(consumer, {host: {"DISK_GB": 1, "VCPU": 1} for host in hosts})
     empty_books.claim(fresh_uuid(), {(apart := empty_books.provider(VCPU=9)): {"VCPU": 1}})
     filters = [
@@ -103,15 +105,58 @@ def test_pages_of_consumers_have_each_once_in_the_order_of_their_uuids(
     for _ in every_plan(empty_books):
         for whose in filters:
             marker, shown, goes_on = None, [], True
-            while goes_on and len(shown) < len(consumers):
+            while goes_on and len(shown) < len(uuids):
                 page = empty_books.service.read(consumer_listing.page_of, whose, Page(limit=3, marker=marker), 1000)
                 shown += page.allocations
                 marker, goes_on = shown[-1], page.goes_on
-            assert (shown, goes_on) == (sorted(consumers), False)
+            assert (shown, goes_on) == (sorted(uuids), False)
         both = ConsumerFilter(in_tree=root, provider=apart)
         assert not empty_books.service.read(consumer_listing.page_of, both, Page(), 1000).allocations
         everyone = empty_books.service.read(consumer_listing.page_of, ConsumerFilter(), Page(), 1000).allocations
-        assert len(everyone) == len(consumers) + 1
+        assert len(everyone) == len(uuids) + 1
+
+
+@pytest.mark.parametrize("few", [consumer_listing.FEW_ALLOCATIONS, 0])
+def test_consumers_without_a_row_are_listed_among_the_others(
+    empty_books: Books, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_listing, "FEW_ALLOCATIONS", few)
+    host, apart = (empty_books.provider(VCPU=99) for _ in range(2))
+    uuids = sorted(fresh_uuid() for _ in range(12))
+    for uuid in uuids:
+        empty_books.claim(uuid, {host: {"VCPU": 1}, apart: {"VCPU": 1}})
+    # Alone, side by side, and at both ends.
+    lost = {uuids[place] for place in (0, 1, 4, 7, 8, 9, 11)}
+    with empty_books.store.writer.begin() as connection:
+        connection.execute(sa.delete(consumers).where(consumers.c.uuid.in_(lost)))
+    everyone, rest = uuids, [uuid for uuid in uuids if uuid not in lost]
+    expected: dict[ConsumerFilter, list[str]] = {
+        ConsumerFilter(): everyone,
+        ConsumerFilter(consumer_type="unknown"): everyone,
+        ConsumerFilter(in_tree=host): everyone,
+        ConsumerFilter(provider=apart, consumer_type="unknown"): everyone,
+        ConsumerFilter(project=PROJECT): rest,
+        ConsumerFilter(project=PROJECT, consumer_type="unknown", provider=host): rest,
+    }
+    for _ in every_plan(empty_books):
+        for whose, listed in expected.items():
+            for limit in (1, 2, 5, 12, 20):
+                marker, shown, goes_on = None, [], True
+                while goes_on and len(shown) < len(uuids):
+                    page = empty_books.service.read(
+                        consumer_listing.page_of, whose, Page(limit, marker), 1000, with_totals=True
+                    )
+                    shown += page.allocations
+                    marker, goes_on = shown[-1], page.goes_on
+                assert (shown, goes_on) == (listed, False), (whose, limit)
+                assert page.totals is not None
+                counts = {project: totals.consumer_count for project, totals in page.totals.items()}
+                assert counts == {PROJECT: len(rest), **({NOBODY: len(lost)} if listed is everyone else {})}
+                assert all(held.amounts()[host] == {"VCPU": 1} for held in page.allocations.values())
+        everyone_held = empty_books.service.read(consumer_listing.page_of, ConsumerFilter(), Page(), 1000).allocations
+        assert {uuid for uuid, held in everyone_held.items() if held.generation is None} == lost
+    for uuid in lost:  # so that the audit after the test finds no fault
+        empty_books.release(uuid)
 
 
 def test_allocations_are_shown_in_the_order_in_which_they_were_written(books: Books) -> None:

@@ -337,6 +337,10 @@ def test_allocations_of_a_consumer_without_a_row_are_shown_moved_replaced_and_re
     assert used(right) == 8
     listed = right.ask(Request("GET", f"/consumers?in_tree={OTHER}", headers=OWN)).json["consumers"]
     assert {each["uuid"] for each in listed} == {GHOST, site.PAIR}
+    everyone = right.ask(Request("GET", "/consumers?totals=true", headers=OWN)).json
+    [ghost] = [each for each in everyone["consumers"] if each["uuid"] == GHOST]
+    assert {name: ghost[name] for name in shown} == shown
+    assert everyone["project_totals"][NOBODY] == {"consumer_count": 1, "usages": {"VCPU": 3}}
     assert GHOST in right.ask(Request("GET", f"/resource_providers/{OTHER}/allocations")).json["allocations"]
     body = {"changes": [{"change": "drain", "provider": OTHER}], "ask": {}}
     plan = right.ask(Request("POST", "/whatif", body=body, headers=OWN)).json

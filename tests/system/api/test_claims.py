@@ -106,6 +106,30 @@ class TestOne:
         assert held["allocations"] == {host.uuid: {"resources": {"VCPU": 2, "MEMORY_MB": 7}, "generation": 3}}
         assert (held["project_id"], held["user_id"], held["consumer_type"]) == ("p1", "u1", "VOLUME")
 
+    def test_a_consumer_without_a_type_stays_without_one(self, own: Api, rack: Rack) -> None:
+        host = rack.host()
+        consumer = fresh_uuid()
+        untyped = {"allocations": {host.uuid: {"resources": {"VCPU": 1}}}, "project_id": "p", "user_id": "u"}
+        own.at("1.37").put(f"/allocations/{consumer}", {**untyped, "consumer_generation": None}).expect(204)
+        wanted = wish(rack.query("VCPU:2"), consumer, 1, consumer_type="unknown")
+        new = wish(rack.query("VCPU:1"), consumer_type="unknown")
+        first = claim(own, wanted, new).expect(200)
+        assert [own.get(f"/allocations/{each}").consumer_type for each in (consumer, new["consumer_uuid"])] == [
+            "unknown",
+            "unknown",
+        ]
+        again = claim(own, wanted, new).expect(200)
+        assert (again.claims, again.json["tries"]) == (first.claims, 0)
+
+    def test_unknown_leaves_a_type_alone(self, own: Api, rack: Rack) -> None:
+        rack.host()
+        consumer = wish(rack.query())["consumer_uuid"]
+        claim(own, wish(rack.query(), consumer, consumer_type="VOLUME")).expect(200)
+        resized = wish(rack.query("VCPU:2"), consumer, 1, consumer_type="unknown")
+        for tries in (1, 0):
+            assert claim(own, resized).expect(200).json["tries"] == tries
+        assert own.get(f"/allocations/{consumer}").consumer_type == "VOLUME"
+
     @pytest.mark.parametrize(("order", "place"), [("pack", 0), ("spread", 2), ("VCPU:asc", 0), ("MEMORY_MB:1", 2)])
     def test_the_best_is_claimed(self, own: Api, rack: Rack, order: str, place: int) -> None:
         hosts = [rack.host() for _ in range(3)]

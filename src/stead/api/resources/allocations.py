@@ -58,6 +58,15 @@ CHANGED = race("Inventory and/or allocations changed while attempting to allocat
 NO_TYPE = "unknown"
 """How a consumer without a type is shown."""
 
+CONSUMER_TYPE: Schema = {
+    "type": "string",
+    "pattern": "^[A-Z0-9_]+$|^unknown$",
+    "minLength": 1,
+    "maxLength": NAME_LENGTH,
+    "format": ONE_LINE,
+}
+"""A consumer type, or :data:`NO_TYPE`."""
+
 
 def show_held(allocations: HeldAllocations) -> dict[str, Any]:
     """The allocations of a consumer, by provider."""
@@ -212,16 +221,7 @@ MOST = 1000
 KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "project_id": (S.OWN_FEATURES, EXTERNAL_ID),
     "user_id": (S.OWN_FEATURES, EXTERNAL_ID),
-    "consumer_type": (
-        S.OWN_FEATURES,
-        {
-            "type": "string",
-            "pattern": "^[A-Z0-9_]+$|^unknown$",
-            "minLength": 1,
-            "maxLength": NAME_LENGTH,
-            "format": ONE_LINE,
-        },
-    ),
+    "consumer_type": (S.OWN_FEATURES, CONSUMER_TYPE),
     "provider": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
     "in_tree": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
     "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),

@@ -16,7 +16,7 @@ from stead.api.representations import answer
 from stead.api.request import normalised_uuid
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
-from stead.api.resources.allocations import CHANGED
+from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE
 from stead.api.versions import S, V, Versioned
 from stead.domain.claim import ClaimRequest
 from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
@@ -36,6 +36,7 @@ CLAIM: Schema = strict_object(
         "consumer_uuid": UUID,
         "query": {"type": "string", "minLength": 1},
         **{name: schema for name, (_, schema) in CONSUMER_FIELDS.items()},
+        "consumer_type": CONSUMER_TYPE,
     }
 )
 
@@ -134,7 +135,7 @@ class Claims:
             request,
             record["project_id"],
             record["user_id"],
-            record["consumer_type"],
+            None if record["consumer_type"] == NO_TYPE else record["consumer_type"],
             None if generation is None else int(generation),
         )
 

@@ -61,7 +61,7 @@ AMOUNTS = mapping("^[0-9a-fA-F-]{36}$", strict_object({"resources": mapping(RESO
 MOVE: Schema = strict_object(
     {
         "consumer_uuid": UUID,
-        "consumer_generation": {"type": "integer"},
+        "consumer_generation": {"type": ["integer", "null"]},
         "project_id": {"type": "string"},
         "user_id": {"type": "string"},
         "consumer_type": {"type": "string"},

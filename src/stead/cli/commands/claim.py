@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from stead.cli.arguments import options
-from stead.cli.claiming import DEFAULT_TYPE, Claimed, Owner, claim_gang, claim_place
+from stead.cli.claiming import Claimed, Owner, claim_gang, claim_place
 from stead.cli.commands.candidates import Flavor, Query  # noqa: TC001  # Typer reads them
 from stead.cli.errors import CommandError
 from stead.cli.fetching.flavors import with_flavor
 from stead.cli.server import connect
 from stead.cli.terminal import line_width, print_json, show_lines
 from stead.client.calls import OWN
-from stead.client.consumers import names_of_gang, uuid_of
+from stead.client.consumers import DEFAULT_TYPE, names_of_gang, uuid_of
 from stead.domain.names import printable
 
 app = typer.Typer(add_completion=False)

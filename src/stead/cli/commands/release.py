@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
@@ -23,7 +23,8 @@ from stead.cli.fetching.consumers import (
 from stead.cli.fetching.providers import fetch_provider
 from stead.cli.server import connect, summary
 from stead.cli.terminal import console, line_width, print_json, progress, say, show_lines
-from stead.client.consumers import type_of, uuid_of
+from stead.client import calls
+from stead.client.consumers import uuid_of
 from stead.client.errors import Refused, Unreachable
 from stead.domain.names import one_line, printable
 
@@ -147,11 +148,5 @@ def _consumers(count: int) -> str:
 
 
 def _release_at_generation(api: Site, consumer: Consumer) -> None:
-    body: dict[str, Any] = {
-        "allocations": {},
-        "project_id": consumer.project,
-        "user_id": consumer.user,
-        "consumer_type": type_of({"consumer_type": consumer.type}),
-        "consumer_generation": consumer.generation,
-    }
-    api.request("PUT", f"/allocations/{consumer.uuid}", body)
+    call = calls.release(consumer.uuid, consumer.project, consumer.user, consumer.type, consumer.generation)
+    api.request(call.method, call.target, call.body)

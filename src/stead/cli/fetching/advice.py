@@ -20,9 +20,15 @@ def ask_advice(api: Site, query: str, times: int, *, same_traits: bool, same_agg
     Raises:
         CommandError: the server does not support the request.
     """
-    options = {"same_traits": "true" if same_traits else None, "same_aggregates": "true" if same_aggregates else None}
     try:
-        reply = api.response("GET", f"/advice?{query_string(query)}", stead=TREES, make_room_for=times, **options)
+        reply = api.response(
+            "GET",
+            f"/advice?{query_string(query)}",
+            stead=TREES,
+            make_room_for=times,
+            same_traits="true" if same_traits else None,
+            same_aggregates="true" if same_aggregates else None,
+        )
     except Unsupported as error:
         raise CommandError("the server has no GET /advice; this command requires Stead with `stead 1.1`") from error
     return Advice(reply.json()["advice"], is_complete="stead-incomplete" not in reply.headers)

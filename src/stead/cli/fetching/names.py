@@ -17,9 +17,8 @@ _MOST_TREES = 100
 
 def provider_names(api: Site, prefix: str) -> list[str]:
     """Names of providers; of a large site, those of the first trees that match."""
-    query = {"name": f"{prefix}*", "fields": "name", "limit": _MOST_TREES}
     try:
-        page = api.request("GET", "/provider_trees", stead=TREES, **query)
+        page = api.request("GET", "/provider_trees", stead=TREES, name=f"{prefix}*", fields="name", limit=_MOST_TREES)
     except (NotFound, Unsupported):
         records = api.request("GET", "/resource_providers")["resource_providers"]
     else:

@@ -9,7 +9,7 @@ from stead.client import calls
 from stead.client.aio.running import sleep
 from stead.client.aio.transport import Calling, Connection, Tokens
 from stead.client.candidate import Candidates, Explanation
-from stead.client.consumers import DEFAULT_TYPE, names_of_gang, type_of, uuid_of
+from stead.client.consumers import DEFAULT_TYPE, UNKNOWN_TYPE, names_of_gang, uuid_of
 from stead.client.description import Applied, document
 from stead.client.errors import (
     Invalid,
@@ -337,7 +337,7 @@ class Site(Capacity):
         released = 0
         async for claim in self.claims(project=project, user=user, type=type):
             current: Claim | None = claim
-            while current is not None and current.generation is not None:
+            while current is not None and current.allocations:
                 try:
                     await current.release()
                     released += 1
@@ -516,7 +516,7 @@ class Claim(Holding):
             consumer=record["consumer_uuid"],
             project=record["project_id"],
             user=record["user_id"],
-            type=type_of(record),
+            type=record.get("consumer_type", UNKNOWN_TYPE),
             generation=record["consumer_generation"],
             allocations=_amounts(record),
             mappings=record.get("mappings", {}),
@@ -546,7 +546,7 @@ class Claim(Holding):
         Raises:
             Stale: another client changed the consumer; read it again with :meth:`Site.find`.
         """
-        if self.generation is None:
+        if not self.allocations:
             return
         call = calls.release(self.consumer, self.project, self.user, self.type, self.generation)
         try:

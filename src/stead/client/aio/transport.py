@@ -176,23 +176,42 @@ class Connection:
         """The URL without user and password; in this process, the directory or URL of the database."""
         return self._calling.transport.shown
 
-    async def request(self, method: str, path: str, body: Any = None, *, stead: str | None = None, **query: Any) -> Any:
-        """The decoded response of any call of the API, at the newest microversion that this library knows.
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        stead: str | None = None,
+        placement: str = calls.PLACEMENT,
+        **query: Any,
+    ) -> Any:
+        """The decoded response of any call of the API.
 
         A GET is repeated if its response is lost; other methods are not. None if the response has no body.
 
         Args:
             path: with or without a query string.
             stead: the version of Stead's own features to enable.
+            placement: the microversion; the newest that this library knows if it is missing.
             query: parameters; None leaves one out, a list repeats one.
         """
-        return (await self.response(method, path, body, stead=stead, **query)).json()
+        return (await self.response(method, path, body, stead=stead, placement=placement, **query)).json()
 
     async def response(
-        self, method: str, path: str, body: Any = None, *, stead: str | None = None, **query: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        stead: str | None = None,
+        placement: str = calls.PLACEMENT,
+        **query: Any,
     ) -> Reply:
         """As :meth:`request`, with the status and the header fields of the response."""
-        call = Call(method, calls.with_query(path, query), body, stead, is_repeatable=method == "GET")
+        call = Call(
+            method, calls.with_query(path, query), body, stead, is_repeatable=method == "GET", placement=placement
+        )
         return await self._calling.send(call)
 
     async def supports(self, version: str) -> bool:

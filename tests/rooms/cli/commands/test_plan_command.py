@@ -101,6 +101,11 @@ def test_moved_consumers_keep_their_type_or_have_none_as_before(real):
     assert real("plan", "drain", "host-1", "--execute")[0] == 0
     assert hosts_of(real, "server") <= {"host-2", "host-3"}
     assert types(real) == {"server": "unknown", "volume": "VOLUME"}
+    claim(real, "server", "resources=VCPU:2", "--replace")
+    claim(real, "volume", "resources=VCPU:2", "--replace")
+    assert types(real) == {"server": "unknown", "volume": "VOLUME"}
+    claim(real, "server", "resources=VCPU:1", "--replace", "--type", "SERVER")
+    assert types(real) == {"server": "SERVER", "volume": "VOLUME"}
 
 
 def types(call):
