@@ -403,7 +403,7 @@ class Inventories(Mapping[int, "InventoryColumns"]):
     def __getitem__(self, class_id: int) -> InventoryColumns:
         return self._columns[class_id].grown(self.size)
 
-    def get(self, class_id: int, default: InventoryColumns | None = None) -> InventoryColumns | None:  # type: ignore[override]
+    def get(self, class_id: int, default: InventoryColumns | None = None) -> InventoryColumns | None:  # type: ignore[override]  # no caller has a default of another type
         """The columns of a class; *default* if no provider has inventory of it."""
         columns = self._columns.get(class_id)
         return default if columns is None else columns.grown(self.size)

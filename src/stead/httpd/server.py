@@ -1,4 +1,4 @@
-"""The server of one worker: accepts connections, runs the event loop until it is told to end, and drains."""
+"""The server of one worker: accepts connections, runs the event loop until a request to stop, and drains."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from enum import Enum
 from stead.process.siblings import Siblings
 
 STOP_SECONDS = 35.0
-"""Time after which a worker that was told to end is killed. Longer than any request."""
+"""Time between the signal that ends a worker and SIGKILL. Longer than any request."""
 
 START_SECONDS = 600.0
 """Time in which a worker must begin to serve. The largest sites load in a tenth of it."""

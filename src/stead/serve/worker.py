@@ -1,4 +1,4 @@
-"""A worker process of ``stead serve``: loads the application, serves it, and drains when it is told to end.
+"""A worker process of ``stead serve``: loads the application, serves it, and drains on a signal.
 
 The main process starts it as ``python -m stead.serve.worker ORDERS``. SIGUSR1 drains for the time in the orders,
 SIGTERM for at most 2 s, SIGQUIT not at all. SIGUSR2 writes the stacks of all threads. The main process handles SIGINT
@@ -51,7 +51,7 @@ SHOW_STACKS = signal.SIGUSR2
 
 
 def main(argument: str) -> None:
-    """Serve as the orders in *argument* say, until told to end."""
+    """Serve as the orders in *argument* say, until a signal ends the worker."""
     orders = Orders.of_argument(argument)
     # First, since the main process may be killed while this one loads.
     _end_with_main_process(int(os.environ.pop("STEAD_MAIN_PROCESS", "0")))

@@ -121,7 +121,7 @@ class Site:
         }
         setup_testing_defaults(environ)
         began: list[Any] = []
-        pieces = self._application(environ, lambda status, headers, *_: began.extend((status, headers)) or bytes)  # type: ignore[func-returns-value, arg-type, return-value]
+        pieces = self._application(environ, lambda status, headers, *_: began.extend((status, headers)) or bytes)  # type: ignore[func-returns-value, arg-type, return-value]  # a `start_response` in one expression
         answer = b"".join(pieces)
         return Answer(int(began[0][:3]), {name.lower(): value for name, value in began[1]}, answer)
 
