@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 # The last of the modules that are generated, which stands for all of them.
 TWINS := src/stead/client/blocking/transport.py
 
+# The tools that tests of Stead share with those of wsgi-lanes. pytest takes this folder from pyproject.toml.
+WITH_TOOLS := PYTHONPATH=distributions/wsgi-lanes/tests
+
 .DEFAULT_GOAL := help
 
 # Tests that between them use every dependency.
@@ -16,7 +19,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/rooms/observe/test_exporter.py tests/rooms/observe/test_scraping.py \
 	tests/rooms/cli/commands/test_topology_command.py tests/rooms/topology/test_hwloc.py \
 	tests/rooms/api/test_bodies.py tests/rooms/api/test_routing.py tests/system/microversions/test_openapi.py \
-	tests/rooms/cli/test_the_command.py tests/rooms/serve/test_serve.py tests/rooms/httpd \
+	tests/rooms/cli/test_the_command.py tests/rooms/serve/test_serve.py distributions/wsgi-lanes/tests \
 	tests/rooms/store/sql/test_bulk_queries.py tests/rooms/store/protocol/test_epoch.py \
 	tests/system/faults/test_a_database_that_hangs.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
@@ -97,10 +100,10 @@ planning: $(VENV)/for-development  ## Compare what-if with real changes on N=500
 	STEAD_PLANNING_CASES=$(or $(N),500) $(BIN)/pytest -n $(JOBS) tests/system/planning $(ARGS)
 
 hostile: $(VENV)/for-development  ## Attack a server for SECONDS=30 in each way, and check the responses to other clients and the memory
-	$(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)
+	$(WITH_TOOLS) $(BIN)/python -m tests.system.hostile $(or $(SECONDS),30) $(ARGS)
 
 framing: $(VENV)/for-development  ## Compare how Stead, h11, gunicorn, nginx and uWSGI read N=20000 ambiguous streams of requests
-	$(BIN)/python -m tests.system.framing $(or $(N),20000) $(ARGS)
+	$(WITH_TOOLS) $(BIN)/python -m tests.system.framing $(or $(N),20000) $(ARGS)
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
 	$(BIN)/python -m tests.system.hostile.reloads $(or $(N),200)
@@ -112,7 +115,7 @@ steady: $(VENV)/for-development  ## Run all tests RUNS=10 times beside two busy 
 	$(BIN)/python -m scripts.steady $(or $(RUNS),10)
 
 segments: $(VENV)/for-development  ## Cut every request at every boundary, over TCP, TLS and a Unix socket (about 20 minutes)
-	$(BIN)/python -m tests.system.segments
+	$(WITH_TOOLS) $(BIN)/python -m tests.system.segments
 
 jobs: $(VENV)/for-development  ## Place N=10000 jobs with a small scheduler, and kill it and the server KILLS=100 times
 	STEAD_TOY_JOBS=$(or $(N),10000) STEAD_TOY_KILLS=$(or $(KILLS),100) $(BIN)/pytest tests/system/library/test_toy_scheduler.py $(ARGS)

@@ -204,7 +204,7 @@ def main() -> None:
     everything = sorted(length for _, text in rows for length in lengths(text))
     table = [(name, lengths(text), len(hits(text))) for name, text in rows]
     table.append(("all", everything, sum(count for *_, count in table)))
-    for file in sorted((ROOT / "src").rglob("*.py")):
+    for file in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "distributions/wsgi-lanes/src").rglob("*.py")]):
         table += [
             (f"{file.relative_to(ROOT)}:{line}", lengths(text), len(hits(text)))
             for line, text in messages(file)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STEAD = Path(__file__).parent.parent / "src" / "stead"
+ROOT = Path(__file__).parent.parent
+STEAD = ROOT / "src" / "stead"
+SERVER = ROOT / "distributions" / "wsgi-lanes" / "src" / "wsgi_lanes"
 
 START = """\
 # Packages and modules
@@ -20,9 +22,11 @@ This page is for developers who look for the place of a change. After it you kno
 [the store](decisions/0014-the-packages-of-the-store.md),
 [the command line](decisions/0033-the-command-line-in-packages.md),
 [statements](decisions/0023-statements-past-the-compiler.md) and
-[the HTTP server](decisions/0012-an-http-server-of-our-own.md). `make docs` generates this page from the docstrings.
+[the HTTP server](decisions/0068-the-http-server-is-a-distribution.md). `make docs` generates this page from the
+docstrings.
 
-Two other distributions stand beside Stead. `bench/` has `stead-bench`, which measures servers over HTTP.
+Three other distributions stand beside Stead. `distributions/wsgi-lanes/` has the HTTP server of `stead serve`: the
+package `wsgi_lanes`, which is also in the wheel of Stead. `bench/` has `stead-bench`, which measures servers over HTTP.
 `distributions/stead-placement/` has the names by which deployment tools load `wsgi.py` and run `cli/placement/`
 ([decision 13](decisions/0013-the-names-of-placement-are-a-distribution.md)).
 """
@@ -32,11 +36,12 @@ NOT_LISTED = {"migrations", "blocking", "templates", "static"}
 
 def page() -> str:
     """The whole page, in Markdown."""
-    return START + "".join(_sections(STEAD))
+    return START + "".join([*_sections(STEAD), *_sections(SERVER)])
 
 
 def _sections(folder: Path) -> Iterator[str]:
-    name = folder.relative_to(STEAD.parent).as_posix()
+    root = next(root for root in (STEAD, SERVER) if folder.is_relative_to(root))
+    name = folder.relative_to(root.parent).as_posix()
     rows = [f"| `{module.stem}` | {_subject(module)} |\n" for module in sorted(folder.glob("[a-z]*.py"))]
     about = _subject(folder / "__init__.py")
     yield f"\n## {name}/\n\n{about}\n"

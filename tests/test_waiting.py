@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).parent
+FOLDERS = (HERE, HERE.parent / "distributions" / "wsgi-lanes" / "tests")
 
 MARK = re.compile(r"mark\.timeout\(([0-9.]+)")
 DEFAULT_SECONDS = 60
 
 MAY_SLEEP = {
     "waiting.py": "the one place that waits",
-    "rooms/httpd/test_admission.py": "work and pauses of random length, so that threads meet at different places",
+    "../distributions/wsgi-lanes/tests/lanes_testing/waiting.py": "the same, for tests that use nothing of Stead's",
+    "../distributions/wsgi-lanes/tests/test_admission.py": "pauses of random length, so that threads meet anywhere",
     "system/hostile/runs.py": "probes beside an attack that lasts for as long as the caller says",
     "system/torture/run.py": "clients and faults run beside each other for as long as the caller says",
     "system/torture/site.py": "a server is stopped for a time that is drawn: the fault is how long it takes",
@@ -34,6 +36,15 @@ MAY_SLEEP = {
     "rooms/serve/test_serving.py": "`make torture` alone: a connection that was idle for 80 seconds",
 }
 """Files in which `sleep` may be called, each with the reason. All others use tests/waiting.py."""
+
+
+def _tests() -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from folder.rglob("*.py")
+
+
+def _name(path: Path) -> str:
+    return os.path.relpath(path, HERE)
 
 
 def sleeps(source: str) -> Iterator[int]:
@@ -49,9 +60,9 @@ def sleeps(source: str) -> Iterator[int]:
 
 def test_no_test_sleeps() -> None:
     sleeping = {
-        f"{path.relative_to(HERE)}:{line}"
-        for path in HERE.rglob("*.py")
-        if str(path.relative_to(HERE)) not in MAY_SLEEP
+        f"{_name(path)}:{line}"
+        for path in _tests()
+        if _name(path) not in MAY_SLEEP
         for line in sleeps(path.read_text())
     }
     assert not sleeping, "wait for a state instead, with tests.waiting.wait_until"
@@ -68,8 +79,8 @@ def test_every_way_to_sleep_is_found(source: str) -> None:
 
 def test_each_timeout_that_is_longer_than_the_default_says_why() -> None:
     silent = [
-        f"{path.relative_to(HERE)}:{number}"
-        for path in HERE.rglob("*.py")
+        f"{_name(path)}:{number}"
+        for path in _tests()
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if (mark := MARK.search(line)) and float(mark[1]) > DEFAULT_SECONDS and "#" not in line[mark.end() :]
     ]

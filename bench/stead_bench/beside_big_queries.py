@@ -89,9 +89,9 @@ def serve(side: str, configuration: str, kind: str) -> None:
     """Serve the application, and print the port."""
     from stead.application import build_application
     from stead.config import load
-    from stead.httpd.server import Server
     from stead.process import slices
-    from stead.serve.worker import ApiRoutes, bounds_of
+    from stead.serve.worker import ApiRoutes, bounds_of, error_body
+    from wsgi_lanes.server import Server
 
     if side == "before":
         slices.give_way = lambda: None
@@ -104,7 +104,8 @@ def serve(side: str, configuration: str, kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=100) as door:
         door.setblocking(False)
         print(door.getsockname()[1], flush=True)
-        Server(app, ApiRoutes("", settings.request_limits.body_size), bounds_of(settings), threads=THREADS).run([door])
+        routes = ApiRoutes("", settings.request_limits.body_size)
+        Server(app, routes, bounds_of(settings), threads=THREADS, error_body=error_body).run([door])
 
 
 class Threaded(ThreadingMixIn, WSGIServer):

@@ -32,9 +32,8 @@ from stead.auth.attempts import Attempts
 from stead.auth.authentication import strategy_of
 from stead.candidates.engine import Enumeration
 from stead.config import load
-from stead.config.settings import serving_program
+from stead.config.settings import HOSTS_OPTION, serving_program
 from stead.domain.errors import Unavailable, Unusable
-from stead.httpd.hosts import Hosts
 from stead.observation import Observation, set_up_log
 from stead.observe.health import Readiness
 from stead.observe.log import held_back
@@ -45,6 +44,7 @@ from stead.store.protocol import connections
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
+from wsgi_lanes.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from stead.config import DatabaseSettings, Settings
     from stead.domain.limits import RequestLimits
-    from stead.httpd.server import Server
+    from wsgi_lanes.server import Server
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +150,10 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
             lambda app: _with_ui(app, api, service, policy, settings, limits, observation),
         ),
         # With noauth2, a page of another site needs no token that it cannot know.
-        (settings.auth_strategy == "noauth2", lambda app: KnownHosts(app, Hosts(ui.hosts, settings.proxy_headers))),
+        (
+            settings.auth_strategy == "noauth2",
+            lambda app: KnownHosts(app, Hosts(ui.hosts, settings.proxy_headers, HOSTS_OPTION)),
+        ),
         # Around all that answers clients of the API, also with a refusal.
         (settings.compress_responses, Compression),
         (
@@ -197,7 +200,7 @@ def _with_ui(
         policy,
         strategy_of(settings),
         lambda pages: authenticate(pages, settings),
-        Features(ui.enabled, ui.writes, ui.public_docs, Hosts(ui.hosts, settings.proxy_headers)),
+        Features(ui.enabled, ui.writes, ui.public_docs, Hosts(ui.hosts, settings.proxy_headers, HOSTS_OPTION)),
         limits,
         counts,
         Attempts(observation.signed_in) if observation else Attempts(),

@@ -12,15 +12,16 @@ from stead import __version__
 from stead.auth.attempts import SIGN_INS
 from stead.catalog import listing
 from stead.config.masking import mask_of
+from stead.config.settings import HOSTS_OPTION
 from stead.config.values import ConfigError
 from stead.domain.errors import InvalidQuery, Unavailable
-from stead.httpd.answers import REASONS
-from stead.httpd.hosts import Hosts
 from stead.observe import log, metrics
 from stead.observe.activity import ActivityCounts
 from stead.observe.exporter import all_workers
 from stead.observe.metrics import Group, Recorder, text_of_flavors, text_of_providers, text_of_sums
 from stead.store.extensions import flavors
+from wsgi_lanes.answers import REASONS
+from wsgi_lanes.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from stead.config.settings import CapacityMetrics
     from stead.domain.provider import Sums
     from stead.domain.request import CandidateRequest
-    from stead.httpd.answers import Reason
-    from stead.httpd.server import Server
     from stead.observe.exporter import AllWorkers
     from stead.observe.metrics import Gauge, Watcher
     from stead.service.service import Service
+    from wsgi_lanes.answers import Reason
+    from wsgi_lanes.server import Server
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class Observation:
 
     def watch_server(self, server: Server) -> None:
         """Also count and export what *server* does."""
-        server.refusals.tell(self.refused)
+        server.refusals.subscribe(self.refused)
         if self._recorder is None:
             return
         for reason in REASONS:
@@ -135,7 +136,7 @@ class Observation:
             self._watch.metrics_dir,
             self._watch.metrics,
             lambda: self.site_text(service, request_of),
-            Hosts(self._settings.ui.hosts),
+            Hosts(self._settings.ui.hosts, option=HOSTS_OPTION),
         )
         self._closing.append(exporter.stop)
         exporter.start()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from stead.application import Application
-    from stead.httpd.server import Server
+    from wsgi_lanes.server import Server
 
 
 class PerProcess:

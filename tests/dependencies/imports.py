@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OURS = {"stead", "stead_bench", "tests", "scripts"}
-FOLDERS = ("bench", "scripts", "src", "tests")
+OURS = {"stead", "stead_bench", "wsgi_lanes", "tests", "lanes_testing", "scripts"}
+FOLDERS = ("bench", "distributions/wsgi-lanes", "scripts", "src", "tests")
 
 # Names with an underscore that are public all the same.
 PUBLIC = {

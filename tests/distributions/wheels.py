@@ -12,6 +12,7 @@ from zipfile import ZipFile
 from tests.checkout import ROOT
 
 NAMES = ROOT / "distributions" / "stead-placement"
+LANES = ROOT / "distributions" / "wsgi-lanes"
 BENCHMARKS = ROOT / "bench"
 
 
@@ -24,8 +25,9 @@ def installed_files(wheel: Path) -> set[str]:
     """What the wheel installs: modules by their paths, programs by ``bin/`` and their names."""
     with ZipFile(wheel) as archive:
         names = archive.namelist()
-        entry_points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))
-        lines = archive.read(entry_points).decode().partition("[console_scripts]")[2].partition("[")[0].splitlines()
+        entry_points = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+        text = "".join(archive.read(name).decode() for name in entry_points)
+        lines = text.partition("[console_scripts]")[2].partition("[")[0].splitlines()
     programs = {f"bin/{line.partition('=')[0].strip()}" for line in lines if line.strip()}
     programs |= {f"bin/{Path(name).name}" for name in names if ".data/scripts/" in name}
     return programs | {name for name in names if ".dist-info/" not in name and ".data/" not in name}

@@ -35,7 +35,9 @@ def make_checkout(place: Path) -> Path:
     environment = place / ".venv"
     venv.create(environment, with_pip=False, symlinks=True)
     (packages,) = environment.glob("lib/*/site-packages")
-    (packages / "stead.pth").write_text(f"{place / 'src'}\n{sysconfig.get_path('purelib')}\n")
+    (packages / "stead.pth").write_text(
+        f"{place / 'src'}\n{place / 'distributions/wsgi-lanes/src'}\n{sysconfig.get_path('purelib')}\n"
+    )
     program = environment / "bin" / "stead"
     program.write_text(
         f'#!{environment}/bin/python\nfrom stead.cli import main\n\nif __name__ == "__main__":\n    main()\n'

@@ -12,7 +12,11 @@ from scripts import docs, reference
 from tests.checkout import ROOT
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "bench/results").glob("*.md"))]
-SOURCES = [file for room in ("src", "tests", "bench", "scripts") for file in sorted((ROOT / room).rglob("*.py"))]
+SOURCES = [
+    file
+    for room in ("src", "distributions/wsgi-lanes", "tests", "bench", "scripts")
+    for file in sorted((ROOT / room).rglob("*.py"))
+]
 
 # As docstrings cite: "Group values" and "Cross checks" of allocation candidates, docs/api.md
 SECTIONS = r'"[^"]+"(?:(?:,| and) "[^"]+")*'
@@ -89,7 +93,8 @@ def texts() -> str:
     """All fixed parts of the strings of the program, one a line, in small letters: names of headers may be either."""
     parts = {
         part.casefold()
-        for file in sorted((ROOT / "src").rglob("*.py"))
+        for folder in ("src", "distributions/wsgi-lanes/src")
+        for file in sorted((ROOT / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for part in re.split(r"%[sdr]|{[^{}]*}", node.value)

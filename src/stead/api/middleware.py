@@ -24,13 +24,14 @@ from stead.observe.metrics import NOTES_KEY, Notes, notify
 from stead.process import slices
 from stead.process.memory import cached_if_short
 from stead.process.siblings import siblings
+from wsgi_lanes.wsgi import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from stead.httpd.hosts import Hosts
     from stead.observe.metrics import Watcher
+    from wsgi_lanes.hosts import Hosts
 
     Headers = list[tuple[str, str]]
 
@@ -688,10 +689,6 @@ class _Counted:
 
 
 # Marks the start and end of each request, so that long requests let short ones run first.
-
-
-CLIENT = "stead.client"
-"""In the environ: the credential that `stead serve` takes for the client, which may be a session and not a token."""
 
 
 class Slices:

@@ -16,6 +16,7 @@ from stead.auth.sessions import find_session
 from stead.auth.tokens import TokenFile, ensure_admin_token
 from stead.config.values import ConfigError
 from stead.process.memory import cached_if_short
+from wsgi_lanes.wsgi import ACCEPT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
     from stead.config import Settings
 
-
-ACCEPT = "stead.accept_credential"
-"""In the environ: the function of the server to call when a credential is accepted. Its queue gives each accepted
-credential a share of its own, and no other one."""
 
 _ROOT = frozenset({"/", ""})
 OPEN_PATHS = _ROOT | {"/healthcheck"}

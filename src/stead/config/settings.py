@@ -36,6 +36,9 @@ AuthStrategy = Literal["keystone", "noauth2", "token"]
 _log = logging.getLogger(__name__)
 
 
+HOSTS_OPTION = "[stead] ui_hosts"
+"""The option with the names that a Host header may have, for refusals."""
+
 MOST_AGGREGATES = 32
 """Maximum number of aggregates in the metrics of flavors, of which each is a sample for each flavor."""
 

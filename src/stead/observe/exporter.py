@@ -23,7 +23,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from stead.httpd.hosts import Hosts
 from stead.observe.metrics import (
     BUILD,
     CLAIMS,
@@ -42,6 +41,7 @@ from stead.observe.metrics import (
 )
 from stead.process.background import Background
 from stead.process.siblings import siblings
+from wsgi_lanes.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -20,17 +20,20 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from stead.api.limits import longest_body
 from stead.auth.sessions import session_in
-from stead.httpd.bounds import Bounds
-from stead.httpd.requests import Lane
 from stead.process import siblings
+from wsgi_lanes.bounds import Bounds
+from wsgi_lanes.requests import Lane
 
 if TYPE_CHECKING:
+    from http import HTTPStatus
+
     from stead.config import Settings
-    from stead.httpd.requests import Request
-    from stead.httpd.server import Server
+    from wsgi_lanes.requests import Request
+    from wsgi_lanes.server import Server
 
 
 DRAIN = signal.SIGUSR1
@@ -73,7 +76,7 @@ def main(argument: str) -> None:
 
     server.run(
         [listening],
-        own=[door],
+        supervising=[door],
         context=tls.context() if tls else None,
         signals={
             DRAIN: partial(drain, orders.drain),
@@ -89,9 +92,9 @@ def _loaded(orders: Orders) -> Server:
     from stead.config.settings import serving_program
     from stead.domain.errors import SteadError
     from stead.domain.names import one_line
-    from stead.httpd.server import Server
     from stead.observe.log import silenced
     from stead.process.memory import return_freed
+    from wsgi_lanes.server import Server
 
     module, _, attribute = orders.target.partition(":")
     try:
@@ -106,6 +109,7 @@ def _loaded(orders: Orders) -> Server:
         ApiRoutes(settings.path_prefix, settings.request_limits.body_size),
         bounds_of(settings),
         threads=orders.threads,
+        error_body=error_body,
         return_freed=return_freed,
     )
     if hasattr(application, "watch_server"):  # other WSGI applications are served without metrics
@@ -252,7 +256,19 @@ def _is_limited(query: str) -> bool:
     return False
 
 
-# The limits of the HTTP server, from the options of ``[stead]``.
+# The limits of the HTTP server, from the options of ``[stead]``, and the form of its errors.
+
+
+OPTIONS = {
+    "head": "[stead] max_head_size",
+    "bodies": "[stead] max_bodies_size",
+    "unsent": "[stead] max_unsent_size",
+    "queue": "[stead] max_queue",
+    "queue_per_client": "[stead] max_queue_per_client",
+    "queue_timeout": "[stead] queue_timeout",
+    "proxies": "[stead] proxy_protocol_from",
+}
+"""The options that refusals cite."""
 
 
 def bounds_of(settings: Settings) -> Bounds:
@@ -271,7 +287,16 @@ def bounds_of(settings: Settings) -> Bounds:
         queue_per_client=http.queue_per_client,
         queue_timeout=http.queue_timeout,
         proxies=http.proxies,
+        names=OPTIONS,
     )
+
+
+def error_body(status: HTTPStatus, detail: str) -> tuple[list[tuple[str, str]], bytes]:
+    """Header fields and body of an error of the server, in the form of the API's errors ("Errors", docs/api.md)."""
+    request_id = f"req-{uuid4()}"
+    error = {"status": status.value, "title": status.phrase, "detail": detail, "request_id": request_id}
+    headers = [("content-type", "application/json"), ("x-openstack-request-id", request_id)]
+    return headers, json.dumps({"errors": [error]}).encode()
 
 
 # TLS of ``stead serve``: the certificate files, and the context created from them.

@@ -14,18 +14,18 @@ from stead.client.blocking.connecting import ADMIN, connect
 from stead.client.blocking.site import Site
 from stead.client.blocking.transport import InProcess
 from stead.embedded import start
-from stead.httpd.server import Server
 from stead.observe.log import silenced
-from stead.serve.worker import ApiRoutes, bounds_of
+from stead.serve.worker import ApiRoutes, bounds_of, error_body
 from stead.testing.faults import Faults
+from wsgi_lanes.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.embedded import Opened
-    from stead.httpd.answers import Answer, Refusal
-    from stead.httpd.requests import Answering, Request
+    from wsgi_lanes.answers import Answer, Refusal
+    from wsgi_lanes.requests import AnswerReceiver, Request
 
 THREADS = 8
 """Requests that the server answers at the same time."""
@@ -90,6 +90,7 @@ def placement(*, upstream_only: bool = False) -> Iterator[Placement]:
             ApiRoutes("", settings.request_limits.body_size),
             replace(bounds_of(settings), stop=STOP_SECONDS),
             threads=THREADS,
+            error_body=error_body,
         )
         url = Placement.at(listening.getsockname()[1], faults)
         thread = Thread(target=server.run, args=([listening],), name="placement", daemon=True)
@@ -170,12 +171,12 @@ class _Server(Server):
     """A server that breaks a connection instead of sending a response with the header for that."""
 
     def submit(self, request: Request) -> None:
-        request.answering = _Fragile(request.answering, self)
+        request.receiver = _Fragile(request.receiver, self)
         super().submit(request)
 
 
 class _Fragile:
-    def __init__(self, connection: Answering, server: Server) -> None:
+    def __init__(self, connection: AnswerReceiver, server: Server) -> None:
         self._connection = connection
         self._server = server
 

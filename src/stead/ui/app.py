@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from stead.auth.authentication import Strategy
     from stead.auth.policy import Policy
     from stead.domain.limits import RequestLimits
-    from stead.httpd.hosts import Hosts
     from stead.service.service import Service
+    from wsgi_lanes.hosts import Hosts
 
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stead.auth.authentication import Strategy
     from stead.auth.tokens import TokenFile
-    from stead.httpd.hosts import Hosts
+    from wsgi_lanes.hosts import Hosts
 
 
 SESSION_KEY = "stead.ui.session"

@@ -63,7 +63,7 @@ class Client:
             "SCRIPT_NAME": "" if path else "/placement",
         }
         environ |= {f"HTTP_{name.upper()}": value for name, value in headers.items()}
-        environ["stead.accept_credential"] = self._accept
+        environ["wsgi_lanes.accept_credential"] = self._accept
         setup_testing_defaults(environ)
         if not path:
             environ["PATH_INFO"] = ""

@@ -17,7 +17,7 @@ API = (DOCS / "api.md").read_text()
 ROW = re.compile(r"^\| `((?:placement|stead)\.[a-z_.]+)` \| (\w+) \| `?([\w ]+)`? \|", re.MULTILINE)
 ROWS = ROW.findall(API)
 GENERAL = "placement.undefined_code"
-NOT_CODES = {"placement.requestlog", "stead.carries_streams", "stead.credentials", "stead.request_id"}
+NOT_CODES = {"placement.requestlog", "stead.credentials", "stead.request_id"}
 """The name of a log, and keys of the environ."""
 
 

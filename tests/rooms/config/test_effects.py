@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from wsgiref.types import WSGIApplication
 
-    from stead.httpd.bounds import Bounds
+    from wsgi_lanes.bounds import Bounds
 
 pytestmark = pytest.mark.timeout(120)  # many services are made, one for each option
 

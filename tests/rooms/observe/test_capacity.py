@@ -20,7 +20,6 @@ from stead import application
 from stead.config import load
 from stead.domain.errors import Unavailable
 from stead.domain.provider import Inventories, Sums
-from stead.httpd.hosts import Hosts
 from stead.observation import capacity_text
 from stead.observe import exporter
 from stead.observe.exporter import Endpoint
@@ -28,6 +27,7 @@ from stead.observe.metrics import OF_PROVIDERS, SUMS, Group, text_of_providers, 
 from tests.system.api.client import Api, wsgi_door
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until
+from wsgi_lanes.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

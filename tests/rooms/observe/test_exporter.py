@@ -11,10 +11,10 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry
 
-from stead.httpd.hosts import Hosts
 from stead.observe.exporter import Endpoint, Exporter
 from stead.observe.metrics import Recorder
 from tests.system.deploy.servers import free_port
+from wsgi_lanes.hosts import Hosts
 
 if TYPE_CHECKING:
     from pathlib import Path

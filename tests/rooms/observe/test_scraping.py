@@ -16,14 +16,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stead.auth.attempts import SIGN_INS
-from stead.httpd.answers import REASONS
-from stead.httpd.connection import State
 from stead.observe.metrics import METRICS, REFUSED, SUMS
 from tests.conftest import write_configuration
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST, Api, fresh_uuid, holding, http_door
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until
+from wsgi_lanes.answers import REASONS
+from wsgi_lanes.connection import ConnectionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,7 +187,7 @@ def test_each_request_is_a_line_of_the_contract_s_form(service: Service) -> None
 def test_what_clients_do_to_the_http_server_is_seen(service: Service) -> None:
     scraped = service.scrape(lambda scraped: len(scraped.labels("stead_http_connections", "worker")) == 2)
     assert scraped.labels("stead_http_connections", "state") == {
-        state.value for state in State if state is not State.CLOSED
+        state.value for state in ConnectionState if state is not ConnectionState.CLOSED
     }
     assert scraped.labels("stead_http_refused", "reason") == set(REASONS)
     assert scraped.sum("stead_http_refused_total") == 0

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stead.httpd.bounds import MIB, Bounds
-from stead.httpd.requests import Lane
-from stead.httpd.server import Server
 from stead.observation import server_gauges
 from stead.observe.metrics import HTTP_CONNECTIONS
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from wsgi_lanes.bounds import MIB, Bounds
+from wsgi_lanes.requests import Lane
+from wsgi_lanes.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-    from stead.httpd.requests import Request
+    from wsgi_lanes.requests import Request
 
 pytestmark = pytest.mark.one_database
 

@@ -1,11 +1,16 @@
 """Which lane a request has, and which credential identifies its client."""
 
+import json
 from base64 import urlsafe_b64encode
+from dataclasses import fields
+from http import HTTPStatus
 
 import pytest
 
-from stead.httpd.requests import Lane, Peers, Request
-from stead.serve.worker import SMALL_CLAIM, ApiRoutes
+from stead.config.options import GROUPS
+from stead.serve.worker import OPTIONS, SMALL_CLAIM, ApiRoutes, error_body
+from wsgi_lanes.bounds import Bounds
+from wsgi_lanes.requests import Lane, Peers, Request
 
 pytestmark = pytest.mark.one_database
 
@@ -23,7 +28,7 @@ def request(method="GET", path="/", query="", body=b"", **fields):
         declared=len(body),
         keeps_connection=True,
         peers=Peers("192.0.2.1", False, {}),
-        answering=None,
+        receiver=None,
         arrived=0.0,
     )
 
@@ -94,3 +99,17 @@ def test_a_gang_is_no_small_claim(lane, body):
 )
 def test_a_client_is_its_token_or_below_the_pages_its_session(credential, path, fields):
     assert ApiRoutes("/p", 1000).credential(request(path=f"/p{path}", **fields)) == credential
+
+
+def test_refusals_of_the_server_name_options_that_exist():
+    limits = {field.name for field in fields(Bounds)}
+    known_options = {f"[stead] {option.dest}" for option in GROUPS["stead"]}
+    assert set(OPTIONS) <= limits
+    assert set(OPTIONS.values()) <= known_options
+
+
+def test_an_error_of_the_server_has_the_form_of_the_api():
+    headers, body = error_body(HTTPStatus.SERVICE_UNAVAILABLE, "no")
+    (error,) = json.loads(body)["errors"]
+    assert dict(headers) == {"content-type": "application/json", "x-openstack-request-id": error.pop("request_id")}
+    assert error == {"status": 503, "title": "Service Unavailable", "detail": "no"}

@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from stead.httpd.bounds import Bounds
 from tests.rooms.serve.test_serve import LONG_SECONDS, get, machine, one_line, until
 from tests.servers.certificates import certified, certified_for_localhost
 from tests.waiting import stays
+from wsgi_lanes.bounds import Bounds
 
 __all__ = ["machine"]  # a fixture
 

@@ -76,7 +76,8 @@ ENVIRON = {
     "REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": "/changes", "SERVER_NAME": "127.0.0.1",
     "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http", "REMOTE_ADDR": "127.0.0.1",
     "HTTP_OPENSTACK_API_VERSION": f"placement {OWN}", "HTTP_X_AUTH_TOKEN": "admin", "wsgi.input": None,
-    "HTTP_ACCEPT": "text/event-stream", "wsgi.errors": None, "wsgi.multithread": True, "stead.carries_streams": True,
+    "HTTP_ACCEPT": "text/event-stream", "wsgi.errors": None, "wsgi.multithread": True,
+    "wsgi_lanes.carries_streams": True,
 }  # fmt: skip
 
 

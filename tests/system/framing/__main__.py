@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.progress import track
 
-from tests.system.framing.comparison import disagreement
-from tests.system.framing.messages import stream_of
-from tests.system.framing.readers import Reading, by_gunicorn, by_h11, by_server
+from lanes_testing.comparison import disagreement
+from lanes_testing.messages import stream_of
+from lanes_testing.readers import Reading, by_gunicorn, by_h11, by_server
 from tests.system.framing.servers import nginx_as_reader, uwsgi
 
 if TYPE_CHECKING:

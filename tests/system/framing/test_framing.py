@@ -1,6 +1,7 @@
-"""No message is read in one way by Stead and in another by a server beside or before it.
+"""Ambiguous messages of one client behind a proxy change no answer of another.
 
-`make framing` runs more streams, and compares with nginx and uWSGI too.
+`distributions/wsgi-lanes/tests` compares how they are read with h11 and gunicorn. `make framing` runs more streams, and
+compares with nginx and uWSGI too.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lanes_testing.messages import INNER, stream_of
 from tests.conftest import write_configuration
 from tests.servers.stead import serving
 from tests.system.api.client import NEWEST
-from tests.system.framing.comparison import CORPUS, disagreement
-from tests.system.framing.messages import INNER, stream_of
-from tests.system.framing.readers import by_gunicorn, by_h11, stead
 from tests.system.framing.servers import PROXIES, proxy
 
 if TYPE_CHECKING:
@@ -27,27 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(300)]  # starts servers
 
-STREAMS = 600
 PER_PROXY = 60
-
-
-@pytest.mark.parametrize("stream", CORPUS, ids=range(len(CORPUS)))
-def test_a_stream_that_was_once_read_in_two_ways_is_read_in_one(stream: bytes) -> None:
-    assert disagreement(stream, [by_h11, by_gunicorn]) is None
-
-
-def test_generated_streams_are_read_as_the_strictest_reader_reads_them() -> None:
-    shown = (disagreement(stream_of(number), [by_h11, by_gunicorn]) for number in range(STREAMS))
-    assert [each for each in shown if each] == []
-
-
-def test_generated_streams_are_read_alike_wherever_they_are_cut() -> None:
-    for number in range(0, STREAMS, 10):
-        stream = stream_of(number)
-        whole = stead([stream])
-        assert stead(stream[place : place + 1] for place in range(len(stream))) == whole, number
-        for place in range(1, len(stream), 7):
-            assert stead([stream[:place], stream[place:]]) == whole, (number, place)
 
 
 ATTACKS = [

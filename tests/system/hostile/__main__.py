@@ -7,10 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stead.httpd.bounds import KIB, MIB
+from lanes_testing.pieces import KINDS
 from tests.system.hostile.attacks import ATTACKS, unread_answers
-from tests.system.hostile.pieces import KINDS
 from tests.system.hostile.runs import LARGEST_QUERY, WORK_OF_100_MB, victim
+from wsgi_lanes.bounds import KIB, MIB
 
 LONG_ATTACKS = {name: (attack, count, "") for name, (attack, _, count) in ATTACKS.items()} | {
     "unread answers of 100 MB": (unread_answers, 100, f"max_candidate_work = {WORK_OF_100_MB}\n"),

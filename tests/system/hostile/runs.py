@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from lanes_testing import pieces
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST
 from tests.system.hostile.attacks import SMALL_QUERY, Target
@@ -93,7 +94,7 @@ class Victim:
 
     def memory_with(self, kind: str, count: int) -> tuple[int, int]:
         """What the worker has in memory with *count* connections that sent a *kind* of pieces, and after their end."""
-        command = [sys.executable, "-m", "tests.system.hostile.pieces", kind, str(self.target.port), str(count)]
+        command = [sys.executable, pieces.__file__, kind, str(self.target.port), str(count)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
             assert sender.stdin is not None
             assert sender.stdout is not None

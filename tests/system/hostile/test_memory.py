@@ -2,10 +2,10 @@
 
 import pytest
 
-from stead.httpd.bounds import KIB, MIB
-from stead.httpd.requests import FREE_SIZE
-from tests.system.hostile.pieces import KINDS
+from lanes_testing.pieces import KINDS
 from tests.system.hostile.runs import victim
+from wsgi_lanes.bounds import KIB, MIB
+from wsgi_lanes.requests import FREE_SIZE
 
 pytestmark = [
     pytest.mark.timeout(300),  # on a busy machine; 2 s each on an idle one

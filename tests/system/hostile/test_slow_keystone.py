@@ -14,11 +14,11 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from stead.httpd.server import SIGN_IN_QUEUE, SIGN_IN_THREADS
 from tests.rooms.auth.test_keystone import VALID, FakeKeystone, login, running
 from tests.servers.stead import started
 from tests.system.api.client import NEWEST
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from wsgi_lanes.server import SIGN_IN_QUEUE, SIGN_IN_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lanes_testing.segments import connect, read_answer, read_orderly_end, send_cut
 from tests.servers.stead import started
 from tests.system.segments.cases import LONGEST_BODY, USER, Case, cases, preparations
-from tests.system.segments.clients import connect, read_answer, read_orderly_end, send_cut
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lanes_testing.segments import connect, send_cut
 from scripts.docs import the_routes
 from stead.api.gates import Router
 from tests.servers.certificates import Certificate, certified_for_localhost
 from tests.system.segments.cases import cases
-from tests.system.segments.clients import connect, send_cut
 from tests.system.segments.runs import DOORS, WORKERS, boundaries, opened, send_all
 
 if TYPE_CHECKING:

@@ -799,7 +799,7 @@ def test_a_route_without_a_token_gives_an_invented_one_no_share_of_the_threads(b
     def get(path: str, **environ: str) -> int:
         sent: Any = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_HOST": "127.0.0.1", "HTTP_ACCEPT": "text/html"}
         sent |= environ
-        sent["stead.accept_credential"] = lambda: accepted.append(path)
+        sent["wsgi_lanes.accept_credential"] = lambda: accepted.append(path)
         setup_testing_defaults(sent)
         statuses: list[str] = []
         list(browser.app(sent, lambda status, *_: statuses.append(status)))

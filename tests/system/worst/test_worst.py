@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stead.httpd.requests import Lane, Peers, Request
 from stead.serve.worker import ApiRoutes
 from tests.system.worst import measuring
 from tests.system.worst.questions import QUESTIONS, Case, Group, Query, SiteShape, case, changed
+from wsgi_lanes.requests import Lane, Peers, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,10 +25,10 @@ from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.candidates.provider_trees import roots_of, tree_totals
 from stead.domain.errors import StartOver, Unavailable
-from stead.httpd.wsgi import CLIENT
 from stead.process.slices import sliced
 from stead.store.feed.changes import USAGES, ChangeSet
 from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower, displaced, too_many
+from wsgi_lanes.wsgi import CARRIES_STREAMS, CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
@@ -63,9 +63,6 @@ def validator(agreed: Agreed) -> Validator:
 QUERY = validator(ALL_FEATURES)
 
 RETRY_MILLISECONDS = 1000
-
-CARRIES_STREAMS = "stead.carries_streams"
-"""In the environ: the server sends a body with `attach`, whose parts are produced later, without holding a thread."""
 
 MERGED_NEEDS_LOOP = "This server would hold a thread for the stream. Poll GET /changes with merged=true instead."
 
