@@ -102,6 +102,15 @@ def test_trees_that_all_differ_and_reach_many_pools_are_read_in_slices(question:
         require_bounded(tried, site.counted(tried), work)
 
 
+def test_what_limits_thousands_of_different_trees_is_found_in_slices() -> None:
+    tried = Case("headroom", replace(POOLS.shape, hosts=2_000), Query((Group((("VCPU", 3), ("DISK_GB", 2))),)))
+    work = 100 * WORK
+    with measuring.site(work) as site:
+        site.fill(tried.shape)
+        site.ask("GET", "/headroom", "resources=VCPU:1,DISK_GB:1")  # reads the site and its sharing providers
+        require_bounded(tried, site.counted(tried), work)
+
+
 def test_a_search_for_an_error_that_another_group_may_hide_has_no_budget_of_its_own() -> None:
     with measuring.site(WORK) as site:
         site.fill(POOLS.shape)

@@ -32,7 +32,7 @@ from stead.domain.provider import MAX_INT
 from stead.domain.request import UNSUFFIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -115,7 +115,7 @@ def each_tree(
         for _, members, packed in filling.each(inexact, most_of):
             place = sums.place_of[members[0]]
             at_least[place], at_most[place] = packed.at_least, packed.at_most
-    (fits,) = sums.fits(snapshot, [request])
+    (fits,) = sums.fits(snapshot, [request], work.give_way)
     return EachTree(fits, is_exact, pools, sums.counted, filling)
 
 
@@ -143,7 +143,7 @@ def each_tree_of_all(snapshot: Snapshot, requests: Sequence[CandidateRequest], w
     )
     return [
         fits if is_exact.all() else None
-        for fits, is_exact in zip(sums.fits(snapshot, requests), sums.is_exact, strict=True)
+        for fits, is_exact in zip(sums.fits(snapshot, requests, work.give_way), sums.is_exact, strict=True)
     ]
 
 
@@ -175,10 +175,12 @@ class _Sums:
                 self.at_least[places] = np.where(counts.is_exact, counts.most, 0)
                 self.counted.append((similar, counts))
 
-    def fits(self, snapshot: Snapshot, requests: Sequence[CandidateRequest]) -> Iterator[Fits]:
+    def fits(
+        self, snapshot: Snapshot, requests: Sequence[CandidateRequest], give_way: Callable[[], object]
+    ) -> Iterator[Fits]:
         """The bounds for each of *requests*, and what limits the trees."""
         limiting: list[list[tuple[LimitedBy, Numbers]]] = [[] for _ in requests]
-        for reason, numbers, roots in limits(self.counted, (self.at_least, self.at_most), self.place_of):
+        for reason, numbers, roots in limits(self.counted, (self.at_least, self.at_most), self.place_of, give_way):
             bounds = np.searchsorted(numbers, np.arange(len(requests) + 1)).tolist()
             for number, request in enumerate(requests):
                 start, stop = bounds[number], bounds[number + 1]
@@ -225,7 +227,10 @@ class Limit(NamedTuple):
 
 
 def limits(
-    counted: Sequence[tuple[Trees, Counts]], bounds: tuple[Numbers, Numbers], place_of: Numbers
+    counted: Sequence[tuple[Trees, Counts]],
+    bounds: tuple[Numbers, Numbers],
+    place_of: Numbers,
+    give_way: Callable[[], object],
 ) -> Iterator[tuple[Reason, Numbers, Numbers]]:
     """What limits the trees after their claims: each reason with trees, as request (ascending) and root.
 
@@ -233,9 +238,11 @@ def limits(
 
     Args:
         bounds: the least and the greatest number of claims, by request and by the places of *place_of*.
+        give_way: lets other requests run; no work is spent here, and all trees may differ.
     """
     at_least, at_most = bounds
     for trees, counts in counted:
+        give_way()
         places = trees.request, place_of[trees.anchors]
         # Trees into which the request cannot fit at all are no part of the answer. Only a filling may have shown that.
         remaining = at_most[places] > 0
