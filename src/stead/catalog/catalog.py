@@ -38,6 +38,10 @@ SECONDS_BETWEEN_LINES = 1.0
 IDLE_SECONDS = 1.0
 """Time after the last refresh when an idle process polls the clock."""
 
+SHORTEST_PAUSE_SECONDS = 1.0
+"""Time after a load that did not fit into memory before the next one begins. It is at least as long as the load took,
+so that a worker whose loads cannot fit spends at most half of its time on them."""
+
 UNCHANGED, CHANGES, EVERYTHING, FAILED = "unchanged", "changes", "everything", "failed"
 """What a refresh loaded."""
 
@@ -60,6 +64,7 @@ class Catalog:
         self._order = itertools.count(1)
         self._began = 0
         self._failure: Unavailable | None = None
+        self._retry_at = 0.0  # after a load that did not fit: until then, callers get its failure
         self._refresh_since: float | None = None  # when the running refresh began
         self._refreshed_at = self._true_at = time.monotonic()
         self._moment: Moment | None = None
@@ -73,7 +78,8 @@ class Catalog:
         waits for a source that hangs at most twice.
 
         Raises:
-            Unavailable: the source does not answer. The next call loads everything again.
+            Unavailable: the source does not answer, or a load does not fit into memory. The next call loads everything
+                again, after a load that does not fit only when a pause is over.
         """
         return self.view()[0]
 
@@ -87,7 +93,8 @@ class Catalog:
         # arrival that gets its number too early only causes a refresh that was not needed.
         arrived = next(self._order)
         with self._refreshing:
-            if self._began < arrived:  # the last refresh may have asked the source before this request arrived
+            # The last refresh may have asked the source before this request arrived.
+            if self._began < arrived and time.monotonic() >= self._retry_at:
                 began = next(self._order)
                 self._refresh_since = time.monotonic()
                 try:
@@ -210,7 +217,17 @@ class Catalog:
         asked_at = time.monotonic()
         # The garbage collector would visit every row that is read. It runs again when the rows are freed.
         with slices.short(), collector_paused():
-            refresh = self._followed(since)
+            try:
+                refresh = self._followed(since)
+            except MemoryError as error:
+                # The process stays: it answers what needs no fresh snapshot, and its next load may fit.
+                now = time.monotonic()
+                self._retry_at = now + max(SHORTEST_PAUSE_SECONDS, now - asked_at)
+                text = "What has changed does not fit into the memory of a worker."
+                if isinstance(error, _TooLarge):
+                    text = str(error)
+                _log.error("%s", text)
+                raise Unavailable(text) from error
             replaced, self._snapshot, self._moment = [self._snapshot], refresh.snapshot, refresh.moment
             if refresh.kind == EVERYTHING:  # after smaller refreshes, the snapshots share nearly all data
                 release(replaced)
@@ -255,14 +272,16 @@ def _loaded(names: Snapshot, portions: Iterable[Changes | Portion], number: int)
             progress.add(len(portion.providers.ids))
         snapshot = loading.snapshot()
     except MemoryError as error:
-        # The process stays: it answers from its last snapshot what needs no fresh one, and its next load may fit.
         size = loading.size()
         del loading
-        _log.error("the providers do not fit into the memory of this process: %s", size)
-        raise Unavailable(f"The providers do not fit into the memory of a worker: {size}.") from error
+        raise _TooLarge(f"The providers do not fit into the memory of a worker: {size}.") from error
     if number >= MANY:
         keep_for_good()
     return snapshot
+
+
+class _TooLarge(MemoryError):
+    """A complete load does not fit into memory. The message counts what arrived."""
 
 
 class _Progress:
