@@ -5,6 +5,7 @@ All are clients of this machine, bounded in number; each ends with its block.
 
 from __future__ import annotations
 
+import itertools
 import socket
 import subprocess
 import sys
@@ -206,6 +207,30 @@ def large_queries(target: Target, count: int) -> AbstractContextManager[None]:
     return _clients(count, ask, target)
 
 
+PACKED, PER_CREDENTIAL = 49, 8
+"""Groups of which two fit into each of 24 providers with 100 VCPU, so that not all fit; connections per credential."""
+
+
+def limited_queries(target: Target, count: int) -> AbstractContextManager[None]:
+    """Queries with ``limit=1`` that spend all their work and find nothing, with one credential for 8 connections.
+
+    No two of them are equal, since equal ones share an answer.
+    """
+    queries = itertools.count()
+
+    def ask(connection: HTTPConnection) -> int:
+        number = next(queries)
+        groups = "&".join(f"resources_{number}_{group}=VCPU:{41 + group % 9}" for group in range(PACKED))
+        credential = f"admin:packing-{number % max(1, count // PER_CREDENTIAL)}"
+        path = f"/allocation_candidates?{groups}&group_policy=none&limit=1"
+        connection.request("GET", path, headers={**HEADERS, "X-Auth-Token": credential})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    return _clients(count, ask, target)
+
+
 def bad_bodies(target: Target, count: int) -> AbstractContextManager[None]:
     """Bodies of the greatest size that are refused: they have more values than a body of that size may have."""
     piece = b'{"mappings":{},"x":[]},'
@@ -270,6 +295,7 @@ ATTACKS = {
     "unread streams": (unread_streams, 20, 200),
     "unread answers": (unread_answers, 10, 100),
     "large queries": (large_queries, 4, 10),
+    "expensive queries with limit=1": (limited_queries, 24, 160),
     "bad bodies": (bad_bodies, 4, 64),
     "nearly good bodies": (nearly_good_bodies, 4, 64),
     "long headers": (long_headers, 4, 64),
