@@ -288,6 +288,7 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
             randomize=settings.candidates.randomize,
             maximum=settings.candidates.maximum,
             work=settings.limits.candidate_work,
+            answer_size=settings.request_limits.answer_size,
         )
         store = _ready_store(settings.database, observation)
         on_refresh = observation.refreshed if observation else None

@@ -97,7 +97,7 @@ def routes(service: Service, incomplete: Owner, limits: RequestLimits) -> dict[s
     provider = "/resource_providers/{uuid}"
     handlers: dict[str, object] = {
         "/": Root(),
-        "/resource_providers": Providers(service),
+        "/resource_providers": Providers(service, limits),
         provider: OneProvider(service),
         f"{provider}/inventories": Inventories(service),
         f"{provider}/inventories/{{resource_class}}": OneClass(service),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,13 +76,14 @@ class Enumeration:
     """The settings of a service for its candidate queries.
 
     A query generates up to ``maximum`` candidates, before its own limit applies. Its budget is ``work``, in units of
-    `stead.candidates.work`. None: no bound.
+    `stead.candidates.work`. None: no bound. An answer may have ``answer_size`` bytes.
     """
 
     breadth_first: bool = False
     randomize: bool = False
     maximum: int | None = None
     work: int | None = None
+    answer_size: int = sys.maxsize
 
     def draws(self, request: CandidateRequest) -> bool:
         """Whether the candidates for *request*, or their order, are random."""
@@ -106,11 +108,11 @@ def answer(
     """The answer to *request*. Shorter requests may run in between; *phases* receives the end of each phase.
 
     Raises:
-        UnknownResourceClass, UnknownTraits
+        UnknownResourceClass, UnknownTraits, AnswerTooLarge
     """
     work = Work(enumeration.work, give_way=slices.give_way)
     batches = found_within(snapshot, request, enumeration, work, phases)
-    rendering = Rendering(snapshot, request, form, slices.give_way)
+    rendering = Rendering(snapshot, request, form, slices.give_way, enumeration.answer_size)
     number = 0
     # Each portion is written before the next one is searched: all candidates of a large answer need more memory than
     # their text.

@@ -8,6 +8,7 @@ Source: "Result" of allocation candidates, docs/api.md.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
@@ -59,9 +60,17 @@ class Rendering:
     """Writes the body of one answer, while its candidates are found."""
 
     def __init__(
-        self, snapshot: Snapshot, request: CandidateRequest, form: Form, give_way: Callable[[], object] = keep_on
+        self,
+        snapshot: Snapshot,
+        request: CandidateRequest,
+        form: Form,
+        give_way: Callable[[], object] = keep_on,
+        most: int = sys.maxsize,
     ) -> None:
-        """Begin the answer to *request*. *give_way* lets other requests run and is called about every millisecond."""
+        """Begin the answer to *request*, of at most *most* bytes.
+
+        *give_way* lets other requests run and is called about every millisecond.
+        """
         self._snapshot = snapshot
         self._form = form
         self._give_way = give_way
@@ -72,7 +81,7 @@ class Rendering:
         self._writing = _Writing(snapshot, form)
         self._trees: NDArray[np.int64] | None = None
         self._tree_uuids: TreeUuids
-        self._pieces = Pieces(give_way)
+        self._pieces = Pieces(give_way, most)
         self._pieces.add('{"allocation_requests":[')
 
     def add(self, batches: Iterable[Batch]) -> None:

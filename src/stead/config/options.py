@@ -440,6 +440,13 @@ STEAD_OPTS: list[cfg.Opt] = [
         "its limit.",
     ),
     cfg.IntOpt(
+        "max_answer_size",
+        default=_LIMITS.answer_size,
+        min=1,
+        help="Maximum size of a list of providers or trees, or of candidates, in bytes. Default 1 GiB. Larger ones "
+        "return 400. A worker needs this memory for one response.",
+    ),
+    cfg.IntOpt(
         "max_query_length",
         default=_LIMITS.query_length,
         min=1,

@@ -312,6 +312,7 @@ def _settings(
             allocations=conf.stead.max_allocations,
             claims=conf.stead.max_claims,
             tree_providers=conf.stead.max_tree_providers,
+            answer_size=conf.stead.max_answer_size,
         ),
         limits=LimitSettings(
             candidate_work=conf.stead.max_candidate_work or None,

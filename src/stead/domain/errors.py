@@ -79,6 +79,16 @@ class BadRequest(SteadError):
 
 
 @dataclass(eq=False)
+class AnswerTooLarge(BadRequest):
+    """The answer has more bytes than a worker may use for one."""
+
+    most: int
+
+    def __str__(self) -> str:
+        return f"The response has more than {self.most} bytes ([stead] max_answer_size). Use a limit or a filter."
+
+
+@dataclass(eq=False)
 class InvalidQuery(BadRequest):
     """A query or part of it is malformed; *code* if the contract defines one for this error."""
 

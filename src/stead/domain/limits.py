@@ -18,3 +18,5 @@ class RequestLimits:
     claims: int = 1000
     tree_providers: int = 10_000
     """In one document of provider trees."""
+    answer_size: int = 1 << 30
+    """In bytes, of a list or of candidates: what a worker needs for one answer grows with the site."""

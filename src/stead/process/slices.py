@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from stead.domain.errors import AnswerTooLarge
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
@@ -299,12 +301,27 @@ PORTION = 512
 """Members that are joined before other requests may run; to make them takes up to some milliseconds."""
 
 
+def bounded(parts: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """*parts*, which may have *most* bytes together.
+
+    Raises:
+        AnswerTooLarge: before the first part beyond that.
+    """
+    remaining = most
+    for part in parts:
+        remaining -= len(part)
+        if remaining < 0:
+            raise AnswerTooLarge(most)
+        yield part
+
+
 class Pieces:
     """The text of one answer."""
 
-    def __init__(self, give_way: Callable[[], object]) -> None:
-        """*give_way* lets other requests run."""
+    def __init__(self, give_way: Callable[[], object], most: int = sys.maxsize) -> None:
+        """*give_way* lets other requests run. The text may have *most* bytes; more raise `AnswerTooLarge`."""
         self._give_way = give_way
+        self._remaining = self._most = most
         self._pieces: list[bytes] = []
         self._parts: list[bytes] = []  # of the next piece
         self._size = 0
@@ -331,6 +348,9 @@ class Pieces:
 
     def _add_part(self, part: bytes) -> None:
         self._has_members = True
+        self._remaining -= len(part)
+        if self._remaining < 0:
+            raise AnswerTooLarge(self._most)
         self._parts.append(part)
         self._size += len(part)
         if self._size >= PIECE:

@@ -453,6 +453,9 @@ ROWS: dict[str, Row] = {
     "stead.max_body_size": Row(
         lambda site: site.api.post("/resource_providers", {"name": fresh_name()}).status, ("5", "5000")
     ),
+    "stead.max_answer_size": Row(
+        lambda site: (site.hosts(1), site.api.get("/resource_providers").status)[1], ("5", "5000")
+    ),
     "stead.max_query_length": Row(lambda site: site.api.get("/traits?name=in:HW_CPU_X86_AVX").status, ("5", "500")),
     "stead.max_request_groups": Row(two_groups, ("1", "2")),
     "stead.max_suffix_length": Row(

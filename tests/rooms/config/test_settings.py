@@ -38,7 +38,7 @@ def test_defaults_are_those_of_the_contract(monkeypatch):
     assert settings.cors.allow_methods == ("GET", "PUT", "POST", "DELETE", "PATCH")
     assert (settings.cors.max_age, settings.cors.allow_credentials) == (3600, True)
     assert settings.limits == LimitSettings(5_000_000, 0, 256, 4)
-    assert settings.request_limits == RequestLimits(16 * 1024 * 1024, 64_000, 3000, 64, 250_000, 1000, 10_000)
+    assert settings.request_limits == RequestLimits(16 * 1024 * 1024, 64_000, 3000, 64, 250_000, 1000, 10_000, 1 << 30)
     assert settings.database.require_durable_commits is False
     assert (settings.database.write_timeout, settings.database.claim_timeout) == (10.0, 10.0)
     assert settings.database.reconcile_interval == 0.0
@@ -87,6 +87,7 @@ def test_a_file_says_all_that_it_says(conf_file):
         max_concurrent_requests = 7
         max_claims = 8
         max_tree_providers = 11
+        max_answer_size = 12
         max_watchers = 9
         max_watcher_threads = 3
         kept_changes = 10
@@ -105,7 +106,7 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
     assert settings.limits == LimitSettings(6, 7, 9, 3)
-    assert settings.request_limits == RequestLimits(1, 2, 3, 4, 5, 8, 11)
+    assert settings.request_limits == RequestLimits(1, 2, 3, 4, 5, 8, 11, 12)
     assert settings.database.require_durable_commits is True
     assert settings.database.reconcile_interval == 30.0
     assert settings.database.kept_changes == 10

@@ -267,12 +267,17 @@ class ProviderTrees:
             return
         roots = matching_trees(snapshot, parsed.query)
         if parsed.columns:
-            answer(req, resp, b"".join(_columns(snapshot, roots, parsed, token)), modified=UNKNOWN)
+            answer(req, resp, self._joined(_columns(snapshot, roots, parsed, token)), modified=UNKNOWN)
             return
         page = Page(min(parsed.page.limit or TREES, MOST_TREES), parsed.page.marker)
         trees, goes_on = page_of(snapshot, roots, page, parsed.depth, MOST_PROVIDERS)
         links = values.links(req, pairs, snapshot.uuid(trees[-1].root) if goes_on else None)
-        answer(req, resp, b"".join(_document(snapshot, roots, trees, parsed, orjson.dumps(links))), modified=UNKNOWN)
+        answer(
+            req, resp, self._joined(_document(snapshot, roots, trees, parsed, orjson.dumps(links))), modified=UNKNOWN
+        )
+
+    def _joined(self, parts: Iterable[bytes]) -> bytes:
+        return b"".join(slices.bounded(parts, self._limits.answer_size))
 
     @json_body
     @allowed("stead:provider_trees:update")

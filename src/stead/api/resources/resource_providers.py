@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.api.request import Request, Response
+    from stead.domain.limits import RequestLimits
     from stead.service.service import Service
     from stead.store.providers import Keep
 
@@ -99,8 +100,9 @@ UPDATE = Versioned(
 class Providers:
     """`/resource_providers`: all resource providers."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
         self._service = service
+        self._limits = limits
 
     @json_answer
     @allowed("placement:resource_providers:list")
@@ -126,7 +128,7 @@ class Providers:
                 more = (
                     f',"links":{dumps(links(req, pairs, snapshot.uuid(int(slots[-1])) if goes_on else None)).decode()}'
                 )
-        pieces = Pieces(slices.give_way)
+        pieces = Pieces(slices.give_way, self._limits.answer_size)
         pieces.add('{"resource_providers":[')
         for joined in ProviderForm.of(req).texts(snapshot, slots):
             pieces.add_joined(joined)
