@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts import twins
+from tests.configuration import write_configuration
 from tests.system.api.client import Api, Door, http_door, wsgi_door
 
 if TYPE_CHECKING:
@@ -54,15 +55,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.xfail(reason=differs.args[0], strict=strict))
 
 
-def write_configuration(directory: Path, database_url: str) -> Path:
-    """A placement.conf as an operator would write it, for a database whose tables are made at start."""
-    file = directory / "placement.conf"
-    file.write_text(
-        f"[placement_database]\nconnection = {database_url}\nsync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
-    )
-    return file
-
-
 @contextmanager
 def open_door(directory: Path, database_url: str) -> Iterator[Door]:
     """The application on this database, in this process; its connections are closed in the end."""
@@ -81,7 +73,7 @@ def door(database_server: Server, tmp_path_factory: pytest.TempPathFactory) -> I
     if database_server.kind == "url":
         yield http_door(database_server.place)
         return
-    url = database_server.create()
+    url = database_server.create_with_tables()
     with open_door(tmp_path_factory.mktemp("conf"), url) as opened:
         yield opened
     database_server.drop(url)
@@ -94,9 +86,9 @@ def api(door: Door) -> Api:
 
 
 @pytest.fixture
-def empty_api(database_url: str, tmp_path: Path) -> Iterator[Api]:
+def empty_api(ready_database_url: str, tmp_path: Path) -> Iterator[Api]:
     """The API of a service that has nothing yet."""
-    with open_door(tmp_path, database_url) as opened:
+    with open_door(tmp_path, ready_database_url) as opened:
         yield Api(opened)
 
 

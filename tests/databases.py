@@ -1,9 +1,9 @@
 """The databases the tests run on: SQLite, PostgreSQL and MariaDB, each test on all it asks for.
 
-`database_url` gives a test an empty database of its own. The servers are those named by STEAD_TEST_POSTGRESQL_URL and
-STEAD_TEST_MYSQL_URL (users that may create databases), else throw-away ones, started when the first selected test needs
-them and shared by all workers of a run. A database that cannot be had is skipped, loudly, or fails the run if
-STEAD_TEST_REQUIRE names it (``STEAD_TEST_REQUIRE=sqlite,postgresql,mariadb``).
+`database_url` gives a test an empty database of its own, and `ready_database_url` one with tables. The servers are
+those named by STEAD_TEST_POSTGRESQL_URL and STEAD_TEST_MYSQL_URL (users that may create databases), else throw-away
+ones, started when the first selected test needs them and shared by all workers of a run. A database that cannot be had
+is skipped, loudly, or fails the run if STEAD_TEST_REQUIRE names it (``sqlite,postgresql,mariadb``).
 """
 
 import fcntl
@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from tests.configuration import write_configuration
 from tests.waiting import TimedOut, wait_until
 
 GIVEN = {"postgresql": "STEAD_TEST_POSTGRESQL_URL", "mariadb": "STEAD_TEST_MYSQL_URL"}
@@ -50,6 +51,44 @@ class Server:
         url = sa.make_url(self.place)
         return url.set(drivername=DRIVERS[self.kind], database=name).render_as_string(hide_password=False)
 
+    def create_with_tables(self) -> str:
+        """The URL of a new database as a service that has started once leaves it, in an epoch of its own.
+
+        It is copied: to create the tables step by step takes half a second of each test.
+        """
+        if self.kind == "url":
+            pytest.skip("for a service of its own")
+        if self not in _templates:
+            _templates[self] = self.create()
+            _start_service_on(_templates[self])
+        template, url = sa.make_url(_templates[self]).database or "", self.create()
+        name = sa.make_url(url).database or ""
+        if self.kind == "sqlite":
+            assert not list(Path(self.place).glob(f"{Path(template).name}-*")), "the service has not written everything"
+            shutil.copyfile(template, name)
+        elif self.kind == "postgresql":
+            self._run(f"DROP DATABASE {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
+        else:
+            self._copy_tables(template, name)
+        engine = sa.create_engine(url, poolclass=sa.NullPool)
+        with engine.begin() as connection:
+            connection.execute(sa.text("UPDATE stead_epoch SET epoch = :epoch"), {"epoch": str(uuid4())})
+        return url
+
+    def _copy_tables(self, template: str, name: str) -> None:
+        """Copy all tables of a database of MariaDB, which has no templates."""
+        engine = sa.create_engine(self.place, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            tables = [table for (table,) in connection.exec_driver_sql(f"SHOW TABLES FROM {template}")]
+            connection.exec_driver_sql("SET foreign_key_checks = 0")
+            # The first standard class has the id 0, which is otherwise replaced by the next number.
+            connection.exec_driver_sql("SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
+            connection.exec_driver_sql(f"USE {name}")
+            for table in tables:
+                ((_, definition),) = connection.exec_driver_sql(f"SHOW CREATE TABLE {template}.{table}")
+                connection.exec_driver_sql(definition.replace("%", "%%"))
+                connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM {template}.{table}")
+
     def drop(self, url: str) -> None:
         name = sa.make_url(url).database or ""
         if self.kind == "sqlite":
@@ -58,10 +97,24 @@ class Server:
         else:
             self._run(f"DROP DATABASE {name}" + (" WITH (FORCE)" if self.kind == "postgresql" else ""))
 
-    def _run(self, statement: str) -> None:
+    def _run(self, *statements: str) -> None:
         engine = sa.create_engine(self.place, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         with engine.connect() as connection:
-            connection.execute(sa.text(statement))
+            for statement in statements:
+                connection.execute(sa.text(statement))
+
+
+_templates: dict[Server, str] = {}
+"""The databases that this process copies, by their servers; they end with them."""
+
+
+def _start_service_on(url: str) -> None:
+    """Start a service once on an empty database, which creates its tables and standard names."""
+    from stead import application
+    from stead.config import load
+
+    with tempfile.TemporaryDirectory() as directory:
+        application.build_service(load([write_configuration(Path(directory), url)])).close()
 
 
 _place: list[Path] = []
@@ -139,6 +192,14 @@ def database_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
 def database_url(database_server: Server) -> Iterator[str]:
     """An empty database for this test alone."""
     url = database_server.create()
+    yield url
+    database_server.drop(url)
+
+
+@pytest.fixture
+def ready_database_url(database_server: Server) -> Iterator[str]:
+    """A database for this test alone, with the tables of this release and nothing but the standard names."""
+    url = database_server.create_with_tables()
     yield url
     database_server.drop(url)
 

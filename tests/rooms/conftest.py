@@ -33,9 +33,9 @@ def second(books: Books) -> Iterator[Books]:
 
 
 @pytest.fixture
-def empty_books(database_url: str) -> Iterator[Books]:
+def empty_books(ready_database_url: str) -> Iterator[Books]:
     """A service on a database of its own, with nothing but the standard names."""
-    books = Books(database_url)
+    books = Books(ready_database_url)
     yield books
     assert faults(books) == {}
     books.close()

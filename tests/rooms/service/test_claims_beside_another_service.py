@@ -23,8 +23,8 @@ OF_HOST = " WHERE resource_provider_id = :id"
 
 
 @pytest.fixture
-def site(database_url: str) -> Iterator[Site]:
-    site = Site(database_url)
+def site(ready_database_url: str) -> Iterator[Site]:
+    site = Site(ready_database_url)
     yield site
     site.books.close()
 

@@ -193,11 +193,11 @@ def in_order(shown: Any) -> Any:
 
 
 @pytest.fixture
-def fresh(database_url: str, tmp_path: Path) -> Callable[[], dict[str, Any]]:
+def fresh(ready_database_url: str, tmp_path: Path) -> Callable[[], dict[str, Any]]:
     """What a service answers that starts on the same database when this is called."""
 
     def asked() -> dict[str, Any]:
-        with open_door(tmp_path, database_url) as door:
+        with open_door(tmp_path, ready_database_url) as door:
             return answers(Api(door))
 
     return asked
@@ -230,7 +230,7 @@ CONDITIONAL = ("/resource_providers", *(f"/provider_trees?{query}" for query in 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_after_a_write_only_an_answer_with_the_same_bytes_is_not_modified(
-    empty_api: Api, write: str, database_url: str, tmp_path: Path
+    empty_api: Api, write: str, ready_database_url: str, tmp_path: Path
 ) -> None:
     own, site = empty_api.at(OWN), Site(empty_api)
     before = {path: own.get(path).expect(200) for path in CONDITIONAL}
@@ -243,6 +243,6 @@ def test_after_a_write_only_an_answer_with_the_same_bytes_is_not_modified(
             assert own.get(path).expect(200).body == answer.body
         else:
             assert after.expect(200).header("etag") != answer.header("etag")
-    with open_door(tmp_path, database_url) as door:
+    with open_door(tmp_path, ready_database_url) as door:
         for path in CONDITIONAL:
             assert Api(door).at(OWN).get(path).header("etag") == own.get(path).header("etag")

@@ -297,9 +297,9 @@ class Watching(threading.Thread):
             self._last = answer.token
 
 
-def test_nothing_is_missed_while_several_write_to_several_services(database_url: str, tmp_path: Path) -> None:
+def test_nothing_is_missed_while_several_write_to_several_services(ready_database_url: str, tmp_path: Path) -> None:
     """Who watches, at one service after the other, is told of every consumer that was made."""
-    with opened(tmp_path, database_url) as (_, one), opened(tmp_path, database_url) as (_, other):
+    with opened(tmp_path, ready_database_url) as (_, one), opened(tmp_path, ready_database_url) as (_, other):
         apis = [Api(wsgi_door(one), version=OWN), Api(wsgi_door(other), version=OWN)]
         hosts = [apis[0].create_provider(inventories={"VCPU": 1000}) for _ in range(3)]
         start = token(apis[0])
@@ -329,11 +329,11 @@ def test_nothing_is_missed_while_several_write_to_several_services(database_url:
 
 class TestStartOver:
     def test_a_token_older_than_what_is_kept(
-        self, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, ready_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from stead.store.feed.pruning import Pruning
 
-        with opened(tmp_path, database_url) as (service, app):
+        with opened(tmp_path, ready_database_url) as (service, app):
             own = Api(wsgi_door(app), version=OWN)
             host = own.create_provider(inventories={"VCPU": 100})
             old = token(own)
@@ -347,17 +347,17 @@ class TestStartOver:
             kept = service.read(lambda connection: connection.exec_driver_sql("SELECT COUNT(*) FROM stead_change_log"))
             assert kept.scalar_one() <= 10
 
-    def test_a_token_from_before_a_restore(self, database_url: str, tmp_path: Path) -> None:
+    def test_a_token_from_before_a_restore(self, ready_database_url: str, tmp_path: Path) -> None:
         from stead.store.protocol import store
 
-        with opened(tmp_path, database_url) as (service, app):
+        with opened(tmp_path, ready_database_url) as (service, app):
             own = Api(wsgi_door(app), version=OWN)
             before = token(own)
             service.write(store.renew_epoch)
             assert own.get("/changes", {"since": before}).refused(410, code=START_OVER)
 
-    def test_a_token_of_a_future_that_was_lost(self, database_url: str, tmp_path: Path) -> None:
-        with opened(tmp_path, database_url) as (service, app):
+    def test_a_token_of_a_future_that_was_lost(self, ready_database_url: str, tmp_path: Path) -> None:
+        with opened(tmp_path, ready_database_url) as (service, app):
             own = Api(wsgi_door(app), version=OWN)
             own.create_provider()
             before = token(own)
@@ -365,11 +365,13 @@ class TestStartOver:
             service.write(lambda tx: tx.connection.exec_driver_sql(statement))
             assert own.get("/changes", {"since": before}).refused(410, code=START_OVER)
 
-    def test_more_than_is_listed(self, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_more_than_is_listed(
+        self, ready_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         from stead.store.protocol import clock
 
         monkeypatch.setattr(clock, "TOO_MANY", 3)
-        with opened(tmp_path, database_url) as (_, app):
+        with opened(tmp_path, ready_database_url) as (_, app):
             own = Api(wsgi_door(app), version=OWN)
             host = own.create_provider(inventories={"VCPU": 100})
             before = token(own)
@@ -408,11 +410,11 @@ class Following:
 
 
 @pytest.fixture
-def site(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Any]]:
+def site(ready_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Any]]:
     monkeypatch.setenv("OS_STEAD__MAX_WATCHERS", "2")
     monkeypatch.setenv("OS_STEAD__MAX_CONCURRENT_REQUESTS", "6")
     monkeypatch.setenv("OS_STEAD__COMPRESS_RESPONSES", "true")
-    with opened(tmp_path, database_url) as (_, app):
+    with opened(tmp_path, ready_database_url) as (_, app):
         yield Api(wsgi_door(app), version=OWN), app
 
 
@@ -525,8 +527,8 @@ class TestBounds:
             stream.close()
         own.get("/changes").expect(200)
 
-    def test_a_service_that_closes_lets_its_watchers_go(self, database_url: str, tmp_path: Path) -> None:
-        with opened(tmp_path, database_url) as (service, app):
+    def test_a_service_that_closes_lets_its_watchers_go(self, ready_database_url: str, tmp_path: Path) -> None:
+        with opened(tmp_path, ready_database_url) as (service, app):
             stream = Following(app)
             stream.next()
             stream.next()
@@ -557,9 +559,9 @@ def test_what_is_neither_is_not_acceptable(own: Api) -> None:
 
 
 @pytest.mark.one_database
-def test_none_waits_where_none_may(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_waits_where_none_may(ready_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_STEAD__MAX_WATCHERS", "0")
-    with open_door(tmp_path, database_url) as door:
+    with open_door(tmp_path, ready_database_url) as door:
         own = Api(door, version=OWN)
         began = time.monotonic()
         since(own, token(own), timeout=60)

@@ -555,9 +555,9 @@ class TestRaces:
 
 
 @pytest.fixture
-def impatient(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def impatient(ready_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setenv("OS_STEAD__CLAIM_TIMEOUT", "1.5")  # seconds, for the first search of a busy machine
-    with open_door(tmp_path, database_url) as opened:
+    with open_door(tmp_path, ready_database_url) as opened:
         yield Api(opened, version=OWN)
 
 

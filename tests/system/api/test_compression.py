@@ -17,12 +17,12 @@ VARY = "openstack-api-version"
 
 
 @pytest.fixture
-def ask(database_url, tmp_path):
+def ask(ready_database_url, tmp_path):
     """Ask a service that has this line below `[stead]` of its configuration."""
     services = []
 
     def ask(target, accepted=None, *, method="GET", option="compress_responses = true", headers=()):
-        file = write_configuration(tmp_path, database_url)
+        file = write_configuration(tmp_path, ready_database_url)
         with file.open("a") as more:
             more.write(f"[stead]\n{option}\n[cors]\nallowed_origin = https://a.example\n")
         settings = load([file])

@@ -111,9 +111,9 @@ class Stream:
 
 
 @pytest.fixture
-def site(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Any, Any]]:
+def site(ready_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Any, Any]]:
     monkeypatch.setenv("OS_STEAD__MAX_WATCHERS", "2")
-    with opened(tmp_path, database_url) as (service, app):
+    with opened(tmp_path, ready_database_url) as (service, app):
         yield Api(wsgi_door(app), version=OWN), app, service
 
 

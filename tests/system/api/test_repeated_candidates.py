@@ -22,9 +22,9 @@ QUERY = {"resources": "VCPU:1"}
 
 
 @pytest.fixture
-def both(database_url: str, tmp_path: Path) -> Iterator[tuple[Api, Api]]:
+def both(ready_database_url: str, tmp_path: Path) -> Iterator[tuple[Api, Api]]:
     """Two services on one database, which has a host."""
-    with open_door(tmp_path, database_url) as one, open_door(tmp_path, database_url) as other:
+    with open_door(tmp_path, ready_database_url) as one, open_door(tmp_path, ready_database_url) as other:
         apis = Api(one).at(OWN), Api(other).at(OWN)
         apis[0].create_provider(inventories={"VCPU": 4})
         yield apis

@@ -233,11 +233,11 @@ def test_bad_changes_are_refused_with_their_place(rack: Rack) -> None:
     assert "ask.headroom" in str(bad.body)
 
 
-def test_it_writes_nothing(empty_api: Api, database_url: str) -> None:
+def test_it_writes_nothing(empty_api: Api, ready_database_url: str) -> None:
     rack = Rack(empty_api.at(OWN))
     first = rack.hosts[0]
     rack.claim(first, 3)
-    before = hash_of_tables(database_url)
+    before = hash_of_tables(ready_database_url)
     lamps = {"provider": rack.hosts[1].uuid, "resource_class": rack.lamp}
     found = rack.ask(
         change("drain", provider=first.uuid),
@@ -250,13 +250,13 @@ def test_it_writes_nothing(empty_api: Api, database_url: str) -> None:
         totals=True,
     )
     assert len(found.moves) == 1
-    assert hash_of_tables(database_url) == before
+    assert hash_of_tables(ready_database_url) == before
     rack.claim(first, 1)
-    assert hash_of_tables(database_url) != before
+    assert hash_of_tables(ready_database_url) != before
 
 
-def hash_of_tables(database_url: str) -> str:
-    engine = sa.create_engine(database_url)
+def hash_of_tables(ready_database_url: str) -> str:
+    engine = sa.create_engine(ready_database_url)
     tables = sa.MetaData()
     tables.reflect(engine)
     digest = hashlib.sha256()

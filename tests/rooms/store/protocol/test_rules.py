@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def books(database_url: str) -> Iterator[Books]:
+def books(ready_database_url: str) -> Iterator[Books]:
     """A service whose books may end up wrong."""
-    books = Books(database_url)
+    books = Books(ready_database_url)
     yield books
     books.close()
 

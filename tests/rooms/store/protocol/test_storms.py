@@ -36,11 +36,11 @@ RARELY = 8  # one of so many changes inventories
 
 
 @pytest.fixture
-def cloud(database_url: str) -> Iterator[Books]:
+def cloud(ready_database_url: str) -> Iterator[Books]:
     """A service with as many connections as by default; how long a busy machine takes is not what is tested."""
-    books = Books(database_url)
+    books = Books(ready_database_url)
     books.close()
-    books.store = Store(Database(database_url, pool_timeout=PATIENCE_SECONDS), write_timeout=PATIENCE_SECONDS)
+    books.store = Store(Database(ready_database_url, pool_timeout=PATIENCE_SECONDS), write_timeout=PATIENCE_SECONDS)
     books.service = Service(books.store, Enumeration())
     books.service.start()
     yield books
