@@ -7,6 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The last of the modules that are generated, which stands for all of them.
 TWINS := src/stead/client/blocking/transport.py
+# Each worker has a part of the tests that lie beside each other, so that it makes what their modules share once.
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
+
+# Processes that tests start would compile all of Stead again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The tools that tests of Stead share with those of wsgi-lanes. pytest takes this folder from pyproject.toml.
 WITH_TOOLS := PYTHONPATH=distributions/wsgi-lanes/tests
@@ -25,7 +30,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help breaks run test lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning worst hostile framing reloads segments steady jobs supervisor clean
+.PHONY: help breaks run test thorough lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning worst hostile framing reloads segments steady jobs supervisor clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,8 +38,14 @@ help:  ## List the targets
 run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and print commands to try; PORT=8778 sets its port
 	@$(BIN)/python scripts/run.py
 
-test: $(VENV)/for-development  ## Run all tests, on SQLite, PostgreSQL and MariaDB
-	$(BIN)/pytest -n $(JOBS) $(ARGS)
+test: $(VENV)/for-development  ## Run every test once, and every SQL statement on SQLite, PostgreSQL and MariaDB
+	$(PYTEST) --run quick --durations 15 --durations-min 1 $(ARGS)
+
+thorough: $(VENV)/for-development  ## Run what `make test` leaves out: further cases and examples, torture, releases, lowest, newest
+	$(PYTEST) --run rest --durations 30 --durations-min 1
+	$(MAKE) lowest newest
+	$(MAKE) torture MINUTES=$(or $(MINUTES),2)
+	$(MAKE) releases
 
 lowest: $(VENV)-lowest/for-tests  ## Run the tests that use the dependencies with their lowest versions; PYTHON= selects another Python
 	$(VENV)-lowest/bin/pytest -n $(JOBS) $(or $(ARGS),$(USES_OF_DEPENDENCIES))

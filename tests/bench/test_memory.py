@@ -16,6 +16,7 @@ GROWING = [ladder for ladder in LADDERS if ladder.changes is None]
 CHANGING = [ladder for ladder in LADDERS if ladder.changes is not None]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ladder", GROWING, ids=lambda ladder: ladder.of)
 def test_memory_is_linear_in_what_exists(ladder: Ladder) -> None:
     less, more, most = (rung(ladder, NUMBER * times, HOSTS) for times in (1, 2, 4))
@@ -26,12 +27,14 @@ def test_memory_is_linear_in_what_exists(ladder: Ladder) -> None:
     assert most.bytes_at_most - more.bytes_at_most <= 2 * MOST_BYTES_EACH * 2 * NUMBER, "while it was loaded"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ladder", [ladder for ladder in GROWING if "class" in ladder.of and "each" in ladder.of])
 def test_a_class_takes_the_same_memory_among_more_hosts(ladder: Ladder) -> None:
     few, many = (rung(ladder, NUMBER, HOSTS * times).bytes_in_use for times in (1, 8))
     assert many <= few + SPARE
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ladder", CHANGING, ids=lambda ladder: ladder.of)
 def test_what_is_replaced_gives_its_memory_back(ladder: Ladder) -> None:
     # A change of classes takes the longest, and leaves the most behind if it leaves anything.

@@ -54,6 +54,7 @@ def test_the_sample_has_every_rule_with_its_routes(tmp_path):
     assert "# GET  /allocation_candidates\n# Intended scope(s): project\n" in sample
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("given", ["file", "directory", "variable"])
 def test_the_tools_find_the_policy_of_the_configuration_they_are_given(tmp_path, etc, given):
     arguments = {"file": ["--config-file", etc / "placement.conf"], "directory": ["--config-dir", etc], "variable": []}

@@ -44,6 +44,7 @@ from tests.rooms.candidates.forests import (
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.rooms.candidates.snapshots import snapshot_of, summary_of, way_of, way_of_json
 from tests.rooms.catalog.small_blocks import small_blocks
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(240)  # hundreds of cases, each by brute force, and a fault is made smaller for a while
 
-thorough = settings(max_examples=1500, deadline=None)
-brisk = settings(max_examples=400, deadline=None)
+thorough = settings(max_examples=examples(1500), deadline=None)
+brisk = settings(max_examples=examples(400), deadline=None)
 
 DEPTH_FIRST = Enumeration()
 BREADTH_FIRST = Enumeration(breadth_first=True)
@@ -98,7 +99,7 @@ def test_the_engine_finds_what_brute_force_finds(case: tuple[Forest, Sequence[Ca
         assert agree(found, expected), (request, found, expected)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(forests_and_requests_beyond())
 def test_the_engine_finds_what_brute_force_finds_of_what_stead_has_of_its_own(
     case: tuple[Forest, Sequence[CandidateRequest]],

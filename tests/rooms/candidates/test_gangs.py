@@ -24,6 +24,7 @@ from tests.rooms.candidates.forests import forests_and_requests, forests_and_req
 from tests.rooms.candidates.headroom.brute_headroom import TooMany, after
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
 
-CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "100"))
+CASES = int(os.environ.get("STEAD_HEADROOM_CASES") or examples(100))
 MOST_STATES = 300
 
 pytestmark = pytest.mark.timeout(240 + CASES)  # hundreds of cases, each by brute force

@@ -25,6 +25,7 @@ from tests.rooms.candidates.forests import CLASSES, UNKNOWN_CLASS, forests_and_r
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of, way_of
 from tests.rooms.catalog.small_blocks import small_blocks
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(180)  # hundreds of cases, each by brute force
 
-brisk = settings(max_examples=120, deadline=None)
+brisk = settings(max_examples=examples(120), deadline=None)
 
 EXACT = 2**50
 """Sums of numbers below it are exact in double precision."""

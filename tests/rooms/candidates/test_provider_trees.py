@@ -31,13 +31,14 @@ from tests.rooms.candidates.forests import (
     unusual_class,
 )
 from tests.rooms.candidates.snapshots import snapshot_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from tests.rooms.candidates.plain import Forest, PlainProvider
 
 pytestmark = pytest.mark.timeout(240)  # hundreds of cases, each by brute force, and a fault is made smaller for a while
 
-brisk = settings(max_examples=300, deadline=None)
+brisk = settings(max_examples=examples(300), deadline=None)
 
 
 @st.composite

@@ -17,6 +17,7 @@ from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 from tests.rooms.candidates.test_engine import ask, found_by_engine
 from tests.rooms.candidates.test_work import found
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,7 +54,7 @@ def every_split_found(shares: Mapping[int, Share], amount: int) -> list[Parts]:
     return [frozenset(parts) for parts in splits(shares, amount, (), Work())]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(a_share(), min_size=1, max_size=6), st.integers(1, 40))
 def test_every_set_that_can_spare_nobody_is_found_once(shares: list[Share], amount: int) -> None:
     by_position = dict(enumerate(shares))
@@ -61,7 +62,7 @@ def test_every_set_that_can_spare_nobody_is_found_once(shares: list[Share], amou
     assert sorted(map(sorted, some)) == sorted(map(sorted, every_split(by_position, amount)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(a_share(), min_size=2, max_size=6), st.integers(1, 30), st.sets(st.integers(0, 5)))
 def test_only_those_are_found_in_which_somebody_has_what_must_be_there(
     shares: list[Share], amount: int, having: set[int]

@@ -23,6 +23,7 @@ from tests.rooms.candidates.forests import forests_and_requests
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 from tests.rooms.candidates.test_engine import ask, devices, equal_groups
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ def found(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeratio
     ], given.is_cut
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(forests_and_requests(), st.integers(0, 200), st.booleans())
 def test_what_is_found_is_the_beginning_of_the_whole(
     case: tuple[Forest, Sequence[CandidateRequest]], work: int, breadth_first: bool

@@ -29,6 +29,7 @@ from tests.rooms.candidates.forests import AGGREGATES, INVENTORIES, TRAITS, UNKN
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider, uuid_of
 from tests.rooms.catalog.pictures import Picture
 from tests.rooms.catalog.small_blocks import InSmallBlocks
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -310,7 +311,9 @@ class RefreshingManyBlocks(InSmallBlocks, Refreshing):
 
 
 TestRefreshing = Refreshing.TestCase
-TestRefreshing.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+TestRefreshing.settings = settings(
+    max_examples=examples(100), stateful_step_count=40, deadline=None, report_multiple_bugs=False
+)
 TestRefreshingManyBlocks = RefreshingManyBlocks.TestCase
 TestRefreshingManyBlocks.settings = TestRefreshing.settings
 

@@ -9,11 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stead.domain.names import NamePattern
+from tests.selection import examples
 
 pytestmark = pytest.mark.timeout(240)  # hundreds of cases, and a fault is made smaller for a while
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @example("*a*a*", "ab")
 @example("a*a", "a")
 @given(st.text("aab**", max_size=8), st.text("aab*", max_size=5))

@@ -191,6 +191,7 @@ def test_an_interrupt_is_the_main_process_s_business(machine):
     assert stays(lambda: get(service.url).json()["pid"] == worker)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("send", "number"),
     [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT), (os.killpg, signal.SIGTERM)],
@@ -268,6 +269,7 @@ def test_a_service_with_a_configuration_needs_no_directory_of_its_own(machine):
     assert not machine.data.exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_an_embedded_service_listens_on_this_machine_only(machine, host):
     code, complaint = machine.run("--host", host)
@@ -286,6 +288,7 @@ def test_a_configuration_without_connection_is_one_line(machine):
     assert not machine.data.exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("option", "reason"),
     [

@@ -127,6 +127,7 @@ def parts(store: Store) -> Any:
         ]
 
 
+@pytest.mark.costly
 def test_an_upgrade_that_is_killed_after_every_single_statement_arrives(
     database_server: Server, release: str | None, uninterrupted: Found, tmp_path: Path
 ) -> None:
@@ -173,6 +174,7 @@ def by_themselves(statements: list[str]) -> list[str]:
     return [statement for statement in statements if statement not in ("BEGIN", "COMMIT")]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("release", [OLDEST], indirect=True)
 @pytest.mark.parametrize("at_once", [True, False], ids=["as printed", "one by one"])
 def test_an_upgrade_continues_after_every_single_statement_that_was_printed(

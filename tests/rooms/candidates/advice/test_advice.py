@@ -24,13 +24,14 @@ from tests.rooms.candidates.brute_force import SHARES, Refusal, every_way
 from tests.rooms.candidates.headroom.brute_headroom import TooMany, greatest_number
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from random import Random
 
     from tests.rooms.candidates.advice.brute_advice import Takes
 
-CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "150"))
+CASES = int(os.environ.get("STEAD_HEADROOM_CASES") or examples(150))
 
 pytestmark = pytest.mark.timeout(240 + 3 * CASES)  # hundreds of cases, each by brute force
 some = settings(max_examples=CASES, deadline=None, phases=[Phase.explicit, Phase.generate])

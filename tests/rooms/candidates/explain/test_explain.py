@@ -30,6 +30,7 @@ from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 from tests.rooms.candidates.test_engine import ask, devices, equal_groups
 from tests.rooms.candidates.test_work import packing
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +97,7 @@ def rows(steps: Sequence[Step], in_play: int) -> list[tuple[tuple[str, str, str 
     return [(tuple(step.constraint), step.left) for step in steps]  # type: ignore[misc]  # of three
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(forests_and_requests_beyond())
 def test_the_counts_of_a_request_that_finds_nothing_are_those_of_brute_force(case: Case) -> None:
     for forest, snapshot, request, explanation in explained(case, empty=True):
@@ -134,7 +135,7 @@ def assert_tells_the_near_misses(
             assert miss.lacking == ()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(forests_and_requests_beyond())
 def test_the_trees_that_each_choice_and_bond_removes_are_those_of_brute_force(case: Case) -> None:
     for forest, _, request, explanation in explained(case):
@@ -150,7 +151,7 @@ def test_the_trees_that_each_choice_and_bond_removes_are_those_of_brute_force(ca
         assert (before == 0) == (explanation.candidates.number == 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(forests_and_requests_beyond())
 def test_every_relaxation_that_is_offered_gives_so_many_candidates(case: Case) -> None:
     for forest, _, request, explanation in explained(case, empty=True):
@@ -166,7 +167,7 @@ def test_every_relaxation_that_is_offered_gives_so_many_candidates(case: Case) -
             assert (relaxed in offered) == (bool(ways) and not isinstance(ways, Refusal)), relaxed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(forests_and_requests_beyond())
 def test_a_funnel_ends_with_those_whom_the_engine_matches(case: Case) -> None:
     forest, requests = case

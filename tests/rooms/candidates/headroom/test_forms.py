@@ -22,6 +22,7 @@ from tests.rooms.candidates.brute_force import SHARES
 from tests.rooms.candidates.forests import forests_and_requests, forests_and_requests_beyond
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from stead.candidates.headroom.each_tree import Fits
     from stead.catalog.snapshot import Snapshot
 
-CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "150"))
+CASES = int(os.environ.get("STEAD_HEADROOM_CASES") or examples(150))
 
 pytestmark = pytest.mark.timeout(120 + CASES)  # hundreds of cases, each counted twice
 some = settings(max_examples=CASES, deadline=None)

@@ -27,13 +27,14 @@ from tests.rooms.candidates.forests import forests, forests_and_requests, forest
 from tests.rooms.candidates.headroom.brute_headroom import TooMany, after, greatest_number
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.candidates.headroom.headroom import Headroom
 
-CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "150"))
+CASES = int(os.environ.get("STEAD_HEADROOM_CASES") or examples(150))
 
 pytestmark = pytest.mark.timeout(240 + CASES)  # hundreds of cases, each by brute force
 some = settings(max_examples=CASES, deadline=None, phases=[Phase.explicit, Phase.generate, Phase.shrink])

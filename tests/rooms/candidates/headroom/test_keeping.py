@@ -24,6 +24,7 @@ from tests.rooms.candidates.forests import forests_and_requests, forests_and_req
 from tests.rooms.catalog.pictures import Picture
 from tests.rooms.catalog.small_blocks import InSmallBlocks
 from tests.rooms.catalog.test_refresh import Refreshing, choices
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest
     from tests.rooms.candidates.plain import Forest
 
-CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "60"))
+CASES = int(os.environ.get("STEAD_HEADROOM_CASES") or examples(60))
 
 pytestmark = pytest.mark.timeout(240 + CASES)  # hundreds of histories, each step counted anew
 

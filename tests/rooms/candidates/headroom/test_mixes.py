@@ -19,11 +19,12 @@ from tests.rooms.candidates.forests import forests_and_requests
 from tests.rooms.candidates.headroom.brute_headroom import TooMany, greatest_number_of_mixes
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CASES = int(os.environ.get("STEAD_HEADROOM_CASES", "150"))
+CASES = int(os.environ.get("STEAD_HEADROOM_CASES") or examples(150))
 
 pytestmark = pytest.mark.timeout(240 + CASES)  # hundreds of cases, each by brute force
 

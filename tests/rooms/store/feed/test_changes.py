@@ -26,6 +26,7 @@ from stead.store.protocol import clock
 from stead.store.protocol import store as epoch
 from stead.store.tables import metadata
 from tests.rooms.store.books import Books, claim_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -304,7 +305,7 @@ def test_every_token_gets_everything_since_or_start_over(processes: tuple[Books,
     run_state_machine_as_test(
         lambda: Watching(processes),
         settings=settings(
-            max_examples=40,
+            max_examples=examples(40),
             stateful_step_count=25,
             deadline=None,
             phases=(Phase.reuse, Phase.generate, Phase.shrink),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stead.store.sql import statements
 from stead.store.sql.statements import BulkQuery
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ ratios = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(numbers, texts, ratios), max_size=5, unique_by=lambda row: row[0]))
 def test_sqlite_gives_all_rows_at_once_and_exactly(
     connection: Connection, rows: Sequence[tuple[int, str | None, float | None]]
