@@ -281,7 +281,12 @@ def trace(
         typer.Argument(help="CSV files of tasks: cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec."),
     ],
     order: Annotated[
-        list[str] | None, typer.Option(help="Value of order_by; repeatable. Default: pack, spread and random.")
+        list[str] | None,
+        typer.Option(help="Value of order_by; repeatable. Default: headroom, pack, spread, random."),
+    ] = None,
+    mix: Annotated[
+        Path | None,
+        typer.Option(help="CSV file of tasks that become flavors for headroom. Default: the tasks that arrive."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each order, with other arrivals.")] = 10,
     published: Annotated[
@@ -299,11 +304,11 @@ def trace(
 
     if plot_file is not None:
         plot.require()
-    bench = tracing.Bench(tracing.hosts_of(nodes), seeds, report.progress)
+    bench = tracing.Bench(tracing.hosts_of(nodes), seeds, report.progress, tracing.tasks_of(mix) if mix else ())
     arrivals = {file.stem.removeprefix("tasks-"): tracing.tasks_of(file) for file in tasks}
     fills = tracing.published(published, set(arrivals)) if published else []
     for name, of_file in arrivals.items():
-        for value in order or ("pack", "spread", "random"):
+        for value in order or ("headroom", "pack", "spread", "random"):
             fills.append(bench.fill(name, of_file, value))
             results.write(out, "trace", hosts=len(bench.hosts), fills=fills)
     fills.sort(key=lambda fill: (list(arrivals).index(fill.tasks), fill.at_130))

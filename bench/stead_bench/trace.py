@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass
 from random import Random
 from statistics import mean
@@ -61,7 +62,8 @@ class Task(NamedTuple):
         """The task as a request."""
         terms = [[_trait(model) for model in self.models]] if self.models else ()
         devices = (Group(f"GPU{number}", {GPU: self.milli}, required=terms) for number in range(self.gpus))
-        return Request(Group("", {CPU: self.cpu, MEMORY: self.memory}), *devices, order=order)
+        amounts = {name: amount for name, amount in ((CPU, self.cpu), (MEMORY, self.memory)) if amount}
+        return Request(*([Group("", amounts)] if amounts else ()), *devices, order=order)
 
 
 class Host(NamedTuple):
@@ -163,6 +165,8 @@ class Bench:
     hosts: Sequence[Host]
     seeds: int
     watcher: Watcher
+    mix: Sequence[Task] = ()
+    """Tasks that become flavors, weighted by their number; if empty, those that arrive."""
 
     def fill(self, name: str, tasks: Sequence[Task], order: str) -> Fill:
         """The mean of all seeds for one order.
@@ -200,6 +204,9 @@ class Bench:
             stead.open(f"sqlite:///{folder}/stead.db", project=OWNER) as site,
         ):
             site.apply([host.node(seed) for host in self.hosts], create_names=True)
+            if order == "headroom":
+                for number, (task, times) in enumerate(Counter(self.mix or tasks).items()):
+                    site.put_flavor(f"task-{number}", task.request(), weight=times)
             return _filled(site, arriving(tasks, seed), order, total)
 
 

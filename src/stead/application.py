@@ -300,6 +300,7 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
             watcher_threads=settings.limits.watcher_threads,
             snapshot_file=settings.database.snapshot_file,
             snapshot_interval=settings.database.snapshot_interval,
+            request_of=stored_request,
         )
         undoing.callback(service.close)
         service.start()

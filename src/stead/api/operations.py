@@ -518,7 +518,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/flavors/{name}"): Operation({200: flavors.FLAVOR}, errors=(NO_FLAVOR,)),
     ("PUT", "/flavors/{name}"): Operation(
         {200: flavors.FLAVOR, 201: flavors.FLAVOR},
-        body=flavors.REPLACE.at(NEWEST).schema,
+        body=flavors.REPLACE_WITH_WEIGHT.at(NEWEST).schema,
         errors=(
             domain.InvalidQuery("limit cannot be part of a flavor.", BAD_VALUE),
             domain.InvalidQuery("There must be at least one resources or resources[$S] parameter.", MISSING_VALUE),

@@ -84,6 +84,7 @@ class SteadVersion(Step):
         "`merged` in `/changes`; `name:` in `in_tree` and `in_subtree`; `/headroom`; "
         "`/flavors`, and `flavor` of candidates; `/whatif`; `/advice`",
     )
+    HEADROOM_ORDER = 2, "`headroom` in `order_by` of candidates; `weight` of flavors"
 
 
 V = Microversion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -18,7 +18,7 @@ from stead.candidates.order import best_first, resolve_order
 from stead.candidates.render import Rendering
 from stead.candidates.work import CANDIDATE, Work, WorkSpent, masked
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.request import Drawn
+from stead.domain.request import SPREAD, ByHeadroom, Drawn
 from stead.process import slices
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.candidate import Batch, Candidate
+    from stead.candidates.losses import Losses
     from stead.candidates.match import MatchedGroup
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.request import CandidateRequest
+    from stead.domain.request import ByAmount, ByShare, CandidateRequest
 
 
 # The durations of the phases of a query. The clock is read only if a caller needs them.
@@ -76,7 +77,8 @@ class Enumeration:
     """The settings of a service for its candidate queries.
 
     A query generates up to ``maximum`` candidates, before its own limit applies. Its budget is ``work``, in units of
-    `stead.candidates.work`. None: no bound. An answer may have ``answer_size`` bytes.
+    `stead.candidates.work`. None: no bound. An answer may have ``answer_size`` bytes. ``losses`` is what the order
+    ``headroom`` requires.
     """
 
     breadth_first: bool = False
@@ -84,6 +86,7 @@ class Enumeration:
     maximum: int | None = None
     work: int | None = None
     answer_size: int = sys.maxsize
+    losses: Losses | None = field(default=None, compare=False)
 
     def draws(self, request: CandidateRequest) -> bool:
         """Whether the candidates for *request*, or their order, are random."""
@@ -256,7 +259,7 @@ def _ordered_batches(
         is_cut = request.limit is not None or enumeration.maximum is not None
         batches = _in_order(tree_kinds, anchors, enumeration, is_cut=is_cut, limit=request.limit)
     else:
-        measure = resolve_order(snapshot, request.order, tree_kinds.requested)
+        measure = order_of(snapshot, request, request.order, groups, tree_kinds, enumeration.losses)
         batches = best_first(
             snapshot, tree_kinds, anchors, measure, work, breadth_first=enumeration.breadth_first, limit=request.limit
         )
@@ -264,6 +267,27 @@ def _ordered_batches(
         return batches
     # Candidates of sharing providers alone can be found again under another anchor.
     return _filtered(batches, _FirstTimes(snapshot), work)
+
+
+def order_of(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    by: ByShare | ByAmount | ByHeadroom,
+    groups: Sequence[MatchedGroup],
+    tree_kinds: TreeKinds,
+    losses: Losses | None,
+) -> order.Order:
+    """The order that *request* names.
+
+    Raises:
+        UnknownClassInOrder
+    """
+    if isinstance(by, ByHeadroom):
+        least = None if losses is None else losses.of(snapshot, request, groups, tree_kinds)
+        if least is not None:
+            return least
+        by = SPREAD  # without a mix, nothing tells one kind of room from another
+    return resolve_order(snapshot, by, tree_kinds.requested)
 
 
 def _in_order(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -81,19 +81,62 @@ AT_ONCE = 1000
 """Candidates of one tree that are sorted together. Sorting all would first find all, which may be millions."""
 
 
+class Order(Protocol):
+    """Values candidates in one snapshot: the least keys are the best, and the first row is the primary key."""
+
+    def of_trees(self, anchors: NDArray[np.int64], work: Work) -> Numbers:
+        """The key of the best candidate of each tree, shape ``(keys, anchors)``."""
+        ...
+
+    def of_arrangements(self, arrangements: Sequence[Arrangement], slots: NDArray[np.int64], work: Work) -> Numbers:
+        """The key of each of *arrangements* for the providers *slots*, by position. Shape ``(keys, arrangements)``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """An order in ids of this snapshot.
+    """An order by free shares or free amounts, in ids of this snapshot.
 
     ``factors`` are by class id: weights of free shares or, if not ``by_share``, directions of free amounts, the most
     important first. ``requested`` is what the request takes of each class.
     """
 
+    snapshot: Snapshot
     factors: Mapping[int, float]
     by_share: bool
     requested: Mapping[int, int]
 
-    def keys(self, free: Sequence[Numbers], capacity: Sequence[Numbers]) -> Numbers:
+    def of_trees(self, anchors: NDArray[np.int64], work: Work) -> Numbers:  # noqa: ARG002  # it is quick
+        """What the request leaves free in each tree, by its own providers."""
+        free, capacity = [], []
+        for class_id in self.factors:
+            room, whole = _amounts_of_trees(self.snapshot, class_id, anchors)
+            free.append(np.where(whole > 0, room - float(min(self.requested.get(class_id, 0), _GREAT)), 0.0))
+            capacity.append(whole)
+        return self._keys(free, capacity)
+
+    def of_arrangements(self, arrangements: Sequence[Arrangement], slots: NDArray[np.int64], work: Work) -> Numbers:
+        """What arrangements leave free at the providers that give each class."""
+        free, capacity = [], []
+        for class_id in self.factors:
+            room, whole = (amounts.tolist() for amounts in _amounts(self.snapshot, class_id, slots))
+            rooms, capacities = [], []
+            # By the few providers of each arrangement: a tree may have thousands.
+            for number, arrangement in enumerate(arrangements):
+                if number % 64 == 0:  # a thousand arrangements take ten milliseconds
+                    work.give_way()
+                taken = {
+                    position: amounts[class_id]
+                    for position, amounts in arrangement.allocations.items()
+                    if class_id in amounts
+                }
+                rooms.append(sum(room[position] for position in taken) - sum(taken.values()))
+                capacities.append(sum(whole[position] for position in taken))
+            free.append(np.array(rooms, np.float64))
+            capacity.append(np.array(capacities, np.float64))
+        return self._keys(free, capacity)
+
+    def _keys(self, free: Sequence[Numbers], capacity: Sequence[Numbers]) -> Numbers:
         """Sort keys of trees or candidates, the least first; the first row is the primary key. Shape ``(keys, items)``.
 
         Args:
@@ -115,10 +158,10 @@ def resolve_order(snapshot: Snapshot, by: ByShare | ByAmount, requested: Mapping
         UnknownClassInOrder
     """
     if isinstance(by, ByAmount):
-        return Measure(_by_id(snapshot, by.directions), False, requested)
+        return Measure(snapshot, _by_id(snapshot, by.directions), False, requested)
     if isinstance(by.weights, float):
-        return Measure(dict.fromkeys(requested, by.weights), True, requested)
-    return Measure(_by_id(snapshot, by.weights), True, requested)
+        return Measure(snapshot, dict.fromkeys(requested, by.weights), True, requested)
+    return Measure(snapshot, _by_id(snapshot, by.weights), True, requested)
 
 
 def _by_id(snapshot: Snapshot, factors: Mapping[str, float]) -> dict[int, float]:
@@ -133,7 +176,7 @@ def best_first(
     snapshot: Snapshot,
     tree_kinds: TreeKinds,
     anchors: NDArray[np.int64],
-    measure: Measure,
+    measure: Order,
     work: Work,
     *,
     breadth_first: bool,
@@ -144,15 +187,15 @@ def best_first(
     Args:
         limit: the caller needs up to this number; None if it is unknown.
     """
-    runs = tree_kinds.runs(anchors, trees_in_order(snapshot, anchors, measure), limit=limit)
+    runs = tree_kinds.runs(anchors, trees_in_order(snapshot, anchors, measure, work), limit=limit)
     if breadth_first:
         return in_rounds(_apart(snapshot, runs, measure, work))
     return _tree_by_tree(_apart(snapshot, runs, measure, work))
 
 
-def trees_in_order(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) -> Iterator[int]:
+def trees_in_order(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Order, work: Work) -> Iterator[int]:
     """The places of trees in *anchors*, the best first. Lazy."""
-    return _in_turn(measure.keys(*_of_trees(snapshot, anchors, measure)), snapshot.identities.uuids, anchors)
+    return _in_turn(measure.of_trees(anchors, work), snapshot.identities.uuids, anchors)
 
 
 def _tree_by_tree(runs: Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]]) -> Iterator[Batch]:
@@ -162,7 +205,7 @@ def _tree_by_tree(runs: Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]
 
 
 def _apart(
-    snapshot: Snapshot, runs: Iterator[tuple[Kind, NDArray[np.int64]]], measure: Measure, work: Work
+    snapshot: Snapshot, runs: Iterator[tuple[Kind, NDArray[np.int64]]], measure: Order, work: Work
 ) -> Iterator[tuple[Iterator[Arrangement], NDArray[np.int64]]]:
     """The sorted arrangements of each tree. Trees of a kind with a single arrangement stay together in one run."""
     for kind, trees in runs:
@@ -174,16 +217,6 @@ def _apart(
         sorter = _Sorter(snapshot, kind, measure, work)
         for place in range(len(trees)):
             yield sorter.sorted(trees[place]), trees[place : place + 1]
-
-
-def _of_trees(snapshot: Snapshot, anchors: NDArray[np.int64], measure: Measure) -> tuple[list[Numbers], list[Numbers]]:
-    """What the request leaves free of each class in the trees of *anchors*, and the capacities; own providers only."""
-    free, capacity = [], []
-    for class_id in measure.factors:
-        room, whole = _amounts_of_trees(snapshot, class_id, anchors)
-        free.append(np.where(whole > 0, room - float(min(measure.requested.get(class_id, 0), _GREAT)), 0.0))
-        capacity.append(whole)
-    return free, capacity
 
 
 def _amounts_of_trees(snapshot: Snapshot, class_id: int, anchors: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
@@ -240,7 +273,7 @@ def _equal(keys: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
 class _Sorter:
     """Sorts the arrangements of one kind for one tree after the other."""
 
-    def __init__(self, snapshot: Snapshot, kind: Kind, measure: Measure, work: Work) -> None:
+    def __init__(self, snapshot: Snapshot, kind: Kind, measure: Order, work: Work) -> None:
         self._snapshot = snapshot
         self._kind = kind
         self._measure = measure
@@ -252,7 +285,7 @@ class _Sorter:
         while portion := list(self._paid(islice(arrangements, AT_ONCE))):
             slots = np.concatenate([members, np.array(portion[0].reaching, np.int64)])
             uuids = self._snapshot.identities.uuids.at(slots).tolist()
-            keys = self._measure.keys(*self._of_arrangements(portion, slots)).T.tolist()
+            keys = self._measure.of_arrangements(portion, slots, self._work).T.tolist()
             order_of_uuids = [[uuids[position] for position in arrangement.way] for arrangement in portion]
             ordered = sorted(range(len(portion)), key=lambda place: (keys[place], order_of_uuids[place]))
             yield from (portion[place] for place in ordered)
@@ -262,26 +295,3 @@ class _Sorter:
         for arrangement in arrangements:
             self._work.spend(CANDIDATE)
             yield arrangement
-
-    def _of_arrangements(
-        self, arrangements: Sequence[Arrangement], slots: NDArray[np.int64]
-    ) -> tuple[list[Numbers], list[Numbers]]:
-        """What arrangements leave free of each class at the providers that give it, and the capacities there."""
-        free, capacity = [], []
-        for class_id in self._measure.factors:
-            room, whole = (amounts.tolist() for amounts in _amounts(self._snapshot, class_id, slots))
-            rooms, capacities = [], []
-            # By the few providers of each arrangement: a tree may have thousands.
-            for number, arrangement in enumerate(arrangements):
-                if number % 64 == 0:  # a thousand arrangements take ten milliseconds
-                    self._work.give_way()
-                taken = {
-                    position: amounts[class_id]
-                    for position, amounts in arrangement.allocations.items()
-                    if class_id in amounts
-                }
-                rooms.append(sum(room[position] for position in taken) - sum(taken.values()))
-                capacities.append(sum(whole[position] for position in taken))
-            free.append(np.array(rooms, np.float64))
-            capacity.append(np.array(capacities, np.float64))
-        return free, capacity

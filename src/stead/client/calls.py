@@ -43,7 +43,7 @@ PLACEMENT = "1.39"
 WITHOUT_TYPES = "1.37"
 """The last microversion that writes a consumer without its type. The consumer keeps its type, or has none."""
 
-OWN, TREES = "1.0", "1.1"
+OWN, TREES, ORDER = "1.0", "1.1", "1.2"
 """Versions of Stead's own features. A call requests the lowest one that has what it needs, so that older servers do."""
 
 OWN_PATHS = (
@@ -233,9 +233,13 @@ def flavor(name: str) -> Call:
     return Call("GET", f"/flavors{path_of(name)}", stead=TREES)
 
 
-def put_flavor(name: str, query: str, description: str) -> Call:
-    """Create or replace a flavor."""
-    return Call("PUT", f"/flavors{path_of(name)}", {"query": query, "description": description}, TREES)
+def put_flavor(name: str, query: str, description: str, weight: float | None) -> Call:
+    """Create or replace a flavor. Without a weight, the flavor keeps that which it has."""
+    body: Json = {"query": query, "description": description}
+    if weight is None:
+        # A query may have an order that only a later version knows.
+        return Call("PUT", f"/flavors{path_of(name)}", body, ORDER if "order_by=headroom" in query else TREES)
+    return Call("PUT", f"/flavors{path_of(name)}", {**body, "weight": weight}, ORDER)
 
 
 def delete_flavor(name: str) -> Call:
@@ -250,6 +254,8 @@ def what_if(changes: Sequence[Json], ask: Json) -> Call:
 
 def version_for(request: Request) -> str:
     """The version of Stead's own features that *request* needs."""
+    if request.order == "headroom":
+        return ORDER
     if request.flavor is not None:
         return TREES
     references = [reference for group in request.groups for reference in (group.in_tree, group.in_subtree)]

@@ -23,7 +23,7 @@ from stead.client.errors import InvalidRequest
 MAX_WEIGHT = 1_000_000
 """Greatest absolute weight of a resource class in an order."""
 
-_ORDERS = frozenset({"pack", "spread", "random"})
+_ORDERS = frozenset({"pack", "spread", "random", "headroom"})
 _WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASCII)
 
 
@@ -180,7 +180,8 @@ class Request:
             flavor: the name of a flavor.
             near: names of groups, or several collections of them.
             isolate: True, or names of groups.
-            order: ``pack``, ``spread``, ``random``, or a mapping of resource classes to ``asc``, ``desc`` or weights.
+            order: ``pack``, ``spread``, ``random``, ``headroom``, or a mapping of resource classes to ``asc``, ``desc``
+                or weights.
 
         Raises:
             InvalidRequest: the API cannot say this.
@@ -346,7 +347,8 @@ def _order(value: str | Mapping[str, str | float] | None) -> str | None:
     names, weights = [name for name, _, _ in elements], [weight for _, _, weight in elements]
     if not all(weight in ("asc", "desc") for weight in weights) and not all(map(_is_weight, weights)):
         raise InvalidRequest(
-            f"{value!r} is no order: use pack, spread, random, or classes with asc, desc or weights to {MAX_WEIGHT}"
+            f"{value!r} is no order: use pack, spread, random, headroom, "
+            f"or classes with asc, desc or weights to {MAX_WEIGHT}"
         )
     if len({resource_class(name) for name in names}) < len(names):
         raise InvalidRequest(f"order {value!r} names a class twice")

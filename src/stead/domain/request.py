@@ -148,9 +148,21 @@ class ByAmount:
     directions: Mapping[str, int]
 
 
-Order = Drawn | ByShare | ByAmount
+@dataclass(frozen=True, slots=True)
+class ByHeadroom:
+    """The best candidate lowers the worth of its tree for the site's mix of flavors least."""
+
+
+Order = Drawn | ByShare | ByAmount | ByHeadroom
 
 PACK, SPREAD = ByShare(-1.0), ByShare(1.0)
+
+
+class Wanted(NamedTuple):
+    """A form of the mix: a request that the site is to serve, and how often in proportion to the others."""
+
+    request: CandidateRequest
+    weight: float
 
 
 # Flavors: candidate queries that are stored by name.
@@ -169,11 +181,13 @@ class Flavor:
     Attributes:
         query: a query of GET ``/allocation_candidates``, percent-encoded.
         description: one line of text for people; may be empty.
+        weight: how often it is asked for, in proportion to the others; None if that is not known.
     """
 
     name: str
     query: str
     description: str
+    weight: float | None = None
 
 
 class FlavorRoom(NamedTuple):

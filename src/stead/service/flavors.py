@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,8 +15,8 @@ from stead.candidates.headroom.each_tree import form_of
 from stead.candidates.headroom.headroom import headroom
 from stead.candidates.headroom.keeping import HeadroomByTree, Places, after, headrooms_by_tree, most_together
 from stead.candidates.work import Work, WorkSpent
-from stead.domain.errors import BadRequest
-from stead.domain.request import FlavorRoom
+from stead.domain.errors import BadRequest, InvalidQuery, Unavailable
+from stead.domain.request import FlavorRoom, Wanted
 from stead.process import slices
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from stead.candidates.headroom.keeping import Step
     from stead.catalog.blocks import Blocks
     from stead.catalog.snapshot import Mask, Snapshot
-    from stead.domain.request import CandidateRequest
+    from stead.domain.request import CandidateRequest, Flavor
 
     Found = Headroom | HeadroomByTree | str
     """A headroom, or the reason why there is none."""
@@ -202,6 +205,71 @@ class _Updating:
             return find(budget)
         finally:
             self.spent += before - budget.remaining
+
+
+MIX_SECONDS = 5.0
+"""Seconds after which the mix is read again. Other workers store weights, too."""
+
+
+class TargetMix:
+    """The requests that the site is to serve, from the flavors and their weights; safe for several threads."""
+
+    def __init__(
+        self,
+        read: Callable[[], Sequence[Flavor]],
+        request_of: Callable[[str], CandidateRequest],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read nothing yet. *read* returns the heaviest flavors, *request_of* parses a query."""
+        self._read = read
+        self._request_of = request_of
+        self._now = now
+        self._reading = Lock()
+        self._flavors: Sequence[Flavor] | None = None
+        self._forms: Sequence[Wanted] = ()
+        self._until = -inf
+
+    def forms(self) -> Sequence[Wanted]:
+        """The mix: the same object as long as no flavor changed."""
+        if self._now() >= self._until:
+            # Only one thread reads; the others use what it read before, if it did.
+            with self._reading if self._flavors is None else _attempt(self._reading) as is_ours:
+                if is_ours and self._now() >= self._until:
+                    self._update()
+        return self._forms
+
+    def forget(self) -> None:
+        """Read the flavors at the next use, since one changed."""
+        self._until = -inf
+
+    def _update(self) -> None:
+        until = self._now() + MIX_SECONDS
+        try:
+            flavors = self._read()
+        except Unavailable:
+            if self._flavors is None:
+                raise
+            flavors = self._flavors
+        if flavors != self._flavors:
+            forms = []
+            for flavor in flavors:
+                with suppress(InvalidQuery):  # perhaps stored by another release
+                    forms.append(
+                        Wanted(self._request_of(flavor.query), 1.0 if flavor.weight is None else flavor.weight)
+                    )
+            self._flavors, self._forms = flavors, tuple(forms)
+        self._until = until
+
+
+@contextmanager
+def _attempt(lock: Lock) -> Iterator[bool]:
+    """Hold *lock* for the block if it is free; returns whether it was."""
+    is_ours = lock.acquire(blocking=False)
+    try:
+        yield is_ours
+    finally:
+        if is_ours:
+            lock.release()
 
 
 def _without_trees(counted: Headroom) -> Headroom:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -13,6 +14,7 @@ from stead.candidates import engine
 from stead.candidates.engine import UNTIMED
 from stead.candidates.explain import explain
 from stead.candidates.headroom.headroom import headroom
+from stead.candidates.losses import MOST_FORMS, Losses
 from stead.candidates.mixing import mixed
 from stead.candidates.provider_trees import current_trees
 from stead.candidates.work import Work
@@ -20,14 +22,16 @@ from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
 from stead.domain.errors import ProviderNotFound
 from stead.domain.provider_trees import plan_trees
+from stead.domain.request import ByHeadroom
 from stead.process import memory, slices
 from stead.process.background import Background
 from stead.service.claims import Claiming
-from stead.service.flavors import FlavorHeadrooms
+from stead.service.flavors import FlavorHeadrooms, TargetMix
 from stead.service.snapshot_keeper import SnapshotKeeper
 from stead.service.what_if import Advised, Bounds, Likeness, WhatIf, advice, what_if
 from stead.store import allocations, names, provider_trees, providers
 from stead.store.extensions import service_states
+from stead.store.extensions.flavors import heaviest as heaviest_flavors
 from stead.store.feed import pruning
 from stead.store.feed.changes import Token
 from stead.store.feed.pruning import Pruning
@@ -101,6 +105,7 @@ class Service:
         watcher_threads: int = 4,
         snapshot_file: Path | None = None,
         snapshot_interval: float = SNAPSHOT_INTERVAL,
+        request_of: Callable[[str], CandidateRequest] | None = None,
     ) -> None:
         """Connect to nothing yet; see :meth:`start`.
 
@@ -110,7 +115,11 @@ class Service:
             watchers: how many requests may wait for a change at the same time.
             snapshot_file: where to store the snapshot for the next start; None: nowhere.
             snapshot_interval: seconds between two writes of that file, at least.
+            request_of: parses the query of a flavor; without it, there is no mix for the order ``headroom``.
         """
+        self.mix = TargetMix(partial(self.read, heaviest_flavors, MOST_FORMS), request_of) if request_of else None
+        self.losses = Losses(self.mix.forms) if self.mix else None
+        enumeration = replace(enumeration, losses=self.losses)
         self.watchers = Watchers(store, watchers, watcher_threads)
         self._store = store
         self._source = ChangeSource(store)
@@ -220,7 +229,8 @@ class Service:
         snapshot = self.snapshot()
         phases.mark("refresh")
         make = partial(engine.answer, snapshot, request, self._enumeration, form, phases)
-        if asked is None or self._enumeration.draws(request):
+        # The mix may change without the site.
+        if asked is None or self._enumeration.draws(request) or isinstance(request.order, ByHeadroom):
             return make()
         return self._answers.get(snapshot, asked, make)
 
@@ -314,6 +324,11 @@ class Service:
         likeness = Likeness(same_traits, same_aggregates)
         advised = advice(self._store, self._catalog, self._enumeration, request, number, likeness, most)
         return advised, _token(advised.moment)
+
+    def forget_mix(self) -> None:
+        """Read the mix again before its next use: a flavor changed."""
+        if self.mix is not None:
+            self.mix.forget()
 
     def headrooms(self, requests: Mapping[str, CandidateRequest]) -> tuple[str | None, dict[str, Found]]:
         """How many times each of several requests fits: the token of the moment, and the results by name.

@@ -7,7 +7,20 @@ them unchanged. The migrations alone create indexes and constraints; this module
 from __future__ import annotations
 
 from sqlalchemy import BigInteger as _BigInteger
-from sqlalchemy import Column, DateTime, Float, Integer, MetaData, String, Table, Text, Unicode, func, literal_column
+from sqlalchemy import (
+    Column,
+    DateTime,
+    Double,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    Unicode,
+    func,
+    literal_column,
+)
 
 metadata = MetaData()
 
@@ -193,6 +206,7 @@ stead_flavor = Table(
     Column("name", String(255), primary_key=True),  # ASCII; compared and sorted by bytes
     Column("query", Text, nullable=False),
     Column("description", Unicode(255), nullable=False),
+    Column("weight", Double, nullable=True),  # of the mix; NULL if it is not known
 )
 
 stead_ended_session = Table(

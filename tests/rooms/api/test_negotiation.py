@@ -51,7 +51,7 @@ def test_a_version_that_is_not_offered_is_406_and_names_those_that_are(value):
         ("placement 1.39, stead 1.0", ("1.39", "1.0")),
         ("stead 1.0, placement 1.39", ("1.39", "1.0")),
         ("placement 1.39, stead 1.1", ("1.39", "1.1")),
-        ("placement latest,Stead latest", ("1.39", "1.1")),
+        ("placement latest,Stead latest", ("1.39", "1.2")),
         ("placement 1.39, stead 9.9, stead 1.0", ("1.39", "1.0")),
     ],
 )
@@ -62,12 +62,12 @@ def test_stead_s_own_features_have_an_entry_of_their_own(header, used):
 @pytest.mark.parametrize(
     ("header", "status", "text", "more"),
     [
-        ("placement 1.39, stead 1.2", 406, "Unacceptable version header: stead 1.2", {"max_version": "1.1"}),
+        ("placement 1.39, stead 1.3", 406, "Unacceptable version header: stead 1.3", {"max_version": "1.2"}),
         ("placement 1.39, stead 0.9", 406, "Unacceptable version header: stead 0.9", {"min_version": "1.0"}),
         ("placement 1.39, stead nonsense", 400, "invalid version string: stead nonsense", {}),
         ("placement 1.39, stead LATEST", 400, "invalid version string: stead LATEST", {}),
         ("placement 1.38, stead 1.0", 400, "stead 1.0 needs placement 1.39 or newer, not 1.38", {}),
-        ("stead latest", 400, "stead 1.1 needs placement 1.39 or newer, not 1.0", {}),
+        ("stead latest", 400, "stead 1.2 needs placement 1.39 or newer, not 1.0", {}),
         ("placement 1.40, stead 1.1", 406, "Unacceptable version header: 1.40", {"max_version": "1.39"}),
     ],
 )

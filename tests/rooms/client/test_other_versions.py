@@ -140,12 +140,12 @@ class Older:
         self._has_own = has_own
 
     def send(self, call, headers, timeout):
-        if call.stead == "1.1" and self._has_own:
-            error = {"status": 406, "detail": "Unacceptable version header: 1.1", "max_version": "1.0"}
+        if call.stead not in (None, "1.0") and self._has_own:
+            error = {"status": 406, "detail": f"Unacceptable version header: {call.stead}", "max_version": "1.0"}
             return Reply(406, {}, json.dumps({"errors": [error]}).encode())
         reply = self._transport.send(call, headers, timeout)
         if call.target == "/" and self._has_own:
-            return Reply(200, {}, reply.content.replace(b'"max_version":"1.1"', b'"max_version":"1.0"'))
+            return Reply(200, {}, reply.content.replace(b'"max_version":"1.2"', b'"max_version":"1.0"'))
         return reply
 
     def close(self):
@@ -160,6 +160,8 @@ CALLS = {
     "request": (lambda site: site.request("GET", "/traits"), True, True),
     "providers": (lambda site: list(site.providers(name="host")), True, True),
     "headroom": (lambda site: site.headroom(JOB), False, False),
+    "headroom as an order": (lambda site: site.claim(Request(Group(VCPU=1), order="headroom"), "job"), False, False),
+    "a weight": (lambda site: site.put_flavor("job", JOB, weight=2), False, False),
     "explain": (lambda site: site.explain(JOB), True, False),
     "claim": (lambda site: site.claim(JOB, "job"), True, False),
     "claims": (lambda site: list(site.claims(project="lab")), True, False),

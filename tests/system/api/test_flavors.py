@@ -215,3 +215,57 @@ class TestInQueries:
         bad = {**CLAIM, "consumer_uuid": fresh_uuid(), "query": "flavor=nobody.has.it"}
         assert rack.own.post("/claims", {"claims": [good, bad]}).refused(400, "nobody.has.it")
         assert rack.own.get(f"/allocations/{good['consumer_uuid']}").expect(200).allocations == {}
+
+
+class TestWeights:
+    """``weight`` of flavors, and ``order_by=headroom``, which uses it. Both require stead 1.2."""
+
+    @pytest.fixture
+    def newest(self, api: Api) -> Api:
+        return api.at(f"{NEWEST}, stead 1.2")
+
+    def test_a_weight_is_stored_shown_and_kept_by_requests_that_do_not_say_one(self, rack: Rack, newest: Api) -> None:
+        path, body = f"/flavors/{rack.name}", {"query": rack.query}
+        assert newest.get(path).expect(200).json["weight"] is None
+        assert newest.put(path, {**body, "weight": 2.5}).expect(200).json["weight"] == 2.5
+        assert "weight" not in rack.put(description="kept").expect(200).json
+        assert newest.put(path, body).expect(200).json["weight"] == 2.5
+        assert rack.own.get(path).json.keys() == {"name", "query", "description"}
+        listed = {flavor["name"]: flavor for flavor in newest.get("/flavors").expect(200).json["flavors"]}
+        assert listed[rack.name]["weight"] == 2.5
+        assert newest.put(path, {**body, "weight": None}).expect(200).json["weight"] is None
+        newest.put(path, {**body, "weight": 0}).expect(200)
+
+    @pytest.mark.parametrize("weight", [-1, -0.001, 1_000_000_001, "2", True, [1]])
+    def test_other_weights_are_refused_and_nothing_is_stored(self, rack: Rack, newest: Api, weight: Any) -> None:
+        path = f"/flavors/{rack.name}"
+        newest.put(path, {"query": rack.query, "weight": 3}).expect(200)
+        refused = newest.put(path, {"query": rack.query, "weight": weight}).expect(400)
+        assert b"weight" in refused.body
+        assert newest.get(path).json["weight"] == 3
+
+    @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"1e999", b"9" * 400])
+    def test_numbers_that_are_not_finite_are_refused(self, rack: Rack, newest: Api, number: bytes) -> None:
+        body = b'{"query": "' + rack.query.encode() + b'", "weight": ' + number + b"}"
+        newest.call("PUT", f"/flavors/{rack.name}", raw=body).expect(400)
+        assert newest.get(f"/flavors/{rack.name}").json["weight"] is None
+
+    def test_older_versions_know_neither_the_weight_nor_the_order(self, rack: Rack) -> None:
+        rack.put(weight=1).expect(400)
+        refused = rack.own.get(f"/allocation_candidates?resources={rack.lamp}:1&order_by=headroom").expect(400)
+        assert b"to be pack, spread, random, CLASS:asc" in refused.body
+
+    def test_claims_and_candidates_leave_room_for_the_flavor_with_the_weight(self, rack: Rack, newest: Api) -> None:
+        # A flavor of all seven lamps of the second host: a small claim must go to the first one, which `spread` avoids.
+        newest.put(f"/flavors/{rack.name}", {"query": f"resources={rack.lamp}:7", "weight": 1_000_000_000}).expect(200)
+        first, second = (host.uuid for host in rack.hosts)
+        query = f"resources={rack.lamp}:1&order_by=headroom"
+        found = newest.get(f"/allocation_candidates?{query}").expect(200).json["allocation_requests"]
+        assert [next(iter(each["allocations"])) for each in found] == [first, second]
+        for _ in range(4):
+            claim = {**CLAIM, "consumer_uuid": fresh_uuid(), "query": query}
+            granted = newest.post("/claims", {"claims": [claim]}).expect(200).json["claims"]
+            assert granted[0]["allocations"].keys() == {first}
+        trees = newest.get(f"/headroom?{query}").expect(200).json["headroom"]["trees"]
+        assert [tree["root"] for tree in trees] == [second]
+        newest.delete(f"/flavors/{rack.name}").expect(204)

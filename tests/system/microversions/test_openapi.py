@@ -22,7 +22,7 @@ from tests.system.api.client import NEWEST, Answer, Api, Provider, fresh_custom,
 pytestmark = pytest.mark.one_database
 
 DOCUMENT = document(the_routes())
-OWN = f"{NEWEST}, stead 1.1"
+OWN = f"{NEWEST}, stead 1.2"
 PROVIDER = "/resource_providers/{uuid}"
 
 NOTHING = {"resource_provider_generation": 0, "inventories": {}}
@@ -37,15 +37,15 @@ def version_header(answer: Answer) -> list[str]:
 
 class TestWhoAsks:
     @own
-    @pytest.mark.parametrize("version", [OWN, f"{NEWEST},Stead latest", "latest, stead 1.1"])
+    @pytest.mark.parametrize("version", [OWN, f"{NEWEST},Stead latest", "latest, stead 1.2"])
     def test_is_told_both_versions(self, api: Api, version: str) -> None:
         answer = api.at(version).get("/traits").expect(200)
-        assert version_header(answer) == [f"placement {NEWEST}", "stead 1.1"]
+        assert version_header(answer) == [f"placement {NEWEST}", "stead 1.2"]
 
     @own
     def test_finds_stead_in_the_root(self, api: Api) -> None:
         (version,) = api.at(OWN).get("/").expect(200).versions
-        assert version.pop("stead") == {"max_version": "1.1", "min_version": "1.0"}
+        assert version.pop("stead") == {"max_version": "1.2", "min_version": "1.0"}
         assert [version] == api.get("/").versions
 
     @own
@@ -60,11 +60,11 @@ class TestWhoAsks:
         assert (answer.status, answer.header("allow")) == (405, "GET")
 
     @own
-    @pytest.mark.parametrize("version", ["1.2", "0.9", "2.0"])
+    @pytest.mark.parametrize("version", ["1.3", "0.9", "2.0"])
     def test_for_a_version_that_is_not_there_is_told_those_that_are(self, api: Api, version: str) -> None:
         answer = api.at(f"{NEWEST}, stead {version}").get("/traits").expect(406)
         assert f"Unacceptable version header: stead {version}" in answer.error.detail
-        assert (answer.error.min_version, answer.error.max_version, answer.error.code) == ("1.0", "1.1", None)
+        assert (answer.error.min_version, answer.error.max_version, answer.error.code) == ("1.0", "1.2", None)
         assert answer.header("openstack-api-version") is None
 
     @own

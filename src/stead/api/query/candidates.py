@@ -36,6 +36,7 @@ from stead.domain.request import (
     UNSUFFIXED,
     Apart,
     ByAmount,
+    ByHeadroom,
     ByShare,
     CandidateRequest,
     Drawn,
@@ -170,7 +171,7 @@ def parse_candidate_request(pairs: Pairs, agreed: Agreed, flavors: Flavors | Non
     isolated = _isolated(pairs.all("isolate"), policy)
     pairs.require_single(["can_split", "order_by"])
     can_split = _can_split(pairs.last("can_split"))
-    order = parse_order(pairs.last("order_by"))
+    order = parse_order(pairs.last("order_by"), agreed)
     may_name = agreed.knows(S.PROVIDER_TREES)
     groups = parse_groups(pairs, agreed, group_key(agreed), may_name=may_name)
     require_sound_groups(groups, agreed, [together | others for together, others in subtrees], isolated)
@@ -392,13 +393,18 @@ def with_own_meaning(groups: Sequence[RequestGroup], can_split: frozenset[str]) 
 HEAVIEST = 1_000_000
 """Maximum weight. A larger one would leave no significant digits to the others."""
 
-_WORDS: dict[str, Order] = {"pack": PACK, "spread": SPREAD, "random": Drawn()}
+_WORDS: dict[str, tuple[Step, Order]] = {
+    "pack": (S.OWN_FEATURES, PACK),
+    "spread": (S.OWN_FEATURES, SPREAD),
+    "random": (S.OWN_FEATURES, Drawn()),
+    "headroom": (S.HEADROOM_ORDER, ByHeadroom()),
+}
 _DIRECTIONS = {"asc": -1, "desc": 1}
 _CLASS = re.compile(RESOURCE_CLASS_NAME)
 _WEIGHT = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})", re.ASCII)
 
 
-def parse_order(value: str | None) -> Order | None:
+def parse_order(value: str | None, agreed: Agreed) -> Order | None:
     """The order that the value of ``order_by`` states; None without a value.
 
     Raises:
@@ -406,10 +412,11 @@ def parse_order(value: str | None) -> Order | None:
     """
     if value is None:
         return None
-    order = _WORDS.get(value) or _list(value)
+    words = {word: order for word, (since, order) in _WORDS.items() if agreed.knows(since)}
+    order = words.get(value) or _list(value)
     if order is None:
         raise InvalidQuery(
-            "Invalid query string parameters: Expected 'order_by' parameter to be pack, spread, random, "
+            f"Invalid query string parameters: Expected 'order_by' parameter to be {', '.join(words)}, "
             f"CLASS:asc,CLASS:desc or CLASS:WEIGHT,CLASS:WEIGHT. Got: {value}",
             BAD_VALUE,
         )

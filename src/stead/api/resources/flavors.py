@@ -39,6 +39,9 @@ MOST = 1_000
 
 DESCRIPTION_LENGTH = 255
 
+HEAVIEST = 1_000_000_000
+"""Maximum weight. A larger one would leave no significant digits to the others."""
+
 KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "headroom": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
     "limit": (S.PROVIDER_TREES, values.PAGE_KEYS["limit"][1]),
@@ -63,10 +66,12 @@ HEADROOM: Schema = {
     ]
 }
 _FLAVOR = {"name": _TEXT, "query": _TEXT, "description": _TEXT}
-FLAVOR = strict_object(_FLAVOR)
+_WEIGHT: Schema = {"type": ["number", "null"], "minimum": 0, "maximum": HEAVIEST}
+_SINCE_WEIGHTS = {"weight": {"type": ["number", "null"]}}
+FLAVOR = strict_object(_FLAVOR, _SINCE_WEIGHTS)
 FLAVORS = strict_object(
     {
-        "flavors": {"type": "array", "items": strict_object(_FLAVOR, {"headroom": HEADROOM})},
+        "flavors": {"type": "array", "items": strict_object(_FLAVOR, {"headroom": HEADROOM, **_SINCE_WEIGHTS})},
         "links": LINKS,
     },
     {"generation": {"type": ["string", "null"]}},
@@ -75,40 +80,37 @@ FLAVORS = strict_object(
 
 @dataclass(frozen=True, slots=True)
 class NewFlavor:
-    """The query and the description of a flavor."""
+    """The query and the description of a flavor; its weight, if the body *says_weight*."""
 
     query: str
     description: str
+    weight: float | None
+    says_weight: bool
 
     @classmethod
     def build(cls, body: Json) -> NewFlavor:
         """Build it from the body of a PUT."""
-        return cls(body["query"], body.get("description", ""))
+        return cls(body["query"], body.get("description", ""), body.get("weight"), "weight" in body)
 
 
-REPLACE = Versioned(
+_QUERY: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": FLAVOR_QUERY_LENGTH,
+    "pattern": "^[\\x21-\\x7e]*$",
+    "format": ONE_LINE,
+}
+_DESCRIPTION: Schema = {
+    "type": "string",
+    "maxLength": DESCRIPTION_LENGTH,
+    "pattern": "^[^\\x00-\\x1f\\x7f]*$",
+    "format": ONE_LINE,
+}
+REPLACE = Versioned({V.INITIAL: Body(strict_object({"query": _QUERY}, {"description": _DESCRIPTION}), NewFlavor.build)})
+REPLACE_WITH_WEIGHT = Versioned(
     {
         V.INITIAL: Body(
-            strict_object(
-                {
-                    "query": {
-                        "type": "string",
-                        "minLength": 1,
-                        "maxLength": FLAVOR_QUERY_LENGTH,
-                        "pattern": "^[\\x21-\\x7e]*$",
-                        "format": ONE_LINE,
-                    }
-                },
-                {
-                    "description": {
-                        "type": "string",
-                        "maxLength": DESCRIPTION_LENGTH,
-                        "pattern": "^[^\\x00-\\x1f\\x7f]*$",
-                        "format": ONE_LINE,
-                    }
-                },
-            ),
-            NewFlavor.build,
+            strict_object({"query": _QUERY}, {"description": _DESCRIPTION, "weight": _WEIGHT}), NewFlavor.build
         )
     }
 )
@@ -123,9 +125,10 @@ def validator(agreed: Agreed) -> Validator:
     return Validator({"type": "object", "additionalProperties": False, "properties": properties})
 
 
-def show(flavor: Flavor) -> Json:
+def show(flavor: Flavor, agreed: Agreed) -> Json:
     """The body of one flavor."""
-    return {"name": flavor.name, "query": flavor.query, "description": flavor.description}
+    shown = {"name": flavor.name, "query": flavor.query, "description": flavor.description}
+    return {**shown, "weight": flavor.weight} if agreed.knows(S.HEADROOM_ORDER) else shown
 
 
 class Flavors:
@@ -147,7 +150,7 @@ class Flavors:
         number = min((limit and whole_number(limit)) or MOST, MOST)
         # One more than shown tells whether another page follows.
         page = self._service.read(flavors.page_of, pairs.last("marker"), number + 1)
-        shown = [show(flavor) for flavor in page[:number]]
+        shown = [show(flavor, req.agreed) for flavor in page[:number]]
         goes_on = len(page) > number
         body: Json = {}
         if pairs.last("headroom") == "true":
@@ -208,14 +211,14 @@ class OneFlavor:
         flavor = self._service.read(flavors.find, name)
         if flavor is None:
             raise FlavorNotFound(name)
-        answer(req, resp, show(flavor))
+        answer(req, resp, show(flavor, req.agreed))
 
     @json_body
     @allowed("stead:flavors:update")
     @answering({})
     def on_put(self, req: Request, resp: Response, name: str) -> None:
         """Create or replace a flavor."""
-        replacement = read_body(req, REPLACE)
+        replacement = read_body(req, REPLACE_WITH_WEIGHT if req.agreed.knows(S.HEADROOM_ORDER) else REPLACE)
         if fault := _NAME.first_fault({"name": name}):
             raise MalformedBody(
                 f"The name of the flavor is invalid: {fault} (it must match {FLAVOR_NAME}, "
@@ -224,13 +227,16 @@ class OneFlavor:
         pairs = Pairs.read(replacement.query)
         flavor_query.require_storable(pairs)
         require_groups(self._limits, parse_candidate_request(pairs, req.agreed).groups)
-        flavor = Flavor(name, replacement.query, replacement.description)
-        is_new = self._service.write(flavors.put, flavor)
-        answer(req, resp, show(flavor), status=201 if is_new else 200)
+        flavor = Flavor(name, replacement.query, replacement.description, replacement.weight)
+        # Commands and clients that know no weights keep those that exist.
+        stored, is_new = self._service.write(flavors.put, flavor, keeps_weight=not replacement.says_weight)
+        self._service.forget_mix()
+        answer(req, resp, show(stored, req.agreed), status=201 if is_new else 200)
         locate(req, resp, f"/flavors/{name}")
 
     @allowed("stead:flavors:delete")
     def on_delete(self, _req: Request, resp: Response, name: str) -> None:
         """Delete a flavor."""
         self._service.write(flavors.delete, name)
+        self._service.forget_mix()
         answer_nothing(resp)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stead.api.validation import Schema
     from stead.candidates.headroom.each_tree import Limit
     from stead.candidates.headroom.headroom import Headroom
+    from stead.candidates.losses import Losses
     from stead.candidates.mixing import Mixed, Part
     from stead.catalog.snapshot import Snapshot
     from stead.domain.limits import RequestLimits
@@ -111,7 +112,7 @@ class HeadroomOfRequest:
         require_groups(self._limits, parsed.request.groups)
         snapshot, token, headroom, why = self._service.headroom(parsed.request)
         page = Page(min(parsed.page.limit or TREES, MOST_TREES), parsed.page.marker)
-        places, goes_on = _page(snapshot, headroom, parsed.request, page)
+        places, goes_on = _page(snapshot, headroom, parsed.request, page, self._service.losses)
         shown = show_headroom(snapshot, headroom, places, token)
         if why is not None:
             shown["explanation"] = allocation_candidates.shown(snapshot, why)
@@ -130,8 +131,10 @@ class HeadroomOfRequest:
             resp.set_header(*CUT)
 
 
-def _page(snapshot: Snapshot, headroom: Headroom, request: CandidateRequest, page: Page) -> tuple[list[int], bool]:
-    shown = page_of(snapshot, headroom.roots, request, page)
+def _page(
+    snapshot: Snapshot, headroom: Headroom, request: CandidateRequest, page: Page, losses: Losses | None
+) -> tuple[list[int], bool]:
+    shown = page_of(snapshot, headroom.roots, request, page, losses)
     if shown is None:
         raise InvalidQuery(
             f"{INVALID} 'marker' names no tree of this list, which changed. Start again without it.", BAD_VALUE

@@ -266,7 +266,7 @@ class WhatIfs:
                 is_cut |= candidates.is_cut
             else:
                 headroom, why = self._service.headroom_in(snapshot, replace(request, limit=None))
-                page = page_of(snapshot, headroom.roots, request, Page(most, None))
+                page = page_of(snapshot, headroom.roots, request, Page(most, None), self._service.losses)
                 places = page[0] if page else []
                 shown["headroom"] = show_headroom(snapshot, headroom, places, token)
                 if why is not None:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.candidates.engine import match_all
+from stead.candidates.engine import match_all, order_of
 from stead.candidates.headroom.counting import MOST
 from stead.candidates.headroom.coupling import together
 from stead.candidates.headroom.each_tree import each_tree, ranked, shared_limit
-from stead.candidates.match import admitted, in_ids, resolve_classes
-from stead.candidates.order import resolve_order, trees_in_order
-from stead.candidates.work import WorkSpent, masked
+from stead.candidates.kinds import TreeKinds
+from stead.candidates.match import admitted, in_ids
+from stead.candidates.order import trees_in_order
+from stead.candidates.work import Work, WorkSpent, masked
 from stead.domain.request import Drawn
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.headroom.each_tree import Limit, LimitedBy
+    from stead.candidates.losses import Losses
     from stead.candidates.match import MatchedGroup
-    from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.request import CandidateRequest, Page
+    from stead.domain.request import ByAmount, ByHeadroom, ByShare, CandidateRequest, Page
 
     Mask = NDArray[np.bool_]
     Numbers = NDArray[np.int64]
@@ -191,7 +192,7 @@ def _sum(amounts: Numbers) -> int:
 
 
 def page_of(
-    snapshot: Snapshot, roots: NDArray[np.int64], request: CandidateRequest, page: Page
+    snapshot: Snapshot, roots: NDArray[np.int64], request: CandidateRequest, page: Page, losses: Losses | None
 ) -> tuple[list[int], bool] | None:
     """The places in *roots* of the trees of a page, and whether other pages follow.
 
@@ -209,11 +210,7 @@ def page_of(
         most = len(uuids) if page.limit is None else page.limit + 1
         following = nsmallest(most, after, key=uuids.__getitem__)
     else:
-        requested: Counter[int] = Counter()
-        for group in request.groups if len(roots) else ():
-            requested.update(resolve_classes(snapshot, group.resources))
-        measure = resolve_order(snapshot, request.order, requested)  # refuses unknown classes also where nothing fits
-        following = list(trees_in_order(snapshot, roots, measure)) if len(roots) else []
+        following = _in_order(snapshot, roots, request, request.order, losses)
         if page.marker is not None:
             # The marker is a uuid and the order is by measures, so its present place decides where the page begins.
             place = next((at for at, place in enumerate(following) if uuids[place] == page.marker), None)
@@ -222,3 +219,24 @@ def page_of(
             following = following[place + 1 :]
     limit = len(following) if page.limit is None else page.limit
     return following[:limit], limit < len(following)
+
+
+def _in_order(
+    snapshot: Snapshot,
+    roots: NDArray[np.int64],
+    request: CandidateRequest,
+    by: ByShare | ByAmount | ByHeadroom,
+    losses: Losses | None,
+) -> list[int]:
+    """The places of *roots* in the order *by*.
+
+    Raises:
+        UnknownClassInOrder: also where nothing fits.
+    """
+    # Without a limit: to count the trees was more work than to sort them.
+    work = Work()
+    matched = match_all(snapshot, request, work) if len(roots) else None
+    groups = [] if matched is None else matched[0]
+    tree_kinds = TreeKinds(snapshot, groups, work, request if groups else None)
+    measure = order_of(snapshot, request, by, groups, tree_kinds, losses)
+    return list(trees_in_order(snapshot, roots, measure, work)) if groups else []

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote
 
 from stead.class_order import in_class_order
 from stead.cli.fetching.flavors import expanded
-from stead.client.calls import OWN, TREES
+from stead.client.calls import ORDER, OWN, TREES
 from stead.client.errors import Refused
 from stead.domain.provider import BY_NAME
 
@@ -76,7 +76,10 @@ class Candidate:
 
 def version_for(query: str) -> str:
     """The version of Stead's own features that a *query* needs: a newer one if it names a provider or a flavor."""
-    named = any(key == "flavor" or value.startswith(BY_NAME) for key, value in parse_qsl(query))
+    pairs = parse_qsl(query)
+    if ("order_by", "headroom") in pairs:
+        return ORDER
+    named = any(key == "flavor" or value.startswith(BY_NAME) for key, value in pairs)
     return TREES if named else OWN
 
 

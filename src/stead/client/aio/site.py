@@ -81,15 +81,19 @@ class Capacity(Connection):
         """
         return Flavor.of((await self._calling.send(calls.flavor(name))).json())
 
-    async def put_flavor(self, name: str, request: Request, description: str = "") -> Flavor:
+    async def put_flavor(
+        self, name: str, request: Request, description: str = "", *, weight: float | None = None
+    ) -> Flavor:
         """Store *request* under a name, or replace what is stored under it. ``Request(flavor=name)`` requests it.
 
         Args:
             name: letters, digits and ``_ . : + -``; it begins with a letter or a digit.
             request: without a limit.
             description: one line for people.
+            weight: how often it is asked for, in proportion to the others, for the order ``headroom``. Without one, a
+                flavor keeps what it has.
         """
-        call = calls.put_flavor(name, str(request), description)
+        call = calls.put_flavor(name, str(request), description, weight)
         return Flavor.of((await self._calling.send(call)).json())
 
     async def delete_flavor(self, name: str) -> None:

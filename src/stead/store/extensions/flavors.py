@@ -8,6 +8,7 @@ Source: "Flavors", docs/stead-api.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stead.store.protocol.store import Transaction
 
 _columns = stead_flavor.c
-_FLAVOR = sa.select(_columns.name, _columns.query, _columns.description)
+_FLAVOR = sa.select(_columns.name, _columns.query, _columns.description, _columns.weight)
 
 
 def find(connection: Connection, name: str) -> Flavor | None:
@@ -47,15 +48,27 @@ def names(connection: Connection, limit: int) -> list[str]:
     return list(connection.execute(sa.select(_columns.name).order_by(_columns.name).limit(limit)).scalars())
 
 
-def put(tx: Transaction, flavor: Flavor) -> bool:
-    """Store a flavor, or replace the one of its name; returns whether it is new."""
-    values = {"query": flavor.query, "description": flavor.description}
-    is_there = tx.connection.execute(sa.select(_columns.name).where(_columns.name == flavor.name)).first() is not None
-    if is_there:
+def heaviest(connection: Connection, limit: int) -> list[Flavor]:
+    """Up to *limit* flavors with a weight above 0, the heaviest first; the first by name if no flavor has one."""
+    weighted = _FLAVOR.where(_columns.weight > 0).order_by(_columns.weight.desc(), _columns.name).limit(limit)
+    return [Flavor(*row) for row in connection.execute(weighted)] or page_of(connection, None, limit)
+
+
+def put(tx: Transaction, flavor: Flavor, *, keeps_weight: bool) -> tuple[Flavor, bool]:
+    """Store a flavor, or replace the one of its name; returns what is stored now, and whether it is new.
+
+    Args:
+        keeps_weight: a flavor that exists keeps its weight.
+    """
+    before = find(tx.connection, flavor.name)
+    if keeps_weight and before is not None:
+        flavor = replace(flavor, weight=before.weight)
+    values = {"query": flavor.query, "description": flavor.description, "weight": flavor.weight}
+    if before is not None:
         tx.connection.execute(sa.update(stead_flavor).where(_columns.name == flavor.name).values(values))
     else:
         tx.connection.execute(sa.insert(stead_flavor), {"name": flavor.name, **values})
-    return not is_there
+    return flavor, before is None
 
 
 def delete(tx: Transaction, name: str) -> None:
