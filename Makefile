@@ -22,7 +22,7 @@ WITH_TOOLS := PYTHONPATH=distributions/wsgi-lanes/tests
 USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/rooms/auth/test_keystone.py tests/rooms/auth/test_policy_tools.py tests/rooms/observe/test_log.py \
 	tests/rooms/observe/test_exporter.py tests/rooms/observe/test_scraping.py \
-	tests/rooms/cli/commands/test_topology_command.py tests/rooms/topology/test_hwloc.py \
+	tests/rooms/cli/test_topology_command.py tests/rooms/topology/test_hwloc.py \
 	tests/rooms/api/test_bodies.py tests/rooms/api/test_routing.py tests/system/microversions/test_openapi.py \
 	tests/rooms/cli/test_the_command.py tests/rooms/serve/test_serve.py distributions/wsgi-lanes/tests \
 	tests/rooms/store/sql/test_bulk_queries.py tests/rooms/store/protocol/test_epoch.py \

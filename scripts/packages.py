@@ -20,7 +20,7 @@ START = """\
 This page is for developers who look for the place of a change. After it you know which module has a subject.
 [Architecture](architecture.md) has the order of the packages, and the reasons for some of them:
 [the store](decisions/0014-the-packages-of-the-store.md),
-[the command line](decisions/0033-the-command-line-in-packages.md),
+[the command line](decisions/0071-commands-call-typed-methods.md),
 [statements](decisions/0023-statements-past-the-compiler.md) and
 [the HTTP server](decisions/0068-the-http-server-is-a-distribution.md). `make docs` generates this page from the
 docstrings.

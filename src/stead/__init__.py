@@ -18,6 +18,7 @@ _PLACES = {
     "CannotOpen": "stead.client.errors",
     "CapacityBelowUse": "stead.client.errors",
     "Change": "stead.client.provider",
+    "Changes": "stead.client.provider",
     "Claim": "stead.client.blocking.site",
     "Conflict": "stead.client.errors",
     "Copy": "stead.client.what_if",
@@ -43,6 +44,7 @@ _PLACES = {
     "NotFound": "stead.client.errors",
     "NothingFits": "stead.client.errors",
     "NothingFound": "stead.client.errors",
+    "Place": "stead.client.provider",
     "PlannedChange": "stead.client.what_if",
     "Provider": "stead.client.provider",
     "ProviderDisabled": "stead.client.errors",
@@ -56,7 +58,7 @@ _PLACES = {
     "Stale": "stead.client.errors",
     "StartOver": "stead.client.errors",
     "TooLarge": "stead.client.errors",
-    "Total": "stead.client.what_if",
+    "Total": "stead.client.provider",
     "Tree": "stead.client.provider",
     "TreeHeadroom": "stead.client.headroom",
     "Unavailable": "stead.client.errors",
@@ -101,7 +103,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stead.client.headroom import Flavor, FlavorHeadroom, Headroom, MixHeadroom, TreeHeadroom
-    from stead.client.provider import Change, Disabled, Inventory, Provider, Tree, Usage
+    from stead.client.provider import Change, Changes, Disabled, Inventory, Place, Provider, Total, Tree, Usage
     from stead.client.request import Group, Request
     from stead.client.what_if import (
         AddTrait,
@@ -115,7 +117,6 @@ if TYPE_CHECKING:
         RemoveInventory,
         RemoveTrait,
         SetInventory,
-        Total,
         Unplaced,
         WhatIf,
     )
@@ -129,6 +130,7 @@ __all__ = [
     "CannotOpen",
     "CapacityBelowUse",
     "Change",
+    "Changes",
     "Claim",
     "Conflict",
     "Copy",
@@ -154,6 +156,7 @@ __all__ = [
     "NotFound",
     "NothingFits",
     "NothingFound",
+    "Place",
     "PlannedChange",
     "Provider",
     "ProviderDisabled",

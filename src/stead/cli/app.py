@@ -1,8 +1,8 @@
 """The ``stead`` command: selects the subcommand, passes the shared options, and maps errors to exit codes.
 
 A subcommand's module is imported when the subcommand runs, so that ``stead --help`` takes no longer than Typer itself.
-Each module of ``commands/`` and ``commands/local/`` has the name of its subcommand and an ``app``: a
-:class:`typer.Typer` (without completion, which only this module offers) with one command, or with several for a family.
+A module has a :class:`typer.Typer` for each of its subcommands (without completion, which only this module offers),
+with one command, or with several for a family. ``local/`` has those that open a database instead of a server.
 """
 
 from __future__ import annotations
@@ -39,43 +39,62 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # Typer exports no 
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A row of ``stead --help``, and the shared options that the command accepts.
+    """A row of ``stead --help``, the shared options that the command accepts, and where its ``app`` is.
 
     A command that changes nothing ends when its reader does, as ``stead tree | head -1``. All others finish first.
     """
 
     help: str
     shared: frozenset[str]
+    app: str
     changes_nothing: bool = False
 
 
 _CLIENT = frozenset({"url", "token", "data_dir", "json"})
 _LOCAL = frozenset({"data_dir", "json"})
 
-SUBCOMMANDS = {  # the module of each has the same name, in ``commands/`` or ``commands/local/``
-    "serve": Subcommand("Start the server.", _LOCAL),
-    "tree": Subcommand("Show provider trees with their usage, or a summary of many.", _CLIENT, changes_nothing=True),
-    "provider": Subcommand("Show and change one provider.", _CLIENT),
-    "candidates": Subcommand("List allocation candidates for a request.", _CLIENT, changes_nothing=True),
-    "explain": Subcommand("Explain where a request fits, or why nothing fits.", _CLIENT, changes_nothing=True),
-    "headroom": Subcommand("Show how many times a request fits.", _CLIENT, changes_nothing=True),
-    "flavors": Subcommand("List, store and import flavors: requests with a name.", _CLIENT),
-    "whatif": Subcommand("Answer a question as if planned changes were made.", _CLIENT, changes_nothing=True),
-    "plan": Subcommand("Plan to drain hosts or to make room, and carry it out.", _CLIENT),
-    "claim": Subcommand("Claim a place where a request fits.", _CLIENT),
-    "consumers": Subcommand("List consumers and their allocations.", _CLIENT, changes_nothing=True),
-    "consumer": Subcommand("Show one consumer.", _CLIENT, changes_nothing=True),
-    "usage": Subcommand("Show sums of allocations per project, user or type.", _CLIENT, changes_nothing=True),
-    "who": Subcommand("List the consumers of a host.", _CLIENT, changes_nothing=True),
-    "watch": Subcommand("Print changes of providers and consumers.", _CLIENT, changes_nothing=True),
-    "top": Subcommand("Watch the fullest and emptiest hosts, live.", _CLIENT, changes_nothing=True),
-    "release": Subcommand("Release the allocations of a consumer, or of several.", _CLIENT),
-    "topology": Subcommand("Load, save and generate provider trees as files.", _CLIENT),
-    "completion": Subcommand("Print a script for completion in the shell.", _CLIENT, changes_nothing=True),
-    "audit": Subcommand("Check the allocations and inventories of a database, and repair them.", _LOCAL),
-    "config": Subcommand("Print the configuration in effect, or a sample.", _LOCAL, changes_nothing=True),
-    "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _LOCAL),
-    "db": Subcommand("Create, upgrade and check the database tables.", _LOCAL),
+SUBCOMMANDS = {
+    "serve": Subcommand("Start the server.", _LOCAL, "local.serve:app"),
+    "tree": Subcommand(
+        "Show provider trees with their usage, or a summary of many.", _CLIENT, "tree:app", changes_nothing=True
+    ),
+    "provider": Subcommand("Show and change one provider.", _CLIENT, "provider:app"),
+    "candidates": Subcommand(
+        "List allocation candidates for a request.", _CLIENT, "candidates:candidates_app", changes_nothing=True
+    ),
+    "explain": Subcommand(
+        "Explain where a request fits, or why nothing fits.", _CLIENT, "candidates:explain_app", changes_nothing=True
+    ),
+    "headroom": Subcommand("Show how many times a request fits.", _CLIENT, "headroom:app", changes_nothing=True),
+    "flavors": Subcommand("List, store and import flavors: requests with a name.", _CLIENT, "flavors:app"),
+    "whatif": Subcommand(
+        "Answer a question as if planned changes were made.", _CLIENT, "what_if:app", changes_nothing=True
+    ),
+    "plan": Subcommand("Plan to drain hosts or to make room, and carry it out.", _CLIENT, "plan:app"),
+    "claim": Subcommand("Claim a place where a request fits.", _CLIENT, "claims:claim_app"),
+    "consumers": Subcommand(
+        "List consumers and their allocations.", _CLIENT, "consumers:consumers_app", changes_nothing=True
+    ),
+    "consumer": Subcommand("Show one consumer.", _CLIENT, "consumers:consumer_app", changes_nothing=True),
+    "usage": Subcommand(
+        "Show sums of allocations per project, user or type.", _CLIENT, "consumers:usage_app", changes_nothing=True
+    ),
+    "who": Subcommand("List the consumers of a host.", _CLIENT, "consumers:who_app", changes_nothing=True),
+    "watch": Subcommand("Print changes of providers and consumers.", _CLIENT, "watch:app", changes_nothing=True),
+    "top": Subcommand("Watch the fullest and emptiest hosts, live.", _CLIENT, "top:app", changes_nothing=True),
+    "release": Subcommand("Release the allocations of a consumer, or of several.", _CLIENT, "claims:release_app"),
+    "topology": Subcommand("Load, save and generate provider trees as files.", _CLIENT, "topology:app"),
+    "completion": Subcommand(
+        "Print a script for completion in the shell.", _CLIENT, "completion:app", changes_nothing=True
+    ),
+    "audit": Subcommand(
+        "Check the allocations and inventories of a database, and repair them.", _LOCAL, "local.audit:app"
+    ),
+    "config": Subcommand(
+        "Print the configuration in effect, or a sample.", _LOCAL, "local.config:app", changes_nothing=True
+    ),
+    "token": Subcommand("Create, list and revoke tokens of auth_strategy `token`.", _LOCAL, "local.token:app"),
+    "db": Subcommand("Create, upgrade and check the database tables.", _LOCAL, "local.db:app"),
 }
 
 
@@ -109,8 +128,8 @@ class Subcommands(TyperGroup):
     def load(self, name: str) -> Any:
         """Import and return the command *name*, with its shared options."""
         row = SUBCOMMANDS[name]
-        package = "commands.local" if row.shared is _LOCAL else "commands"
-        command = get_command(import_module(f"stead.cli.{package}.{name}").app)
+        module, _, app_name = row.app.partition(":")
+        command = get_command(getattr(import_module(f"stead.cli.{module}"), app_name))
         command.name = name
         name_values(command)
         add_examples(command, name)

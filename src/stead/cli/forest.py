@@ -1,4 +1,4 @@
-"""The provider forest: built from records of the API, sorted, pruned, and converted to JSON."""
+"""The provider forest: planted from providers, sorted, pruned, drawn, and converted to JSON."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from stead.domain.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import stead
 
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
@@ -111,20 +113,54 @@ def capacity(inventory: dict[str, Any]) -> int:
     return int((inventory["total"] - inventory["reserved"]) * inventory["allocation_ratio"])
 
 
-def plant(records: Iterable[dict[str, Any]]) -> list[Provider]:
-    """The forest in a list of ``GET /resource_providers``, with siblings in natural order of their names.
+def plant(providers: Iterable[stead.Provider]) -> list[Provider]:
+    """The forest of *providers*, with siblings in natural order of their names.
 
-    A provider whose parent is not in the list becomes a root.
+    A provider whose parent is not among them becomes a root.
     """
-    providers = {
-        record["uuid"]: Provider(record["uuid"], record["name"], record["parent_provider_uuid"])
-        for record in sorted(records, key=lambda record: natural(record["name"]))
+    planted = {
+        each.uuid: Provider(
+            each.uuid,
+            each.name,
+            each.parent,
+            generation=each.generation,
+            inventories={name: _record(inventory) for name, inventory in (each.inventories or {}).items()},
+            usages=dict(each.usages or {}),
+            traits=sorted(each.traits or ()),
+            aggregates=sorted(each.aggregates or ()),
+            is_gone=each.inventories is None,
+            disabled=None if each.disabled is None else _state(each.disabled),
+        )
+        for each in sorted(providers, key=lambda each: natural(each.name))
     }
     tops: list[Provider] = []
-    for provider in providers.values():
-        above = providers.get(provider.parent or "")
+    for provider in planted.values():
+        above = planted.get(provider.parent or "")
         (tops if above is None else above.children).append(provider)
     return tops
+
+
+def plant_root(tree: stead.Tree) -> Provider:
+    """The root of *tree*, which was read alone, with the sums of the whole tree."""
+    (root,) = plant(tree)
+    root.hidden = tree.provider_count - 1
+    if root.hidden:
+        totals = (tree.totals or {}).items()
+        root.sums = {name: Amount(total.capacity, total.used, total.reserved) for name, total in totals}
+    return root
+
+
+def _record(inventory: stead.Inventory) -> dict[str, Any]:
+    return {name: getattr(inventory, name) for name in inventory.__slots__}
+
+
+def _state(disabled: stead.Disabled) -> dict[str, Any]:
+    return {
+        "reason": disabled.reason,
+        "since": disabled.since,
+        "until": disabled.until,
+        "provider_uuid": disabled.provider,
+    }
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -12,7 +12,6 @@ import stat
 import struct
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from shlex import quote
@@ -296,19 +295,22 @@ def _complaint(error: Refused, site: Site, where: Endpoint) -> CommandError:
     words = summary(error)
     if isinstance(error, NotSent):
         words += " (`stead serve` starts a server, --url names another)"
+    elif isinstance(error, Unsupported) and error.missing:
+        words = f"the server has no {error.missing}; this command requires Stead with `stead {error.version}`"
     elif error.status == 401:
         reason = "wants a token" if where.token is None else "does not accept the token"
         words = f"{site.url} {reason}; give one with --token or STEAD_TOKEN (401)"
     elif error.status and not error.facts and not isinstance(error, Unsupported):
         words = f"{site.url}: {words}"  # no error of the API: something else answers
     complaint = CommandError(words + _hint(error, site))
-    complaint.exit_code = NO if error.status in _STATUSES_THAT_MEAN_NO else REFUSED
+    is_no = error.status in _STATUSES_THAT_MEAN_NO and not isinstance(error, Unsupported)
+    complaint.exit_code = NO if is_no else REFUSED
     return complaint
 
 
 def _hint(error: Refused, site: Site) -> str:
     """A similar name that exists; empty if there is none."""
-    return "" if isinstance(error, Unavailable) else hint_for(partial(site.request, "GET"), error.detail)
+    return "" if isinstance(error, Unavailable) else hint_for(site, error.detail)
 
 
 def _only(certificate: Path) -> ssl.SSLContext:

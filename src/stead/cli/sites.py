@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stead.cli.errors import CommandError, Negative
-from stead.client.calls import OWN, TREES, random_pause
+from stead.client.calls import MOST_TREES, TREES, random_pause
 from stead.client.errors import CapacityBelowUse, Refused, TooLarge
 from stead.domain.provider import Inventory
 from stead.topology.plan import (
@@ -48,7 +48,6 @@ PART = 2_000
 """Providers in one request: some seconds of work, for which claims from them wait."""
 
 _ROUTE = "/provider_trees"
-_ROOTS = f"{_ROUTE}?depth=0&fields=name&limit=10000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Manner:
     def options(self) -> dict[str, bool]:
         """The options of every document."""
         return {
-            "merge": not (self.exact or self.prune or self.prune_all),
+            "exact": self.exact or self.prune or self.prune_all,
             "keep_used": True,
             "create_names": True,
             "allow_overcommit": self.allow_overcommit,
@@ -182,7 +181,7 @@ class _Applying:
                 self._watcher.advance()
 
     def _put(self, document: dict[str, Any]) -> Any:
-        return self._api.request("PUT", _ROUTE, {**document, **self._manner.options}, stead=TREES)
+        return self._api.apply(document, **self._manner.options).document
 
     def _failure(self, error: Refused, part: Part) -> Exception:
         """*error* with the parts that are written, if there are any."""
@@ -274,11 +273,8 @@ def _top(described: Description, site: Site) -> str:
 
 def _roots(api: Any) -> Iterator[tuple[str, str]]:
     """The uuids and names of all roots."""
-    path: str | None = _ROOTS
-    while path is not None:
-        page = api.request("GET", path, stead=TREES)
-        yield from ((tree["root_provider_uuid"], tree["providers"][0]["name"]) for tree in page["provider_trees"])
-        path = next_page(page)
+    for tree in api.trees(depth=0, fields="name", limit=MOST_TREES):
+        yield tree.root.uuid, tree.root.name
 
 
 def next_page(page: Any) -> str | None:
@@ -615,7 +611,7 @@ def read_snapshot(api: Any, watcher: Watcher, *, allocations: bool) -> SiteSnaps
     before: Any = None
     for _ in range(READ_ATTEMPTS):
         records, tags = _read_trees(api, watcher)
-        consumers = _read_consumers(api) if allocations else None
+        consumers = [claim.document for claim in api.claims()] if allocations else None
         if allocations:
             # After the consumers: only equal tags on both sides prove that they are of the same moment.
             tags.add(_tagged(api, "/provider_trees?limit=1&fields=name&depth=0")[1])
@@ -649,17 +645,6 @@ def _tagged(api: Any, path: str) -> tuple[Any, str]:
     """A page and its tag."""
     reply = api.response("GET", path, stead=TREES)
     return reply.json(), reply.headers.get("etag", "")
-
-
-def _read_consumers(api: Any) -> list[Any]:
-    consumers: list[Any] = []
-    path: str | None = "/consumers"
-    while path is not None:
-        page = api.request("GET", path, stead=OWN)
-        consumers += page["consumers"]
-        following = next_page(page)
-        path = following and following.replace("/provider_trees", "/consumers", 1)
-    return consumers
 
 
 def _description(record: Any, names: dict[str, str]) -> Description:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stead.cli.errors import Negative
-from stead.client.calls import TREES
 from stead.client.errors import Refused
 from stead.domain.provider import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+    from stead import Site
 
 _UNKNOWN_TRAIT = re.compile(r"(?:No such|unknown) trait(?:\(s\))?:? *([A-Z0-9_]+)")
 _UNKNOWN_CLASS = re.compile(r"(?:No such|unknown) (?:resource )?class:? *([A-Z0-9_]+)")
@@ -38,7 +39,7 @@ def no_provider(name: str, names: Iterable[str]) -> Negative:
     return Negative(f"no resource provider {name!r}{'.' + meant if meant else ''}")
 
 
-def hint_for(get: Callable[..., Any], detail: str) -> str:
+def hint_for(site: Site, detail: str) -> str:
     """A suggestion, if *detail* is the server's error for an unknown trait, class or flavor, or for a bare name.
 
     Empty if the server's message already has one.
@@ -49,9 +50,9 @@ def hint_for(get: Callable[..., Any], detail: str) -> str:
         return f" Did you mean {BY_NAME}{match[2]}?"
     with suppress(Refused, LookupError, TypeError):
         if match := _UNKNOWN_TRAIT.search(detail):
-            return suggestion(match[1], get("/traits")["traits"])
+            return suggestion(match[1], site.traits())
         if match := _UNKNOWN_CLASS.search(detail):
-            return suggestion(match[1], [each["name"] for each in get("/resource_classes")["resource_classes"]])
+            return suggestion(match[1], site.resource_classes())
         if match := _UNKNOWN_FLAVOR.search(detail):
-            return suggestion(match[1], [each["name"] for each in get("/flavors", stead=TREES)["flavors"]])
+            return suggestion(match[1], [flavor.name for flavor in site.flavors()])
     return ""

@@ -14,15 +14,16 @@ import tty
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from stead.class_order import in_class_order
 from stead.domain.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -31,6 +32,9 @@ PIPE_WIDTH = 1000
 """Width of lines that are not for a terminal: longer than any name, so that programs get complete names."""
 
 _USUAL_WIDTH = 80
+_PER_STEP = 1_000  # items for which a progress bar moves
+
+T = TypeVar("T")
 
 
 _MACHINE_READABLE = "utf-8"
@@ -208,6 +212,17 @@ def progress(work: str) -> Iterator[Callable[[int, int | None], None]]:
         yield advance
     finally:
         bar.stop()
+
+
+def read_all(work: str, items: Iterable[T]) -> list[T]:
+    """All *items*, which come from the server in pages, with a progress bar for *work*."""
+    read: list[T] = []
+    with progress(work) as advance:
+        for item in items:
+            read.append(item)
+            if len(read) % _PER_STEP == 0:
+                advance(len(read), None)
+    return read
 
 
 def say(sentence: str, indent: int = 2) -> None:
@@ -429,6 +444,11 @@ def wrapped(text: Text, width: int, indent: int = 0) -> Iterator[Text]:
 def widest(texts: Iterable[str]) -> int:
     """The width of the widest of *texts*; 0 if there are none."""
     return max(map(cell_len, texts), default=0)
+
+
+def in_words(amounts: Mapping[str, int]) -> str:
+    """``512 MEMORY_MB, 3 VCPU``."""
+    return ", ".join(f"{number(amount)} {name}" for name, amount in in_class_order(amounts).items())
 
 
 def number(amount: int) -> str:

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import orjson
 
@@ -26,7 +26,7 @@ from stead.client.errors import (
     Unsupported,
     refusal,
 )
-from stead.client.request import encoded
+from stead.client.request import BY_NAME, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ _NAMING_AN_OBJECT = ("resource provider", "no such flavor", "changes[")
 MOST_TREES = 10_000
 """Maximum number of trees in a headroom."""
 
-PAGE = 500
+PAGE = 1_000
 """Objects in one page of a list."""
 
 
@@ -142,7 +142,9 @@ class Reply:
             and path.startswith(OWN_PATHS)
             and not any(words in error.detail.lower() for words in _NAMING_AN_OBJECT)
         ):
-            return Unsupported(error.status, f"{path} requires Stead {call.stead}: {error}")
+            unsupported = Unsupported(error.status, f"{path} requires Stead {call.stead}: {error}")
+            unsupported.missing, unsupported.version = f"{call.method} {path}", call.stead or ""
+            return unsupported
         newest = error.facts.get("max_version")
         if isinstance(error, Unsupported) and newest is not None:
             return error.worded(f"{error.detail}; the server has {newest} at most, and {call.versions} is required")
@@ -187,39 +189,57 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def candidates(request: Request, limit: int | None) -> Call:
+_QUERY_CHARACTERS = "%=&+!,:;/?@$'()*[]~"
+
+
+def query_of(request: Request | str, limit: int | None = None) -> str:
+    """The query string of *request*, percent-encoded. A text may be a query string, or a URL with one.
+
+    *limit* replaces that of a request; that of a text stays.
+    """
+    if not isinstance(request, str):
+        return request.query(limit)
+    query = quote(request.strip().rpartition("?")[2], safe=_QUERY_CHARACTERS)
+    if limit is None or any(key == "limit" for key, _ in parse_qsl(query, keep_blank_values=True)):
+        return query
+    return f"{query}&limit={limit}" if query else f"limit={limit}"
+
+
+def candidates(request: Request | str, limit: int | None) -> Call:
     """The candidates of *request*."""
-    return Call("GET", f"/allocation_candidates?{request.query(limit)}", stead=version_for(request))
+    return Call("GET", f"/allocation_candidates?{query_of(request, limit)}", stead=version_for(request))
 
 
-def explain(request: Request) -> Call:
+def explain(request: Request | str) -> Call:
     """Why *request* finds what it finds."""
-    return Call("GET", f"/allocation_candidates/explain?{request.query()}", stead=version_for(request))
+    return Call("GET", f"/allocation_candidates/explain?{query_of(request)}", stead=version_for(request))
 
 
-def headroom(request: Request) -> Call:
+def headroom(request: Request | str) -> Call:
     """How many times *request* fits, with the trees of one page."""
-    return Call("GET", f"/headroom?{request.query(MOST_TREES)}", stead=TREES)
+    return Call("GET", f"/headroom?{query_of(request, MOST_TREES)}", stead=TREES)
 
 
-def advice(request: Request, number: int, *, same_traits: bool, same_aggregates: bool) -> Call:
+def advice(request: Request | str, number: int, *, same_traits: bool, same_aggregates: bool) -> Call:
     """Which consumers to move so that *request* fits this number of times."""
     options = {
         "make_room_for": str(number),
         "same_traits": "true" if same_traits else None,
         "same_aggregates": "true" if same_aggregates else None,
     }
-    return Call("GET", with_query(f"/advice?{request.query()}", options), stead=TREES)
+    return Call("GET", with_query(f"/advice?{query_of(request)}", options), stead=TREES)
 
 
-def headroom_of_mix(mix: Mapping[str, int]) -> Call:
+def headroom_of_mix(mix: Mapping[str, int] | str, request: Request | str | None) -> Call:
     """How many times several flavors fit together, each as often as its weight says."""
-    return Call("GET", with_query("/headroom", {"mix": ",".join(f"{n}:{w}" for n, w in mix.items())}), stead=TREES)
+    text = mix if isinstance(mix, str) else ",".join(f"{name}:{weight}" for name, weight in mix.items())
+    path = "/headroom" if request is None else f"/headroom?{query_of(request)}"
+    return Call("GET", with_query(path, {"mix": text}), stead=TREES)
 
 
-def claim(records: Sequence[Json], requests: Iterable[Request], *, distinct_roots: bool, explain: bool) -> Call:
+def claim(records: Sequence[Json], requests: Iterable[Request | str], *, distinct_roots: bool, explain: bool) -> Call:
     """Claims for all *records*, or for none. May be repeated: the server recognizes what it did."""
-    body = {"claims": records, "distinct_roots": distinct_roots, "explain": explain}
+    body = {"claims": records, "explain": explain, **({"distinct_roots": True} if distinct_roots else {})}
     return Call("POST", "/claims", body, max(map(version_for, requests), key=_numbers, default=OWN))
 
 
@@ -252,14 +272,19 @@ def what_if(changes: Sequence[Json], ask: Json) -> Call:
     return Call("POST", "/whatif", {"changes": changes, "ask": ask}, TREES)
 
 
-def version_for(request: Request) -> str:
-    """The version of Stead's own features that *request* needs."""
+def version_for(request: Request | str) -> str:
+    """The version of Stead's own features that *request* needs: a newer one if it names a provider or a flavor."""
+    if isinstance(request, str):
+        pairs = parse_qsl(request.rpartition("?")[2])
+        if ("order_by", "headroom") in pairs:
+            return ORDER
+        return TREES if any(key == "flavor" or value.startswith(BY_NAME) for key, value in pairs) else OWN
     if request.order == "headroom":
         return ORDER
     if request.flavor is not None:
         return TREES
     references = [reference for group in request.groups for reference in (group.in_tree, group.in_subtree)]
-    return TREES if any(reference and reference.startswith("name:") for reference in references) else OWN
+    return TREES if any(reference and reference.startswith(BY_NAME) for reference in references) else OWN
 
 
 def allocations(consumer: str) -> Call:
@@ -288,14 +313,42 @@ def release(consumer: str, project: str, user: str, kind: str, generation: int |
     return Call("PUT", f"/allocations/{consumer}", body)
 
 
+def release_whatever(consumer: str) -> Call:
+    """Release everything of *consumer*, at any generation."""
+    return Call("DELETE", f"/allocations{path_of(consumer)}", is_repeatable=False)
+
+
 def consumers(
-    project: str | None, user: str | None, kind: str | None, provider: str | None = None, in_tree: str | None = None
-) -> Call:
-    """The first page of consumers; *provider* and *in_tree* refer to a provider."""
+    project: str | None, user: str | None, kind: str | None, provider: str | None, in_tree: str | None
+) -> tuple[Call, Call | None]:
+    """The first page of consumers; and that of a server with Stead 1.0 only, which has no filters by provider.
+
+    Args:
+        provider, in_tree: references to a provider.
+    """
     filters = {"project_id": project, "user_id": user, "consumer_type": kind, "limit": PAGE}
-    if provider is None and in_tree is None:
-        return Call("GET", with_query("/consumers", filters), stead=OWN)
-    return Call("GET", with_query("/consumers", {**filters, "provider": provider, "in_tree": in_tree}), stead=TREES)
+    call = Call("GET", with_query("/consumers", {**filters, "provider": provider, "in_tree": in_tree}), stead=TREES)
+    return call, Call("GET", call.target, stead=OWN) if provider is None and in_tree is None else None
+
+
+def part_of_provider(provider: str, part: str) -> Call:
+    """The inventories, usages, traits, aggregates or allocations of the provider with this uuid."""
+    return Call("GET", f"/resource_providers{path_of(provider, part)}")
+
+
+def delete_provider(provider: str) -> Call:
+    """Delete the provider with this uuid."""
+    return Call("DELETE", f"/resource_providers{path_of(provider)}", is_repeatable=False)
+
+
+def traits(prefix: str) -> Call:
+    """The names of all traits that begin with *prefix*."""
+    return Call("GET", with_query("/traits", {"name": f"startswith:{prefix}" if prefix else None}))
+
+
+def resource_classes() -> Call:
+    """The names of all resource classes."""
+    return Call("GET", "/resource_classes")
 
 
 def providers(filters: Mapping[str, object]) -> Call:
@@ -310,6 +363,7 @@ def all_providers(filters: Mapping[str, object]) -> Call:
 
 def trees(filters: Mapping[str, object]) -> Call:
     """The first page of trees."""
+    filters = {name: str(value).lower() if isinstance(value, bool) else value for name, value in filters.items()}
     return Call("GET", with_query("/provider_trees", filters), stead=TREES)
 
 

@@ -37,6 +37,11 @@ class Candidate:
     allocations: Mapping[str, Amounts]
     mappings: Mapping[str, Sequence[str]]
 
+    def record(self) -> Json:
+        """The entry of ``allocation_requests`` of GET ``/allocation_candidates``."""
+        allocations = {uuid: {"resources": dict(amounts)} for uuid, amounts in self.allocations.items()}
+        return {"allocations": allocations, "mappings": dict(self.mappings)}
+
     def __repr__(self) -> str:
         return f"<Candidate {shown_allocations(self.allocations)}>"
 
@@ -122,7 +127,7 @@ class Explanation(Displayed):
     @property
     def relaxations(self) -> list[str]:
         """Single changes of the request that would find candidates, as text."""
-        return [_relaxation(change) for change in self.document["relaxations"]]
+        return [f"{relaxation_words(change)}: {count_words(change)}" for change in self.document["relaxations"]]
 
     @property
     def steps(self) -> list[tuple[str, int, int]]:
@@ -132,7 +137,7 @@ class Explanation(Displayed):
             for choice in group["choices"]:
                 steps += choice["steps"]
         steps += self.document["trees"]["steps"]
-        return [(shown_constraint(step), step["removed"], step["left"]) for step in steps]
+        return [(constraint_words(step), step["removed"], step["left"]) for step in steps]
 
     def __str__(self) -> str:
         lines = [f"{self.candidates} candidates{'' if self.is_complete else ' (not complete)'}"]
@@ -151,18 +156,55 @@ class Explanation(Displayed):
         return table_of(title, ("constraint", "removes", "remain"), rows)
 
 
-def shown_constraint(step: Json) -> str:
-    """A constraint, or a group and its class, as text."""
+# The words of explanations: the only ones, also those of the command line and of the web interface.
+
+
+_CHECKS = {
+    "inventory": "have any",
+    "units": "in such units",
+    "room": "have room",
+    "part": "have room for a part",
+    "sum": "all groups together",
+}
+
+
+def constraint_words(step: Json) -> str:
+    """A constraint in the syntax of the query, with the part that it concerns; or the provider that a tree lacks."""
     if "resource_class" in step:
-        return f"room for {step['resource_class']}" + (f" in group {step['suffix']}" if step["suffix"] else "")
+        return f"provider for {group_words(step['suffix'], step['resource_class'])}"
     if "parameter" not in step:
         return "another constraint"  # of a newer server
-    check = f" ({step['check']})" if step.get("check") else ""
-    return f"{step['parameter']}={step['value']}{check}"
+    words, check = f"{step['parameter']}={step['value']}", step.get("check")
+    if check == "unknown":
+        return f"{words}: no such {'aggregate' if 'member_of' in step['parameter'] else 'provider'}"
+    return words if not check else f"{words}: {_CHECKS.get(check, check)}"
 
 
-def _relaxation(change: Json) -> str:
-    more = "+" if change["more"] else ""
-    parts = [f"without {shown_constraint(change['without'])}"] if change["without"] else []
-    parts += [f"with {shown_constraint(change['with'])}"] if change["with"] else []
-    return f"{' '.join(parts)}: {change['candidates']}{more} candidates"
+def group_words(suffix: str, resource_class: str | None) -> str:
+    """A group of a request and, in the group without a suffix, the class that one provider gives."""
+    name = f"group {suffix}" if suffix else "the unsuffixed group"
+    return name if resource_class is None else f"{name}, {resource_class}"
+
+
+def limit_words(limit: Json) -> str:
+    """What runs out first, of an entry of ``limited_by``."""
+    if "resource_class" not in limit:
+        return constraint_words(limit)
+    name = limit["resource_class"] or "providers with room for all classes"
+    return f"{name} for group {limit['suffix']}" if limit["suffix"] else name
+
+
+def relaxation_words(change: Json) -> str:
+    """A change of a request that would help."""
+    without, instead = change["without"], change["with"]
+    if without is None:
+        return "without change" if instead is None else f"with {constraint_words(instead)}"
+    if instead is None:
+        return f"without {constraint_words(without)}"
+    return f"with {constraint_words(instead)} instead of {without['value']}"
+
+
+def count_words(count: Json) -> str:
+    """``100+ candidates``."""
+    number = count["candidates"]
+    return f"{number:,}{'+' if count['more'] else ''} candidate{'' if number == 1 else 's'}"

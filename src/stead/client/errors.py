@@ -114,9 +114,16 @@ class NotFound(Refused):
 
 
 class Unsupported(Refused):
-    """The server does not have this feature, or not this version of the API."""
+    """The server does not have this feature, or not this version of the API.
+
+    Attributes:
+        missing: the method and path of the API that the server does not have; empty if it has another version of it.
+        version: the version of Stead's own features that has it.
+    """
 
     advice = "Upgrade the server, or use another feature. OpenStack Placement has none of Stead's own features."
+    missing = ""
+    version = ""
 
 
 class Conflict(Refused):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stead.client.candidate import Explanation, shown_constraint
+from stead.client.candidate import Explanation, limit_words
 from stead.client.provider import Displayed, table_of
 from stead.client.request import Request
 
@@ -78,7 +78,7 @@ class Headroom(Bounded):
     @property
     def limited_by(self) -> list[tuple[str, int]]:
         """What runs out first, as text, and in how many trees; the most trees first."""
-        return [(shown_constraint(limit), limit["trees"]) for limit in self.document["limited_by"]]
+        return [(limit_words(limit), limit["trees"]) for limit in self.document["limited_by"]]
 
     @property
     def explanation(self) -> Explanation | None:
@@ -149,6 +149,7 @@ class Flavor:
         description: one line for people; may be empty.
         headroom: None if it was not requested, or cannot be counted.
         fault: why it cannot be counted, for example because a resource class was deleted; None otherwise.
+        document: the entry of GET ``/flavors``.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Flavor:
     description: str = ""
     headroom: FlavorHeadroom | None = None
     fault: str | None = None
+    document: Json = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, record: Json) -> Flavor:
@@ -163,9 +165,9 @@ class Flavor:
         counted = record.get("headroom") or {}
         headroom = None
         if "at_least" in counted:
-            limits = [(shown_constraint(limit), limit["trees"]) for limit in counted["limited_by"]]
+            limits = [(limit_words(limit), limit["trees"]) for limit in counted["limited_by"]]
             headroom = FlavorHeadroom(counted["at_least"], counted["at_most"], limits, counted["complete"])
-        return cls(record["name"], record["query"], record["description"], headroom, counted.get("error"))
+        return cls(record["name"], record["query"], record["description"], headroom, counted.get("error"), record)
 
     @property
     def request(self) -> Request:

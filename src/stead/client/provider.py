@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from stead.class_order import in_class_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from rich.console import RenderableType
 
@@ -69,7 +70,10 @@ class Inventory:
     @classmethod
     def of(cls, record: Json) -> Inventory:
         """That of a record of the API; fields of newer servers are left out."""
-        return cls(**{name: value for name, value in record.items() if name in cls.__slots__})
+        try:
+            return cls(**record)
+        except TypeError:
+            return cls(**{name: value for name, value in record.items() if name in cls.__slots__})
 
     @property
     def capacity(self) -> int:
@@ -134,14 +138,27 @@ class Provider(Displayed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tree(Displayed, Sequence[Provider]):
-    """All providers of one tree, parents before their children."""
+    """All providers of one tree, parents before their children; with ``depth``, those of the first levels.
+
+    Attributes:
+        provider_count: number of all providers of the tree.
+        totals: the sums of all its providers by class; None if they were not requested.
+    """
 
     providers: tuple[Provider, ...]
+    provider_count: int = 0
+    totals: Mapping[str, Total] | None = field(default=None, hash=False)
 
     @classmethod
     def of(cls, record: Json) -> Tree:
-        """That of an entry of GET ``/provider_trees`` with all fields."""
-        return cls(tuple(_detailed(provider, record["root_provider_uuid"]) for provider in record["providers"]))
+        """That of an entry of GET ``/provider_trees``."""
+        providers = tuple(_detailed(provider, record["root_provider_uuid"]) for provider in record["providers"])
+        totals = record.get("totals")
+        return cls(
+            providers,
+            record.get("provider_count", len(providers)),
+            None if totals is None else {name: Total.of(amounts) for name, amounts in totals.items()},
+        )
 
     @property
     def root(self) -> Provider:
@@ -185,19 +202,41 @@ class Tree(Displayed, Sequence[Provider]):
         return pictures[self.root.uuid]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The name of a provider, and that of the root of its tree."""
+
+    name: str
+    host: str
+
+
 def _detailed(record: Json, root: str) -> Provider:
+    inventories, traits, aggregates = map(record.get, ("inventories", "traits", "aggregates"))
     return Provider(
-        record["uuid"],
+        record.get("uuid", ""),
         record["name"],
-        record["generation"],
-        record["parent_provider_uuid"],
+        record.get("generation", 0),
+        record.get("parent_provider_uuid"),
         root,
-        {name: Inventory.of(inventory) for name, inventory in record["inventories"].items()},
-        record["usages"],
-        frozenset(record["traits"]),
-        frozenset(record["aggregates"]),
+        None if inventories is None else {name: Inventory.of(inventory) for name, inventory in inventories.items()},
+        record.get("usages"),
+        None if traits is None else frozenset(traits),
+        None if aggregates is None else frozenset(aggregates),
         disabled_of(record),
     )
+
+
+def parents_first(records: Sequence[Json]) -> list[Json]:
+    """The entries of GET ``/resource_providers``, tree by tree in the order of their roots' uuids."""
+    above = {record["uuid"]: record["parent_provider_uuid"] for record in records}
+
+    def depth(record: Json) -> int:
+        levels, parent = 0, record["parent_provider_uuid"]
+        while parent is not None:
+            levels, parent = levels + 1, above.get(parent)
+        return levels
+
+    return sorted(records, key=lambda record: (record["root_provider_uuid"], depth(record)))
 
 
 def disabled_of(record: Json) -> Disabled | None:
@@ -225,6 +264,15 @@ def shown_amounts(amounts: Amounts) -> str:
     return " ".join(f"{name}:{amount}" for name, amount in in_class_order(amounts).items())
 
 
+def add_up(several: Iterable[Amounts]) -> dict[str, int]:
+    """The sums by class."""
+    sums: dict[str, int] = {}
+    for amounts in several:
+        for name, amount in amounts.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """Capacity and usage of one class of a provider, in units of the class."""
@@ -236,6 +284,21 @@ class Room:
     def free(self) -> int:
         """What can still be claimed; negative if the class is over-committed."""
         return self.capacity - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sums of one class over several providers, in units of the class."""
+
+    total: int
+    reserved: int
+    capacity: int
+    used: int
+
+    @classmethod
+    def of(cls, record: Json) -> Total:
+        """That of a record of the API."""
+        return cls(record["total"], record["reserved"], record["capacity"], record["used"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +314,17 @@ class Usage:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Holding(Displayed):
-    """What one consumer has.
+class Consumer(Displayed):
+    """A consumer and what it has.
 
     Attributes:
         consumer: its uuid.
+        type: ``unknown`` if it has none, as all of nova's.
         name: the name from which the uuid was made; None if only the uuid is known.
+        created_at: when it got its first allocation; None if that was not read, or if the server does not tell.
         allocations: amounts by class, by uuid of the provider; empty after a release.
         mappings: uuids of the providers of each group, by its name; empty if they are unknown.
-        type: of the consumer; ``unknown`` if it has none.
-        generation: the consumer's; None after a release, or if the server's database has lost the consumer's row.
+        generation: of the consumer; None after a release, or if the server's database has lost the consumer's row.
     """
 
     consumer: str
@@ -271,11 +335,17 @@ class Holding(Displayed):
     allocations: Mapping[str, Amounts]
     mappings: Mapping[str, Sequence[str]]
     name: str | None = None
+    created_at: datetime | None = None
 
     @property
     def providers(self) -> tuple[str, ...]:
         """The uuids of all providers."""
         return tuple(self.allocations)
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """The amounts of all providers together, by class."""
+        return add_up(self.allocations.values())
 
     def __repr__(self) -> str:
         allocations = shown_allocations(self.allocations) or "nothing"
@@ -307,12 +377,14 @@ class Change:
         uuid: of the provider or consumer; empty for other kinds.
         generation: its present one; None if it does not exist any more.
         token: with ``watch(since=token)``, watching continues after this change and repeats at most its neighbours.
+        name: of the provider; None if the server does not tell it.
     """
 
     kind: Literal["provider", "consumer", "heartbeat", "start over"]
     token: str
     uuid: str = ""
     generation: int | None = None
+    name: str | None = None
 
     @property
     def is_deletion(self) -> bool:
@@ -329,4 +401,27 @@ def changes_of(body: Json, before: str) -> Iterator[Change]:
     records = [(kind, record) for kind, key in kinds for record in body[key]]
     for number, (kind, record) in enumerate(records, 1):
         token = body["token"] if number == len(records) else before
-        yield Change(kind, token, record["uuid"], record["generation"])
+        yield Change(kind, token, record["uuid"], record["generation"], record.get("name"))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What :meth:`Site.changes` returns.
+
+    Attributes:
+        document: the response of GET ``/changes``.
+        since: the token after which the changes happened.
+    """
+
+    document: Json = field(hash=False)
+    since: str
+
+    @property
+    def token(self) -> str:
+        """The token of the moment of the response."""
+        return str(self.document["token"])
+
+    @property
+    def changes(self) -> list[Change]:
+        """Those of providers, then those of consumers."""
+        return list(changes_of(self.document, self.since))

@@ -13,7 +13,7 @@ from stead.client.candidate import Candidates, Explanation
 from stead.client.consumers import UNKNOWN_TYPE
 from stead.client.errors import InvalidRequest
 from stead.client.headroom import Headroom
-from stead.client.provider import Displayed, shown_allocations, table_of
+from stead.client.provider import Displayed, Total, shown_allocations, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,16 +200,6 @@ class Unplaced:
     explanation: Explanation | None = field(hash=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
-    """The sums of one class over all providers, in units of the class."""
-
-    total: int
-    reserved: int
-    capacity: int
-    used: int
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIf(Displayed):
     """What planned changes would lead to. Everything is as of the state after all moves.
@@ -256,12 +246,7 @@ class WhatIf(Displayed):
     def totals(self) -> dict[str, Total] | None:
         """The sums over all providers by class; None if they were not requested."""
         body = self.document.get("totals")
-        if body is None:
-            return None
-        return {
-            name: Total(amounts["total"], amounts["reserved"], amounts["capacity"], amounts["used"])
-            for name, amounts in body.items()
-        }
+        return None if body is None else {name: Total.of(amounts) for name, amounts in body.items()}
 
     @property
     def generation(self) -> str | None:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from stead.cli.app import SUBCOMMANDS, run
-from stead.cli.fetching.changes import fetch_token
 from stead.cli.terminal import json_text
 from stead.client.blocking.connecting import connect
 from tests.servers.stead import serving
@@ -42,7 +41,7 @@ class Site:
         self.configuration = directory / "placement.conf"
         api = Api(http_door(url))
         with connect(url, "admin") as client:
-            self.token = fetch_token(client)
+            self.token = client.changes().token
         self.host: Provider = api.create_provider(HOSTILE, inventories={"VCPU": 40})
         api.create_provider(f"child of {HOSTILE}", parent=self.host, inventories={"DISK_GB": 4})
         self.consumer = api.claim((self.host, {"VCPU": 1}), project=HOSTILE, user=HOSTILE)

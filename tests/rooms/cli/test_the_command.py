@@ -211,7 +211,10 @@ def test_an_interrupt_ends_it_quietly(server):
 
 
 def test_a_reader_that_leaves_early_is_no_error(server):
-    records = [{"uuid": f"u{n}", "name": f"n{n}", "parent_provider_uuid": None} for n in range(20)]
+    records = [
+        {"uuid": f"u{n}", "name": f"n{n}", "generation": 0, "parent_provider_uuid": None, "root_provider_uuid": f"u{n}"}
+        for n in range(20)
+    ]
     server.can("GET /resource_providers", {"resource_providers": records})
     for arguments in (["--json"], []):
         read, write = os.pipe()

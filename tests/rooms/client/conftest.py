@@ -51,7 +51,7 @@ class Synchronous:
         attribute = getattr(self.subject, name)
         if not callable(attribute):
             return attribute
-        return lambda *args, **kwargs: self._awaited(attribute(*args, **kwargs))
+        return lambda *args, **kwargs: self._awaited(attribute(*map(_unwrapped, args), **kwargs))
 
     def _awaited(self, returned: Any) -> Any:
         if hasattr(returned, "__anext__"):
@@ -72,6 +72,10 @@ class Synchronous:
         if isinstance(returned, list):
             return [self._wrapped(each) for each in returned]
         return Synchronous(returned, self._loop) if isinstance(returned, stead.aio.Claim) else returned
+
+
+def _unwrapped(argument: Any) -> Any:
+    return argument.subject if isinstance(argument, Synchronous) else argument
 
 
 @pytest.fixture(params=["http", "in process", "http async", "in process async"])

@@ -25,8 +25,12 @@ JOB = Request(Group(VCPU=2), Group("gpu", PGPU=1), order="pack")
 HEADERS = ("etag", "openstack-api-version", "retry-after", "stead-incomplete")
 
 
-def exercise(site: Site) -> dict[str, str]:
-    """Call every method of a site and of a claim that sends something; what each returned or raised, as text."""
+def exercise(site: Site, version: str = stead.__version__) -> dict[str, str]:
+    """Call every method of a site and of a claim that sends something; what each returned or raised, as text.
+
+    Args:
+        version: the release of the answers: methods that it did not have are not called.
+    """
     results: dict[str, str] = {}
 
     def note(name: str, value: Any) -> Any:
@@ -70,7 +74,24 @@ def exercise(site: Site) -> dict[str, str]:
         [each["name"] for each in site.request("GET", "/resource_providers", name="host")["resource_providers"]],
     )
     note("response", site.response("GET", "/traits", name="in:CUSTOM_A").status)
+    if version != "0.1.0":
+        _since_0_1_1(site, note)
     return results
+
+
+def _since_0_1_1(site: Site, note: Callable[[str, Any], Any]) -> None:
+    note("traits", site.traits("CUSTOM_"))
+    note("resource_classes", "VCPU" in site.resource_classes())
+    site.apply(Node("rack", uuid=str(stead.uuid_of("provider-rack")), VCPU=8))
+    since = site.changes().token
+    query = "resources=VCPU:1&in_tree=name:rack"
+    claim = note("allocate", site.allocate(site.candidates(query)[0], "mine"))
+    note("claim of a claim", site.claim(query, claim).amounts)
+    note("changes", sorted(change.kind for change in site.changes(since).changes))
+    note("allocations", list(site.allocations("rack").values()))
+    note("totals", [tree.totals for tree in site.trees(depth=0, totals=True, name="rack")])
+    note("release by name", site.release("mine"))
+    note("delete_provider", site.delete_provider("rack"))
 
 
 def _move(claim: Any, note: Callable[[str, Any], Any]) -> None:

@@ -65,6 +65,59 @@ def test_a_claim_moves_and_is_released(site, hosts):
     assert (claim.allocations, claim.generation, site.find("train-1")) == ({}, None, None)
 
 
+def test_a_chosen_candidate_is_claimed_exactly_and_moved_only_by_who_has_read_the_claim(site, hosts):
+    first, second = site.candidates("resources=VCPU:8")
+    claim = site.allocate(first, "train-1")
+    assert (claim.allocations, claim.name, claim.type) == (first.allocations, "train-1", "INSTANCE")
+    with pytest.raises(stead.Stale):
+        site.allocate(second, "train-1")
+    with pytest.raises(stead.Conflict):
+        site.allocate(first, "train-2")
+    assert site.allocate(second, claim).allocations == second.allocations
+    assert site.usages()["INSTANCE"].amounts == {"VCPU": 8}
+
+
+def test_an_allocation_whose_answer_was_lost_is_made_once(site, hosts):
+    (candidate,) = site.candidates(TWO_CORES, limit=1)
+    site.faults.lose_commit_answer()
+    assert site.allocate(candidate, "train-1").allocations == candidate.allocations
+    assert site.usages()["INSTANCE"].amounts == {"VCPU": 2}
+
+
+def test_a_claim_for_a_claim_takes_its_place_in_one_step(site, hosts):
+    claim = site.claim("resources=VCPU:8", "train-1", type="JOB")
+    with pytest.raises(stead.NothingFits) as refused:
+        site.claim("resources=VCPU:9", claim, explain=False)
+    assert refused.value.explanation is None
+    larger = site.claim("resources=VCPU:8,MEMORY_MB:1024", claim)
+    assert (larger.consumer, larger.type, larger.tries) == (claim.consumer, "JOB", 1)
+    assert site.usages()["JOB"].amounts == {"VCPU": 8, "MEMORY_MB": 1024}
+    site.release("train-1")
+    with pytest.raises(stead.NotFound):
+        site.release("train-1")
+
+
+def test_changes_after_a_token_are_told_at_once(site, hosts):
+    before = site.changes()
+    assert before.changes == []
+    claim = site.claim(TWO_CORES, "train-1")
+    after = site.changes(before.token, wait=1)
+    assert {(each.kind, each.uuid) for each in after.changes} == {
+        ("provider", *claim.allocations),
+        ("consumer", claim.consumer),
+    }
+    assert after.document["token"] == after.token != before.token
+
+
+def test_a_provider_has_a_place_below_its_host(site):
+    site.apply(Node("host", children=[Node("numa", VCPU=8)]))
+    claim = site.claim(TWO_CORES)
+    assert list(site.places(claim).values()) == [stead.Place("numa", "host")]
+    assert site.allocations("numa") == {claim.consumer: {"VCPU": 2}}
+    (tree,) = site.trees(depth=0, totals=True)
+    assert (len(tree), tree.provider_count, tree.totals["VCPU"].used) == (1, 2, 2)
+
+
 def test_a_consumer_without_a_type_has_none_after_a_move(site, hosts):
     consumer = stead.uuid_of("server")
     allocations = {hosts["host0"]: {"resources": {"VCPU": 1}}}
@@ -108,7 +161,7 @@ def test_nothing_fits_with_its_explanation(site, hosts):
         site.claim(Request(Group(VCPU=9)), "big")
     explanation = refused.value.explanation
     assert explanation.candidates == 0
-    assert "would help: without resources=VCPU:9 with resources=VCPU:8: 2 candidates" in str(explanation)
+    assert "would help: with resources=VCPU:8 instead of VCPU:9: 2 candidates" in str(explanation)
     assert str(site.explain(Request(Group(VCPU=9)))) == str(explanation)
 
 
@@ -118,7 +171,7 @@ def test_headroom_is_the_number_of_claims_that_fit(site, hosts):
     assert {(tree.root, tree.at_least, tree.at_most) for tree in headroom.trees} == {
         (host, 4, 4) for host in hosts.values()
     }
-    assert (headroom.limited_by, headroom.stranded) == ([("room for VCPU", 2)], {"VCPU": 0})
+    assert (headroom.limited_by, headroom.stranded) == ([("VCPU", 2)], {"VCPU": 0})
     assert (repr(headroom), headroom.explanation) == ("<Headroom: 8 in 2 trees>", None)
     site.claim(TWO_CORES, "one")
     assert site.headroom(TWO_CORES).at_least == 7
@@ -134,7 +187,7 @@ def test_flavors_are_stored_listed_counted_and_deleted(site, hosts):
     big, two = site.flavors(headroom=True)
     assert (big.headroom.at_least, big.headroom.at_most, big.fault) == (0, 0, None)
     assert (two.headroom.at_least, two.headroom.is_exact, two.headroom.is_complete) == (8, True, True)
-    assert two.headroom.limited_by == [("room for VCPU", 2)]
+    assert two.headroom.limited_by == [("VCPU", 2)]
     assert site.put_flavor("m1.two", Request(Group(VCPU=1))).description == ""
     site.delete_flavor("m1.two")
     for call in (site.flavor, site.delete_flavor):

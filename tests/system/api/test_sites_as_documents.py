@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import stead
 from stead.cli import sites as site_documents
 from stead.cli import sites as site_providers
 from stead.cli.sites import Manner, Watcher, read_snapshot
@@ -34,44 +35,47 @@ examples = settings(
 EVERYTHING = Manner(prune_all=True)
 
 
-class Commands:
-    """The API of the tests, as the commands call theirs."""
+class Transport:
+    """The API of the tests, as the library sends calls."""
+
+    longest_wait = 0
+    shown = "the API of the tests"
 
     def __init__(self, api: Api) -> None:
         self._api = api.at(NEWEST)
         self._own = api.at(f"{NEWEST}, stead 1.1")
 
-    def request(self, method: str, path: str, body: Any = None, *, stead: str | None = None) -> Any:
-        return self.response(method, path, body, stead=stead).json()
+    def send(self, call: Call, _headers: dict[str, str], _timeout: float) -> Reply:
+        answer = (self._own if call.stead else self._api).call(call.method, call.target, call.body)
+        return Reply(answer.status, {name.lower(): value for name, value in answer.headers}, answer.body)
 
-    def response(self, method: str, path: str, body: Any = None, *, stead: str | None = None) -> Reply:
-        call = Call(method, path, body, stead)
-        answer = (self._own if stead else self._api).call(method, path, body)
-        reply = Reply(answer.status, {name.lower(): value for name, value in answer.headers}, answer.body)
-        error = reply.error(call)
-        if error is not None:
-            raise error
-        return reply
+    def close(self) -> None:
+        pass
 
 
-class NewerCommands(Commands):
+class NewerTransport(Transport):
     """The same with a newer server, whose answers have more fields."""
 
-    def response(self, method: str, path: str, body: Any = None, *, stead: str | None = None) -> Reply:
-        reply = super().response(method, path, body, stead=stead)
-        return replace(reply, content=json.dumps(newer(path, reply.json())).encode()) if reply.content else reply
+    def send(self, call: Call, headers: dict[str, str], timeout: float) -> Reply:
+        reply = super().send(call, headers, timeout)
+        return replace(reply, content=json.dumps(newer(call.target, reply.json())).encode()) if reply.content else reply
+
+
+def commands_of(api: Api, transport: type[Transport] = Transport) -> stead.Site:
+    """The site that commands use."""
+    return stead.Site(transport(api), None, retry=False)
 
 
 @pytest.fixture
-def commands(empty_api: Api) -> Commands:
-    return Commands(empty_api)
+def commands(empty_api: Api) -> stead.Site:
+    return commands_of(empty_api)
 
 
-def read(commands: Commands) -> Site:
+def read(commands: stead.Site) -> Site:
     return read_snapshot(commands, Watcher(), allocations=False).site
 
 
-def apply(commands: Commands, site: Site, manner: Manner, size: int = 100) -> site_providers.Outcome:
+def apply(commands: stead.Site, site: Site, manner: Manner, size: int = 100) -> site_providers.Outcome:
     return site_documents.apply_documents(commands, site, Watcher(), manner, size=size)
 
 
@@ -112,7 +116,7 @@ def with_uuids(site: Site) -> Site:
 
 @examples
 @given(before=rounded_sites, after=rounded_sites, size=st.integers(1, 9))
-def test_one_site_after_another_is_the_second(commands: Commands, before: Site, after: Site, size: int) -> None:
+def test_one_site_after_another_is_the_second(commands: stead.Site, before: Site, after: Site, size: int) -> None:
     apply(commands, before, EVERYTHING)
     manner = Manner(prune_all=True) if size > 8 else Manner(exact=True)
     apply(commands, after, manner, size)
@@ -122,7 +126,7 @@ def test_one_site_after_another_is_the_second(commands: Commands, before: Site, 
 
 @examples
 @given(before=rounded_sites, after=rounded_sites)
-def test_pruned_trees_are_as_described_and_others_stay(commands: Commands, before: Site, after: Site) -> None:
+def test_pruned_trees_are_as_described_and_others_stay(commands: stead.Site, before: Site, after: Site) -> None:
     apply(commands, before, EVERYTHING)
     apply(commands, after, Manner(prune=True))
     site = without_uuids(read(commands))
@@ -138,7 +142,7 @@ def test_pruned_trees_are_as_described_and_others_stay(commands: Commands, befor
 @examples
 @given(site=sites(), size=st.integers(1, 9))
 def test_what_was_applied_and_dumped_changes_nothing_when_it_is_applied_again(
-    commands: Commands, site: Site, size: int
+    commands: stead.Site, site: Site, size: int
 ) -> None:
     apply(commands, site, EVERYTHING)
     tag = commands.response("GET", "/provider_trees", stead="1.1").headers["etag"]
@@ -152,14 +156,14 @@ def test_what_was_applied_and_dumped_changes_nothing_when_it_is_applied_again(
 
 @examples
 @given(before=rounded_sites, after=rounded_sites)
-def test_a_dry_run_plans_what_is_done_then(commands: Commands, before: Site, after: Site) -> None:
+def test_a_dry_run_plans_what_is_done_then(commands: stead.Site, before: Site, after: Site) -> None:
     apply(commands, before, EVERYTHING)
     rehearsed = apply(commands, after, Manner(prune_all=True, dry_run=True))
     assert without_uuids(read(commands)) == without_uuids(before)
     assert apply(commands, after, EVERYTHING) == rehearsed
 
 
-def everything_said(commands: Commands) -> Any:
+def everything_said(commands: stead.Site) -> Any:
     """All that the GETs of the Placement API tell of providers."""
     listed = commands.request("GET", "/resource_providers")["resource_providers"]
     parts = ("inventories", "usages", "traits", "aggregates", "allocations")
@@ -181,7 +185,7 @@ def _sorted(said: dict[str, Any]) -> dict[str, Any]:
 
 @examples
 @given(site=rounded_sites.map(with_uuids), size=st.integers(1, 9))
-def test_a_site_in_documents_is_the_site_of_single_calls(commands: Commands, site: Site, size: int) -> None:
+def test_a_site_in_documents_is_the_site_of_single_calls(commands: stead.Site, site: Site, size: int) -> None:
     """Its generations too."""
     ways: list[Callable[[], object]] = [
         lambda: site_providers.apply_steps(commands, site, Watcher()),
@@ -196,7 +200,7 @@ def test_a_site_in_documents_is_the_site_of_single_calls(commands: Commands, sit
     assert said[0] == said[1]
 
 
-def test_parts_are_whole_trees_and_a_failure_names_the_written_ones(commands: Commands) -> None:
+def test_parts_are_whole_trees_and_a_failure_names_the_written_ones(commands: stead.Site) -> None:
     names = [f"part-{number}" for number in range(6)]
     apply(commands, site_of([]), EVERYTHING)
     site = site_of(
@@ -209,7 +213,7 @@ def test_parts_are_whole_trees_and_a_failure_names_the_written_ones(commands: Co
     assert set(read(commands).providers) == set(names[:3])
 
 
-def test_consumers_are_dumped_with_the_providers_of_the_same_moment(empty_api: Api, commands: Commands) -> None:
+def test_consumers_are_dumped_with_the_providers_of_the_same_moment(empty_api: Api, commands: stead.Site) -> None:
     apply(commands, site_of([]), EVERYTHING)
     host = empty_api.create_provider(inventories={"VCPU": 8})
     consumer = empty_api.claim((host, {"VCPU": 2}))
@@ -220,7 +224,7 @@ def test_consumers_are_dumped_with_the_providers_of_the_same_moment(empty_api: A
 
 @pytest.mark.parametrize("has_documents", [True, False], ids=["documents", "single calls"])
 def test_a_newer_server_may_add_fields(empty_api: Api, has_documents: bool) -> None:
-    commands = NewerCommands(empty_api)
+    commands = commands_of(empty_api, NewerTransport)
     before = site_of([Description("rack", None, None, {"VCPU": Inventory(8, reserved=1)})])
     after = site_of([Description("rack", None, None, {"VCPU": Inventory(9)}, traits=frozenset({"HW_CPU_X86_AVX2"}))])
     for described in (before, after):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stead import application
-from stead.cli.commands import topology
+from stead.cli import topology
 from stead.cli.sites import Manner
 from stead.client.errors import TooLarge
 from stead.config import load
@@ -15,7 +15,7 @@ from stead.domain.provider import Inventory
 from stead.topology.site import Description, Site, site_of
 from tests.conftest import write_configuration
 from tests.system.api.client import NEWEST, Api, wsgi_door
-from tests.system.api.test_sites_as_documents import EVERYTHING, Commands, apply, read, without_uuids
+from tests.system.api.test_sites_as_documents import EVERYTHING, apply, commands_of, read, without_uuids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def site_from(*racks: int, total: int = 8) -> Site:
 
 @pytest.mark.parametrize("manner", [EVERYTHING, Manner(prune=True)], ids=["all", "trees"])
 def test_a_site_is_sent_in_halves_until_the_server_takes_them(small: Api, manner: Manner) -> None:
-    commands = Commands(small)
+    commands = commands_of(small)
     first = site_of([*site_from(1, 2, 3).providers.values(), Description("rack-1-old", parent="rack-1")])
     apply(commands, first, Manner(exact=True), 2)
     second = site_from(1, 2, 4, 5, total=16)
@@ -75,7 +75,7 @@ def test_a_site_is_sent_in_halves_until_the_server_takes_them(small: Api, manner
 
 
 def test_a_tree_that_is_too_large_for_one_request_is_written_in_parts_but_not_pruned(small: Api) -> None:
-    commands = Commands(small)
+    commands = commands_of(small)
     large = site_of([*rack(1, 8), Description("rack-1-2", parent="rack-1")])
     apply(commands, large, Manner(exact=True))
     assert without_uuids(read(commands)) == without_uuids(large)
@@ -87,6 +87,6 @@ def test_a_tree_that_is_too_large_for_one_request_is_written_in_parts_but_not_pr
 def test_a_dry_run_of_several_parts_says_what_each_is_compared_with(
     empty_api: Api, size: int, says: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = apply(Commands(empty_api), site_from(1, 2), Manner(dry_run=True), size)
+    outcome = apply(commands_of(empty_api), site_from(1, 2), Manner(dry_run=True), size)
     topology._report(outcome, 6, dry_run=True)
     assert ("2 parts, each compared with the site as it is now" in capsys.readouterr().out) == says

@@ -57,7 +57,7 @@ def test_its_options_are_those_of_the_command() -> None:
     """Neither the unit nor the container may start something that does not exist."""
     from typer.main import get_command
 
-    from stead.cli.commands.local.serve import app
+    from stead.cli.local.serve import app
 
     known = {flag for parameter in get_command(app).params for flag in parameter.opts}
     for name in ("stead.service", "Containerfile"):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from stead.client import calls
-from stead.client.aio.running import sleep
+from stead.client.aio.running import in_parallel, sleep
 from stead.client.aio.transport import Calling, Connection, Tokens
 from stead.client.candidate import Candidates, Explanation
 from stead.client.consumers import DEFAULT_TYPE, UNKNOWN_TYPE, names_of_gang, uuid_of
 from stead.client.description import Applied, document
 from stead.client.errors import (
-    Invalid,
     InvalidRequest,
     NotAllowed,
     NotFound,
@@ -24,15 +25,26 @@ from stead.client.errors import (
     Unsupported,
 )
 from stead.client.headroom import Flavor, Headroom, MixHeadroom
-from stead.client.provider import CONSUMER, Change, Holding, Provider, Tree, Usage, changes_of, disabled_of
+from stead.client.provider import (
+    CONSUMER,
+    Change,
+    Changes,
+    Consumer,
+    Inventory,
+    Place,
+    Provider,
+    Tree,
+    Usage,
+    changes_of,
+    disabled_of,
+    parents_first,
+)
 from stead.client.request import BY_NAME
 from stead.client.request import provider as reference_to
 from stead.client.what_if import Advice, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
 
     from stead.client.aio.transport import TokenSource, Transport
     from stead.client.calls import Json
@@ -49,18 +61,19 @@ if TYPE_CHECKING:
 class Capacity(Connection):
     """The part of a site that counts, and plans."""
 
-    async def headroom(self, request: Request) -> Headroom:
+    async def headroom(self, request: Request | str) -> Headroom:
         """How many times *request* can be claimed until nothing fits, where, and what runs out first."""
         reply = await self._calling.send(calls.headroom(request))
         return Headroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
 
-    async def headroom_of_mix(self, mix: Mapping[str, int]) -> MixHeadroom:
+    async def headroom_of_mix(self, mix: Mapping[str, int] | str, request: Request | str | None = None) -> MixHeadroom:
         """How many times several flavors fit together.
 
         Args:
-            mix: by name of the flavor, how many times one mix contains it.
+            mix: by name of the flavor, how many times one mix contains it; or the same as ``m1.small:3,m1.large:1``.
+            request: further constraints for all of them.
         """
-        reply = await self._calling.send(calls.headroom_of_mix(mix))
+        reply = await self._calling.send(calls.headroom_of_mix(mix, request))
         return MixHeadroom(reply.json()["headroom"], is_complete="stead-incomplete" not in reply.headers)
 
     async def flavors(self, *, headroom: bool = False) -> AsyncIterator[Flavor]:
@@ -82,7 +95,7 @@ class Capacity(Connection):
         return Flavor.of((await self._calling.send(calls.flavor(name))).json())
 
     async def put_flavor(
-        self, name: str, request: Request, description: str = "", *, weight: float | None = None
+        self, name: str, request: Request | str, description: str = "", *, weight: float | None = None
     ) -> Flavor:
         """Store *request* under a name, or replace what is stored under it. ``Request(flavor=name)`` requests it.
 
@@ -93,7 +106,7 @@ class Capacity(Connection):
             weight: how often it is asked for, in proportion to the others, for the order ``headroom``. Without one, a
                 flavor keeps what it has.
         """
-        call = calls.put_flavor(name, str(request), description, weight)
+        call = calls.put_flavor(name, calls.query_of(request), description, weight)
         return Flavor.of((await self._calling.send(call)).json())
 
     async def delete_flavor(self, name: str) -> None:
@@ -107,9 +120,9 @@ class Capacity(Connection):
     async def what_if(
         self,
         *changes: PlannedChange,
-        candidates: Request | None = None,
-        explain: Request | None = None,
-        headroom: Request | None = None,
+        candidates: Request | str | None = None,
+        explain: Request | str | None = None,
+        headroom: Request | str | None = None,
         totals: bool = False,
     ) -> WhatIf:
         """What *changes* would lead to, and the answers to questions after them. Nothing is written.
@@ -125,13 +138,18 @@ class Capacity(Connection):
             Invalid: a change is impossible, or contradicts another one.
         """
         questions = {"candidates": candidates, "explain": explain, "headroom": headroom}
-        ask = {name: str(request) for name, request in questions.items() if request is not None}
+        ask = {name: calls.query_of(request) for name, request in questions.items() if request is not None}
         call = calls.what_if([change.record() for change in changes], {**ask, **({"totals": True} if totals else {})})
         reply = await self._calling.send(call)
         return WhatIf(reply.json(), is_complete="stead-incomplete" not in reply.headers)
 
     async def advice(
-        self, request: Request, make_room_for: int = 1, *, same_traits: bool = False, same_aggregates: bool = False
+        self,
+        request: Request | str,
+        make_room_for: int = 1,
+        *,
+        same_traits: bool = False,
+        same_aggregates: bool = False,
     ) -> Advice:
         """The fewest consumers to move, and their new places, so that *request* fits. Nothing is written.
 
@@ -151,21 +169,24 @@ class Capacity(Connection):
             Stale: the consumer was changed meanwhile.
             Conflict: the new place has no room any more, or is disabled.
         """
+        return await self._hold(move.consumer, move.record())
+
+    async def _hold(self, consumer: str, record: Json) -> Claim:
+        """Give *consumer* exactly the allocations of *record*, the body of PUT ``/allocations/{consumer}``."""
         try:
-            await self._calling.send(calls.hold(move.consumer, move.record()))
+            await self._calling.send(calls.hold(consumer, record))
         except Stale:
             # An earlier attempt may have been done although its response was lost.
-            claim = await self._claim_of(move)
-            # This move alone raises the generation by one. With another number, another client wrote, too.
-            if claim.allocations == move.allocations and claim.generation == (move.generation or 0) + 1:
+            claim = await self._claim_of(consumer, record)
+            # This write alone raises the generation by one. With another number, another client wrote, too.
+            if claim.allocations == _amounts(record) and claim.generation == (record["consumer_generation"] or 0) + 1:
                 return claim
             raise
-        return await self._claim_of(move)
+        return await self._claim_of(consumer, record)
 
-    async def _claim_of(self, move: Move) -> Claim:
-        record = (await self._calling.send(calls.allocations(move.consumer))).json()
-        owner = {"project_id": move.project, "user_id": move.user, "consumer_type": move.type}
-        return Claim(self._calling, {**owner, "consumer_generation": None, **record, "consumer_uuid": move.consumer})
+    async def _claim_of(self, consumer: str, owner: Json) -> Claim:
+        record = (await self._calling.send(calls.allocations(consumer))).json()
+        return Claim(self._calling, {**owner, "consumer_generation": None, **record, "consumer_uuid": consumer})
 
 
 _GENERATION = "consumer generation conflict"
@@ -177,6 +198,8 @@ class Site(Capacity):
 
     Close it, or use it as a context manager. Any number of tasks or threads may use it at the same time. Every method
     that sends something raises :class:`~stead.client.errors.Refused` if the server refuses it.
+
+    Every method that takes a request also accepts a text: a query of GET ``/allocation_candidates``, or a URL with one.
     """
 
     def __init__(
@@ -197,12 +220,12 @@ class Site(Capacity):
 
     # Places
 
-    async def candidates(self, request: Request, *, limit: int | None = None) -> Candidates:
+    async def candidates(self, request: Request | str, *, limit: int | None = None) -> Candidates:
         """The ways to serve *request*, best first if it has an order; up to *limit*."""
         reply = await self._calling.send(calls.candidates(request, limit))
         return Candidates.of(reply.json(), is_complete="stead-incomplete" not in reply.headers)
 
-    async def explain(self, request: Request) -> Explanation:
+    async def explain(self, request: Request | str) -> Explanation:
         """What each constraint of *request* removes, and which single change would help."""
         return Explanation((await self._calling.send(calls.explain(request))).json())
 
@@ -210,89 +233,141 @@ class Site(Capacity):
 
     async def claim(
         self,
-        request: Request,
-        consumer: str | UUID | None = None,
+        request: Request | str,
+        consumer: str | UUID | Claim | None = None,
         *,
         project: str | None = None,
         user: str | None = None,
-        type: str = DEFAULT_TYPE,  # noqa: A002  # the name of the API's consumer_type
+        type: str | None = None,  # noqa: A002  # the name of the API's consumer_type
         wait: float = 0.0,
+        explain: bool = True,
     ) -> Claim:
         """Find the best place for *request* and claim it, in one step.
 
         May be repeated after a crash: the same consumer with the same request gets the claim that it has.
 
         Args:
-            consumer: a name, from which a uuid is made, or a uuid; a random uuid if it is missing.
+            consumer: a name, from which a uuid is made, or a uuid; a random uuid if it is missing. With a claim, its
+                consumer gets the place instead of what it has, which counts as free.
             project, user: the owner; those of the site if missing. The user is the project if there is none.
+            type: ``INSTANCE`` if missing; with a claim, that of its consumer.
             wait: seconds to wait for room if nothing fits.
+            explain: whether the error has an explanation, which costs the server more than the search.
 
         Raises:
             NothingFits: there is no place.
             NothingFound: the search for one reached its limit.
             Stale: the consumer has another claim already; see :meth:`find` and :meth:`Claim.move`.
         """
-        (claim,) = await self.claim_all([request], consumer, project=project, user=user, type=type, wait=wait)
+        (claim,) = await self.claim_all(
+            [request], consumer, project=project, user=user, type=type, wait=wait, explain=explain
+        )
         return claim
 
     async def claim_all(
         self,
-        requests: Sequence[Request],
-        consumers: str | UUID | Sequence[str | UUID] | None = None,
+        requests: Sequence[Request | str],
+        consumers: str | UUID | Claim | Sequence[str | UUID | Claim] | None = None,
         *,
         distinct_hosts: bool = False,
         project: str | None = None,
         user: str | None = None,
-        type: str = DEFAULT_TYPE,  # noqa: A002  # the name of the API's consumer_type
+        type: str | None = None,  # noqa: A002  # the name of the API's consumer_type
         wait: float = 0.0,
+        explain: bool = True,
     ) -> list[Claim]:
         """Claim a place for each of *requests*, or for none.
 
         Args:
-            consumers: one name or uuid for each, or one name to which ``-0``, ``-1``, … are appended.
+            consumers: one name or uuid for each, or one name to which ``-0``, ``-1``, … are appended. The consumer of a
+                claim gets the place instead of what it has.
             distinct_hosts: no two claims are served under the same root.
-            project, user, type, wait: as of :meth:`claim`.
+            project, user, type, wait, explain: as of :meth:`claim`.
 
         Raises:
             NothingFits: there is no place for one of them; ``claim`` of the error is its index.
             NothingFound: the search for places reached its limit.
             Stale: a consumer has another claim already.
         """
-        owner = self._owner(project, user, type)
-        names = names_of_gang(consumers, len(requests))
+        gang = _gang(consumers, len(requests))
         records = [
-            {"consumer_uuid": uuid_of(name), "query": str(request), "consumer_generation": None, **owner}
-            for name, request in zip(names, requests, strict=True)
+            {
+                "consumer_uuid": uuid_of(name),
+                "query": calls.query_of(request),
+                **self._owner(before, project, user, type),
+            }
+            for (name, before), request in zip(gang, requests, strict=True)
         ]
-        granted = await self._claimed(records, requests, distinct_hosts=distinct_hosts, wait=wait)
+        answer = await self._claimed(records, requests, distinct_hosts=distinct_hosts, wait=wait, explain=explain)
         return [
-            Claim(self._calling, {**record, **place}, None if name == record["consumer_uuid"] else name)
-            for name, record, place in zip(names, records, granted, strict=True)
+            Claim(
+                self._calling,
+                {**record, **place},
+                None if name == record["consumer_uuid"] else name,
+                tries=answer.get("tries", 1),
+            )
+            for (name, _), record, place in zip(gang, records, answer["claims"], strict=True)
         ]
 
     async def _claimed(
-        self, records: list[Json], requests: Sequence[Request], *, distinct_hosts: bool, wait: float
-    ) -> list[Json]:
+        self,
+        records: list[Json],
+        requests: Sequence[Request | str],
+        *,
+        distinct_hosts: bool,
+        wait: float,
+        explain: bool,
+    ) -> Json:
         until = monotonic() + wait
         token: str | None = None
         while True:
             is_last = monotonic() >= until
             # Only the last attempt asks for an explanation, because that costs the server more than the search.
-            call = calls.claim(records, requests, distinct_roots=distinct_hosts, explain=is_last)
+            call = calls.claim(records, requests, distinct_roots=distinct_hosts, explain=explain and is_last)
             try:
-                granted: list[Json] = (await self._calling.send(call)).json()["claims"]
+                answer: Json = (await self._calling.send(call)).json()
             except (NothingFits, NothingFound, Stale) as error:
                 if is_last or (isinstance(error, Stale) and _GENERATION in error.detail):
                     raise
                 token = await wait_for_change(self._calling, token, max(until - monotonic(), 0.0))
             else:
-                return granted
+                return answer
 
-    def _owner(self, project: str | None, user: str | None, kind: str) -> Json:
+    async def allocate(
+        self,
+        candidate: Candidate,
+        consumer: str | UUID | Claim | None = None,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        type: str | None = None,  # noqa: A002  # the name of the API's consumer_type
+    ) -> Claim:
+        """Claim exactly *candidate*, for programs that choose by themselves. OpenStack Placement has this, too.
+
+        Args:
+            consumer, project, user, type: as of :meth:`claim`.
+
+        Raises:
+            Conflict: another client claimed the place first.
+            Stale: the consumer has another claim already, or was changed.
+        """
+        ((name, before),) = _gang(consumer, 1)
+        record = {**candidate.record(), **self._owner(before, project, user, type)}
+        claim = await self._hold(uuid_of(name), record)
+        claim.name = None if name == claim.consumer else name
+        return claim
+
+    def _owner(self, before: Claim | None, project: str | None, user: str | None, kind: str | None) -> Json:
+        """The fields of a claim about its consumer, which has *before*."""
         project = project or self._project
         if project is None:
             raise InvalidRequest("a claim needs a project: claim(…, project=) or connect(…, project=)")
-        return {"project_id": project, "user_id": user or self._user or project, "consumer_type": kind}
+        return {
+            "project_id": project,
+            "user_id": user or self._user or project,
+            "consumer_type": kind or (DEFAULT_TYPE if before is None else before.type),
+            "consumer_generation": None if before is None else before.generation,
+        }
 
     async def find(self, consumer: str | UUID) -> Claim | None:
         """The claim of a consumer, by name or uuid; None if it has none."""
@@ -314,15 +389,51 @@ class Site(Capacity):
     ) -> AsyncIterator[Claim]:
         """The claims of all consumers that pass the filters, ordered by uuid. Mappings are not known.
 
+        OpenStack Placement lists only the consumers of a provider or a tree, for which it needs many calls.
+
         Args:
             project, user, type: of the consumer.
             provider: the name or uuid of a provider from which it has allocations.
             in_tree: the same for any provider of this provider's tree: who is on a host.
         """
-        call = calls.consumers(project, user, type, reference_to(provider), reference_to(in_tree))
-        async for body in self._calling.pages(call):
-            for record in body["consumers"]:
-                yield Claim(self._calling, {**record, "consumer_uuid": record["uuid"]})
+        call, older = calls.consumers(project, user, type, reference_to(provider), reference_to(in_tree))
+        is_begun = False
+        try:
+            async for body in self._calling.pages(call, older):
+                is_begun = True
+                for record in body["consumers"]:
+                    yield Claim(self._calling, {**record, "consumer_uuid": record["uuid"]})
+        except Unsupported:
+            if is_begun or older is not None:
+                raise
+            async for claim in self._claims_by_provider(provider, in_tree):
+                if (project or claim.project, user or claim.user, type or claim.type) == (
+                    claim.project,
+                    claim.user,
+                    claim.type,
+                ):
+                    yield claim
+
+    async def _claims_by_provider(
+        self, provider: str | UUID | None, in_tree: str | UUID | None
+    ) -> AsyncIterator[Claim]:
+        """The claims of the consumers of one provider or of a tree, from a server that cannot list consumers."""
+        providers = [await self.provider(provider)] if provider is not None else await self.tree(str(in_tree))
+        used = [each.uuid for each in providers if any((each.usages or {}).values())]
+        consumers: set[str] = set()
+        async for allocations in in_parallel(self.allocations, used):
+            consumers.update(allocations)
+        async for claim in in_parallel(self.find, sorted(consumers)):
+            if claim is not None:
+                yield claim
+
+    async def release(self, consumer: str | UUID) -> None:
+        """Release everything of a consumer, by name or uuid, whatever it has. :meth:`Claim.release` checks that first.
+
+        Raises:
+            NotFound: it has no allocations.
+        """
+        await self._calling.send(calls.release_whatever(uuid_of(consumer)))
 
     async def release_all(
         self,
@@ -375,18 +486,8 @@ class Site(Capacity):
             filters: parameters of GET ``/resource_providers``: ``name``, ``required``, ``member_of``, ``resources``,
                 ``in_tree``, ``in_subtree``.
         """
-        is_begun = False
-        try:
-            async for body in self._calling.pages(calls.providers(filters)):
-                is_begun = True
-                for record in body["resource_providers"]:
-                    yield Provider.listed(record)
-        except (Invalid, Unsupported):
-            # Another call would begin with the first page and return providers twice.
-            if is_begun:
-                raise
-            # The filters are wrong, or the server has no pages: the second response shows which.
-            for record in (await self._calling.send(calls.all_providers(filters))).json()["resource_providers"]:
+        async for body in self._calling.pages(calls.providers(filters), calls.all_providers(filters)):
+            for record in body["resource_providers"]:
                 yield Provider.listed(record)
 
     async def tree(self, provider: str | UUID) -> Tree:
@@ -402,13 +503,66 @@ class Site(Capacity):
     async def trees(self, **filters: Any) -> AsyncIterator[Tree]:
         """The trees that pass *filters*, ordered by the uuid of their root, read in pages.
 
+        From OpenStack Placement, they are read provider by provider, with no filter but ``in_tree``. A provider that is
+        deleted meanwhile has no inventories then.
+
         Args:
             filters: parameters of GET ``/provider_trees``: ``name``, ``required``, ``member_of``, ``resources``,
-                ``root_required``, ``root_member_of``, ``in_tree``.
+                ``root_required``, ``root_member_of``, ``in_tree``; ``limit`` for the trees in one page; and ``depth``,
+                ``totals`` and ``fields``, with which the trees have less or more.
         """
-        async for body in self._calling.pages(calls.trees(filters)):
-            for record in body["provider_trees"]:
-                yield Tree.of(record)
+        is_begun = False
+        try:
+            async for body in self._calling.pages(calls.trees(filters)):
+                is_begun = True
+                for record in body["provider_trees"]:
+                    yield Tree.of(record)
+        except Unsupported:
+            if is_begun or not filters.keys() <= {"in_tree"}:
+                raise
+            async for tree in self._trees_by_provider(filters.get("in_tree")):
+                yield tree
+
+    async def _trees_by_provider(self, in_tree: str | None) -> AsyncIterator[Tree]:
+        if in_tree is not None and in_tree.startswith(BY_NAME):
+            named = calls.all_providers({"name": in_tree.removeprefix(BY_NAME)})
+            listed = (await self._calling.send(named)).json()["resource_providers"]
+            if not listed:
+                return
+            in_tree = listed[0]["uuid"]
+        body = (await self._calling.send(calls.all_providers({"in_tree": in_tree}))).json()
+        providers: list[Provider] = []
+        async for provider in in_parallel(self._read, parents_first(body["resource_providers"])):
+            if providers and provider.root != providers[0].root:
+                yield Tree(tuple(providers), len(providers))
+                providers = []
+            providers.append(provider)
+        if providers:
+            yield Tree(tuple(providers), len(providers))
+
+    async def _read(self, record: Json) -> Provider:
+        """The provider of an entry of GET ``/resource_providers``, with all its parts."""
+        parts: Json = {}
+        for part in ("inventories", "usages", "traits", "aggregates"):
+            if part == "usages" and not parts["inventories"]["inventories"]:
+                parts[part] = {**parts["inventories"], "usages": {}}
+                continue
+            try:
+                parts[part] = (await self._calling.send(calls.part_of_provider(record["uuid"], part))).json()
+            except NotFound:  # another client deleted it after it was listed
+                return Provider.listed(record)
+        return Provider(
+            record["uuid"],
+            record["name"],
+            # The oldest one: if the provider changed between two reads, the server refuses a write with it.
+            min(record["generation"], *(part["resource_provider_generation"] for part in parts.values())),
+            record["parent_provider_uuid"],
+            record["root_provider_uuid"],
+            {name: Inventory.of(each) for name, each in parts["inventories"]["inventories"].items()},
+            parts["usages"]["usages"],
+            frozenset(parts["traits"]["traits"]),
+            frozenset(parts["aggregates"]["aggregates"]),
+        )
 
     async def apply(
         self,
@@ -467,15 +621,46 @@ class Site(Capacity):
         await self._set_disabled(provider, None)
 
     async def _set_disabled(self, provider: str | UUID, state: Json | None) -> Disabled | None:
+        return disabled_of((await self._calling.send(calls.disable(await self._uuid_of(provider), state))).json())
+
+    async def _uuid_of(self, provider: str | UUID) -> str:
         reference = str(reference_to(provider))
         # A path cannot have a name that contains a slash, so the uuid is read first.
-        uuid = (await self.provider(provider)).uuid if reference.startswith(BY_NAME) else reference
-        return disabled_of((await self._calling.send(calls.disable(uuid, state))).json())
+        return (await self.provider(provider)).uuid if reference.startswith(BY_NAME) else reference
 
-    async def names(self, providers: Holding | Candidate | Iterable[str]) -> dict[str, str]:
+    async def delete_provider(self, provider: str | UUID) -> None:
+        """Delete a provider, by name or uuid, that has no providers below it and no allocations.
+
+        Raises:
+            NotFound: it does not exist.
+            Conflict: it has providers below it, or allocations.
+        """
+        await self._calling.send(calls.delete_provider(await self._uuid_of(provider)))
+
+    async def allocations(self, provider: str | UUID) -> dict[str, dict[str, int]]:
+        """What each consumer has of a provider, by name or uuid: amounts by class, by the consumer's uuid."""
+        call = calls.part_of_provider(await self._uuid_of(provider), "allocations")
+        return _amounts((await self._calling.send(call)).json())
+
+    async def traits(self, prefix: str = "") -> list[str]:
+        """The names of all traits that begin with *prefix*."""
+        names: list[str] = (await self._calling.send(calls.traits(prefix))).json()["traits"]
+        return names
+
+    async def resource_classes(self) -> list[str]:
+        """The names of all resource classes."""
+        body = (await self._calling.send(calls.resource_classes())).json()
+        return [record["name"] for record in body["resource_classes"]]
+
+    async def names(self, providers: Consumer | Candidate | Iterable[str]) -> dict[str, str]:
         """Names by uuid of the providers of a claim or candidate, or of some uuids. Cached for a second."""
         uuids: Iterable[str] = getattr(providers, "allocations", providers)  # type: ignore[arg-type]  # an object with allocations, or uuids
         return await self._names.of(uuids)
+
+    async def places(self, providers: Consumer | Candidate | Iterable[str]) -> dict[str, Place]:
+        """As :meth:`names`, with the name of the root of each provider's tree: the host."""
+        uuids: Iterable[str] = getattr(providers, "allocations", providers)  # type: ignore[arg-type]  # an object with allocations, or uuids
+        return await self._names.places_of(uuids)
 
     async def usages(
         self,
@@ -493,6 +678,20 @@ class Site(Capacity):
 
     # Changes
 
+    async def changes(self, since: str | None = None, *, wait: int = 0) -> Changes:
+        """What changed after the token *since*, as soon as something did; without a token only that of now.
+
+        :meth:`watch` calls this again and again, also after a restart of the server.
+
+        Args:
+            wait: seconds to wait for a change.
+
+        Raises:
+            StartOver: the changes after the token are not available any more.
+        """
+        reply = await self._calling.send(calls.changes(since, wait), wait + self._calling.timeout)
+        return Changes(reply.json(), since or "")
+
     def watch(
         self, *, project: str | None = None, since: str | None = None, heartbeat: float = 15.0
     ) -> AsyncIterator[Change]:
@@ -509,13 +708,19 @@ class Site(Capacity):
 # A claim: what one consumer has, and what can be done with it.
 
 
-class Claim(Holding):
-    """What one consumer has on a site. :meth:`move` and :meth:`release` change it there and here."""
+class Claim(Consumer):
+    """What one consumer has on a site. :meth:`move` and :meth:`release` change it there and here.
 
-    __slots__ = ("_calling",)
+    Attributes:
+        document: the record of which it was made, with the fields of GET ``/allocations`` or ``/consumers``.
+        tries: how often the server tried to claim it; 1 if it was read.
+    """
 
-    def __init__(self, calling: Calling, record: Json, name: str | None = None) -> None:
+    __slots__ = ("_calling", "document", "tries")
+
+    def __init__(self, calling: Calling, record: Json, name: str | None = None, *, tries: int = 1) -> None:
         """That of a *record* with the fields of GET ``/allocations`` and ``consumer_uuid``."""
+        created = record.get("created_at")
         super().__init__(
             consumer=record["consumer_uuid"],
             project=record["project_id"],
@@ -525,10 +730,13 @@ class Claim(Holding):
             allocations=_amounts(record),
             mappings=record.get("mappings", {}),
             name=name,
+            created_at=None if created is None else datetime.fromisoformat(created),
         )
         self._calling = calling
+        self.document = record
+        self.tries = tries
 
-    async def move(self, request: Request, *, timeout: float | None = None) -> None:
+    async def move(self, request: Request | str, *, timeout: float | None = None) -> None:
         """Claim the best candidate of *request* instead of what the consumer has, in one step.
 
         Its present allocations count as free. If nothing fits, it keeps them.
@@ -561,15 +769,28 @@ class Claim(Holding):
                 raise
         self.generation, self.allocations, self.mappings = None, {}, {}
 
-    def _record(self, request: Request) -> Json:
+    def _record(self, request: Request | str) -> Json:
         return {
             "consumer_uuid": self.consumer,
-            "query": str(request),
+            "query": calls.query_of(request),
             "project_id": self.project,
             "user_id": self.user,
             "consumer_type": self.type,
             "consumer_generation": self.generation,
         }
+
+
+def _gang(
+    consumers: str | UUID | Claim | Sequence[str | UUID | Claim] | None, size: int
+) -> list[tuple[str, Claim | None]]:
+    """The names or uuids of the consumers of *size* claims, each with the claim that it has if that is given."""
+    if isinstance(consumers, Claim):
+        consumers = [consumers]
+    if consumers is None or isinstance(consumers, str | UUID):
+        return [(name, None) for name in names_of_gang(consumers, size)]
+    replaced = [each if isinstance(each, Claim) else None for each in consumers]
+    named = [each.name or each.consumer if isinstance(each, Claim) else each for each in consumers]
+    return list(zip(names_of_gang(named, size), replaced, strict=True))
 
 
 def _amounts(record: Json) -> dict[str, dict[str, int]]:
@@ -590,28 +811,38 @@ MOST = 200_000
 
 
 class Names:
-    """A cache of names by uuid."""
+    """A cache of names, and of the roots of trees, by uuid."""
 
     def __init__(self, calling: Calling) -> None:
         """It is empty."""
         self._calling = calling
         self._names: dict[str, str] = {}
+        self._roots: dict[str, str] = {}
         self._token: str | None = None
         self._checked = -FRESH_SECONDS  # on a clock that may begin at 0
 
     async def of(self, providers: Iterable[str]) -> dict[str, str]:
         """The name of each provider that exists. Costs nothing for those that are known since less than a second."""
         requested = list(dict.fromkeys(providers))
+        if not requested:
+            return {}
         # Before the reads: a name that changes after this token is discarded by the next call.
         await self._forget_changed()
         unknown = [uuid for uuid in requested if uuid not in self._names]
         if len(unknown) > FEW:
-            await self._read({})
+            await self._read({"limit": calls.MOST_TREES})
         else:
             for uuid in unknown:
                 if uuid not in self._names:  # a tree may have several of them
                     await self._read({"in_tree": uuid})
         return {uuid: self._names[uuid] for uuid in requested if uuid in self._names}
+
+    async def places_of(self, providers: Iterable[str]) -> dict[str, Place]:
+        """The place of each provider that exists."""
+        names = await self.of(providers)
+        roots = {uuid: self._roots[uuid] for uuid in names}
+        hosts = await self.of(roots.values())
+        return {uuid: Place(name, hosts.get(roots[uuid], name)) for uuid, name in names.items()}
 
     async def _forget_changed(self) -> None:
         if monotonic() < self._checked + FRESH_SECONDS:
@@ -622,7 +853,7 @@ class Names:
             body = (await self._calling.send(calls.changes(self._token, 0))).json()
             for record in body["providers"]:
                 self._names.pop(record["uuid"], None)
-        except NotAllowed:  # the client may see providers, but not their changes
+        except (NotAllowed, Unsupported):  # the client may see providers, but not their changes
             self._names.clear()
             self._checked = checked
             return
@@ -631,15 +862,22 @@ class Names:
             self._names.clear()
         self._token, self._checked = body["token"], checked
 
-    async def _read(self, filters: dict[str, str]) -> None:
+    async def _read(self, filters: Json) -> None:
         if len(self._names) > MOST:
             self._names.clear()
         try:
             async for body in self._calling.pages(calls.trees({"fields": "name", **filters})):
                 for tree in body["provider_trees"]:
-                    self._names.update((provider["uuid"], provider["name"]) for provider in tree["providers"])
+                    for provider in tree["providers"]:
+                        self._names[provider["uuid"]] = provider["name"]
+                        self._roots[provider["uuid"]] = tree["root_provider_uuid"]
         except NotFound:
             return
+        except Unsupported:
+            listed = calls.all_providers({name: value for name, value in filters.items() if name != "limit"})
+            for record in (await self._calling.send(listed)).json()["resource_providers"]:
+                self._names[record["uuid"]] = record["name"]
+                self._roots[record["uuid"]] = record["root_provider_uuid"]
 
 
 # Changes as they happen, without gaps.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stead.client import calls
 from stead.client.aio.running import LONGEST_WAIT, called, in_thread, sleep
 from stead.client.calls import Call, NotSent, Reply, next_page
-from stead.client.errors import InvalidRequest, NotAllowed, Refused, Unavailable, Unreachable
+from stead.client.errors import Invalid, InvalidRequest, NotAllowed, Refused, Unavailable, Unreachable, Unsupported
 
 if TYPE_CHECKING:
     import ssl
@@ -280,11 +280,22 @@ class Calling:
             await sleep(pause)
         raise AssertionError("counting does not end")
 
-    async def pages(self, call: Call) -> AsyncIterator[Json]:
-        """The body of each page of a list."""
+    async def pages(self, call: Call, older: Call | None = None) -> AsyncIterator[Json]:
+        """The body of each page of a list.
+
+        Args:
+            older: sent instead of *call* to a server that does not accept that.
+        """
         page: Call | None = call
         while page is not None:
-            body = (await self.send(page)).json()
+            try:
+                body = (await self.send(page)).json()
+            except (Invalid, Unsupported):
+                # Only of the first page: later ones would begin again. If *call* is wrong, the second response says so.
+                if older is None or page is not call:
+                    raise
+                page, older = older, None
+                continue
             yield body
             page = next_page(page, body)
 

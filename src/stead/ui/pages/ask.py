@@ -17,7 +17,8 @@ from stead.api.request import is_strict, normalised_uuid
 from stead.api.resources.allocation_candidates import finder
 from stead.api.versions import ALL_FEATURES
 from stead.auth.authentication import Credentials
-from stead.candidates.explain import UNKNOWN, Constraint
+from stead.candidates.explain import Constraint
+from stead.client import candidate as words
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, InvalidQuery
 from stead.store.extensions import flavors
@@ -352,15 +353,6 @@ class Why(NamedTuple):
     ways_out: Sequence[WayOut]
 
 
-_CHECKS = {
-    "inventory": "has inventory",
-    "units": "amount fits its units",
-    "room": "has enough free",
-    "part": "could give a part",
-    "sum": "has enough free for the sum",
-}
-
-
 def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: CandidateRequest) -> Why:
     """An explanation of *request*, whose query is *given*."""
     parts = []
@@ -380,7 +372,7 @@ def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: Can
         ]
         steps = [(_words(step.constraint), step.left, step.removed) for step in choice.steps]
         parts.append(_part(title, "providers", choice.in_play, steps)._replace(misses=misses))
-    steps = [(_lost_words(lost.by), lost.left, lost.removed) for lost in explanation.trees.steps]
+    steps = [(_words(lost.by), lost.left, lost.removed) for lost in explanation.trees.steps]
     parts.append(_part("Trees", "trees", explanation.trees.in_play, steps))
     ways_out = [_way_out(relaxation, count, given, request) for relaxation, count in explanation.relaxations]
     return Why(_counted(explanation.candidates), explanation.is_complete, parts, ways_out)
@@ -402,55 +394,47 @@ def room_for(snapshot: Snapshot, headroom: Headroom) -> HeadroomAnswer:
     """A headroom in words."""
     least, most = headroom.at_least, headroom.at_most
     times = "time" if most == 1 else "times"
-    words = f"{least:,} {times}" if least == most else f"at least {least:,} and at most {most:,} {times}"
+    answer = f"{least:,} {times}" if least == most else f"at least {least:,} and at most {most:,} {times}"
     limits = [(limit_words(limit.by), limit.trees) for limit in headroom.limited_by]
     names = snapshot.class_names.by_id
     rest = {names[class_id].name: amount for class_id, amount in headroom.stranded.items()}
-    return HeadroomAnswer(words, limits, rest, headroom.is_complete)
+    return HeadroomAnswer(answer, limits, rest, headroom.is_complete)
 
 
 def limit_words(by: Constraint | tuple[str, str | None]) -> str:
     """What runs out first, in words of the query."""
+    return words.limit_words(_record(by))
+
+
+def _record(by: Constraint | tuple[str, str | None]) -> dict[str, Any]:
+    """A constraint, or a group and its class, as the API has it."""
     if isinstance(by, Constraint):
-        return _words(by)
-    suffix, resource_class = by
-    group = f"group {suffix}" if suffix else ""
-    return f"{resource_class} of {group}" if resource_class and group else resource_class or group
+        return {"parameter": by.parameter, "value": by.value, "check": by.check}
+    return {"suffix": by[0], "resource_class": by[1]}
+
+
+def _words(by: Constraint | tuple[str, str | None]) -> str:
+    return words.constraint_words(_record(by))
+
+
+def _counted(count: Count) -> str:
+    return words.count_words({"candidates": count.number, "more": count.more})
 
 
 def _part(title: str, noun: str, in_play: int, steps: Sequence[tuple[str, int, int]]) -> Part:
     return Part(title, noun, in_play, [Bar(*step, in_play) for step in steps], ())
 
 
-def _counted(count: Count) -> str:
-    noun = "candidate" if count.number == 1 and not count.more else "candidates"
-    return f"{'more than ' if count.more else ''}{count.number} {noun}"
-
-
-def _words(constraint: Constraint) -> str:
-    if constraint.check == UNKNOWN:
-        check = f"no such {'aggregate' if 'member_of' in constraint.parameter else 'provider'}"
-    else:
-        check = _CHECKS.get(constraint.check or "", constraint.check or "")
-    return f"{constraint.parameter}={constraint.value}{f': {check}' if check else ''}"
-
-
-def _lost_words(by: Constraint | tuple[str, str | None]) -> str:
-    if isinstance(by, Constraint):
-        return _words(by)
-    suffix, resource_class = by
-    return f"a provider of {resource_class or f'group {suffix}'}"
-
-
 def _way_out(relaxation: Relaxation, count: Count, given: Given, request: CandidateRequest) -> WayOut:
     without, instead = relaxation.without, relaxation.instead
-    if without is None:
-        words = f"with {_words(instead)}" if instead else "without change"
-    else:
-        words = f"without {_words(without)}" + (f", with {_words(instead)}" if instead else "")
+    change = {"without": without and _record(without), "with": instead and _record(instead)}
     # The change is made in the text, so the result is parsed: the link must be the request that was counted.
     pairs = relaxed(given, without, instead)
-    return WayOut(words, _counted(count), urlencode(pairs) if _means(pairs, relaxation.request, request) else None)
+    return WayOut(
+        words.relaxation_words(change),
+        _counted(count),
+        urlencode(pairs) if _means(pairs, relaxation.request, request) else None,
+    )
 
 
 def _means(given: Given, request: CandidateRequest, original: CandidateRequest) -> bool:

@@ -1,0 +1,537 @@
+"""``stead claim`` and ``stead release``: claims a place for one consumer or for several, and gives places back.
+
+Stead finds the place and claims it in one request. OpenStack Placement needs a query and a write, between which other
+clients may claim the place. Then the server refuses the write and nothing changes. The query is repeated a limited
+number of times, after a random, growing pause, so that colliding clients spread out. The query also counts the
+consumer's own allocations as used: a consumer that fills a place does not find it again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid  # noqa: TC003  # Typer reads the annotations
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
+
+import typer
+
+import stead
+from stead.cli.arguments import options
+from stead.cli.candidates import (
+    Candidate,
+    Flavor,
+    Query,
+    amounts_by_group,
+    candidate_as_json,
+    draw_claim,
+    expanded,
+    in_rows,
+    names_of,
+    with_flavor,
+)
+from stead.cli.consumers import (
+    Project,
+    Type,
+    User,
+    consumer_as_json,
+    draw_consumers,
+    fetch_consumers,
+    fetch_consumers_of,
+    fetch_places,
+)
+from stead.cli.errors import NO, CommandError, Negative
+from stead.cli.server import connect, summary
+from stead.cli.terminal import console, in_words, line_width, print_json, say, show_lines
+from stead.cli.tree import find, require_named
+from stead.client.calls import OWN, query_of, random_pause
+from stead.client.candidate import Summary
+from stead.client.consumers import DEFAULT_TYPE, names_of_gang, uuid_of
+from stead.client.errors import (
+    Conflict,
+    NotFound,
+    NothingFits,
+    NothingFound,
+    Refused,
+    StartOver,
+    Unreachable,
+    Unsupported,
+)
+from stead.client.provider import Room
+from stead.domain.names import one_line, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stead import Claim, Place, Site
+    from stead.client.provider import Consumer
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+claim_app = typer.Typer(add_completion=False)
+release_app = typer.Typer(add_completion=False)
+
+TRIES = 10
+_FIRST_PAUSE = 0.02  # seconds
+_LONGEST_PAUSE = 1.0
+_GENERATION = "consumer generation conflict"
+_SENDINGS = 3
+_MOST_CLAIMS = 1000
+_LONGEST_WAIT = 30.0  # seconds of one request that waits for a change
+_PAUSE = 0.2  # seconds between two tries at least: on a busy site something changes all the time
+_POLL = 1.0  # seconds between two tries, if the server does not support waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The consumer and its owner; *type* None keeps the type of an existing consumer."""
+
+    consumer: str
+    project: str
+    user: str
+    type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The claimed candidate, the released earlier allocations, the number of attempts, and names by UUID."""
+
+    candidate: Candidate
+    replaced: Json
+    tries: int
+    names: dict[str, str]
+
+
+@claim_app.command()
+def claim(
+    project: Annotated[str, typer.Option(help="Project of the consumer.")],
+    user: Annotated[str, typer.Option(help="User of the consumer.")],
+    query: Query = None,
+    flavor: Flavor = None,
+    consumer: Annotated[
+        uuid.UUID | None,
+        typer.Option(metavar="UUID", help="UUID of the consumer. Default: a new UUID."),
+    ] = None,
+    consumer_name: Annotated[
+        str | None,
+        typer.Option(help="Name of the consumer, instead of a UUID. The same name is always the same consumer."),
+    ] = None,
+    consumer_type: Annotated[
+        str | None,
+        typer.Option("--type", help=f"The consumer's type; {DEFAULT_TYPE} for a new consumer.", show_default=False),
+    ] = None,
+    count: Annotated[
+        int, typer.Option(min=1, max=_MOST_CLAIMS, help="Number of consumers; all get a place, or none.")
+    ] = 1,
+    distinct_hosts: Annotated[
+        bool, typer.Option("--distinct-hosts", help="Place each of several consumers under another root.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also claim for consumers with allocations, instead of those.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for room if nothing fits. Default 0: do not wait.")
+    ] = 0,
+) -> None:
+    """Claim a place where a request fits: the best by its order_by, else a random one.
+
+    The same claim can be repeated. Another claim for a consumer with allocations is refused. With --replace, it resizes
+    the consumer: its allocations count as free. It stays in its tree if it fits there, unless the query has order_by or
+    in_tree.
+    """
+    if consumer is not None and consumer_name is not None:
+        raise CommandError("give either --consumer or --consumer-name")
+    if consumer_name == "":
+        raise CommandError("the value of --consumer-name is empty")
+    requested = with_flavor(query, flavor)
+    names = names_of_gang(consumer or consumer_name, count)
+    owners = [Owner(uuid_of(name), project, user, consumer_type) for name in names]
+    with connect() as site:
+
+        def attempt() -> list[Claimed]:
+            if count == 1:
+                return [claim_place(site, requested, owners[0], replace=replace)]
+            if not site.supports(OWN):
+                raise CommandError("--count requires Stead: the server has no POST /claims")
+            return claim_gang(site, requested, owners, distinct_hosts=distinct_hosts, replace=replace)
+
+        claimed = _until_it_fits(site, attempt, wait) if wait else attempt()
+    report(owners, claimed, names if count > 1 or consumer_name is not None else None)
+
+
+def report(owners: list[Owner], claimed: list[Claimed], names: list[str] | None = None) -> None:
+    """Say what *owners* have now; *names* are theirs, if they have any."""
+    titles = [owner.consumer for owner in owners]
+    if names is not None:
+        titles = [uuid if uuid == name else f"{uuid} ({name})" for uuid, name in zip(titles, names, strict=True)]
+    if options().json:
+        told = [_as_json(owner, each) for owner, each in zip(owners, claimed, strict=True)]
+        if names is not None:
+            told = [{"consumer_name": name, **each} for name, each in zip(names, told, strict=True)]
+        print_json(told[0] if len(told) == 1 else {"claims": told})
+        return
+    for place, (title, each) in enumerate(zip(titles, claimed, strict=True)):
+        again = f", at try {each.tries}" if each.tries > 1 else ""
+        instead = ", in place of what it held" if each.replaced else ""
+        print(f"{chr(10) if place else ''}claimed for consumer {printable(title)}{instead}{again}\n")
+        show_lines(draw_claim(each.candidate, each.names, line_width()))
+
+
+def _as_json(owner: Owner, claimed: Claimed) -> dict[str, Any]:
+    return {
+        "consumer": owner.consumer,
+        "tries": claimed.tries,
+        "replaced": claimed.replaced,
+        **candidate_as_json(claimed.candidate, claimed.names),
+    }
+
+
+def claim_place(site: Site, query: str, owner: Owner, *, replace: bool = False) -> Claimed:
+    """Claim a place for *query*: in one request, or with :func:`claim_first` if the server does not support it.
+
+    Args:
+        replace: a consumer with allocations gets the place instead of them. Otherwise that is a conflict.
+
+    Raises:
+        Negative: nothing fits or was found, or the claim lost every race.
+        Refused: for another reason.
+        Unreachable: the connection broke; whether the claim was written is unknown.
+    """
+    if site.supports(OWN):
+        try:
+            (claimed,) = claim_gang(site, query, [owner], replace=replace)
+        except (NotFound, Unsupported) as error:
+            # Servers of several kinds may share one address: this one does not support the path.
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+                raise
+        else:
+            return claimed
+    return claim_first(site, query, owner, replace=replace)
+
+
+def claim_gang(
+    site: Site, query: str, owners: list[Owner], *, distinct_hosts: bool = False, replace: bool = False
+) -> list[Claimed]:
+    """Claim a place for each of *owners*, or for none, in one request; with *distinct_hosts* each under another root.
+
+    With *replace*, an owner that has a place stays in its tree if all find a place like that. If not, another request
+    lets them move.
+    If the connection breaks, the request is sent again: the service recognises a claim that it has written.
+
+    Raises:
+        As :func:`claim_place`.
+    """
+    asked = query_of(query)
+    described = expanded(site, asked)
+    before = [site.find(owner.consumer) if replace else None for owner in owners]
+    first = owners[0]  # all have the same project, user and type
+
+    def claim(queries: Sequence[str]) -> list[Claim]:
+        consumers = [had or owner.consumer for had, owner in zip(before, owners, strict=True)]
+        owned = {"project": first.project, "user": first.user, "type": first.type}
+        return _writing(
+            first,
+            lambda: _again(
+                lambda: site.claim_all(queries, consumers, distinct_hosts=distinct_hosts, explain=False, **owned)  # type: ignore[arg-type]  # the three are texts
+            ),
+        )
+
+    staying = [_in_its_tree(site, described, had) or asked for had in before]
+    moving = [asked] * len(owners)
+    claims: list[Claim] | None = None
+    try:
+        if staying != moving:
+            with suppress(NothingFits, NothingFound):
+                claims = claim(staying)
+        claims = claims or claim(moving)
+    except (NothingFits, NothingFound) as error:
+        require_named(site, asked)
+        raise Negative(_why_not(query, error.detail, len(owners))) from error
+    except Conflict as error:
+        if _GENERATION in error.detail and not replace:
+            _require_none(site, owners)
+        raise
+    return [
+        Claimed(candidate, _allocations(had), made.tries, names)
+        for made, had in zip(claims, before, strict=True)
+        for candidate, names in [_look_at(site, made, amounts_by_group(described))]
+    ]
+
+
+def _allocations(claim: Claim | None) -> Json:
+    """What a consumer has, in the form of the API."""
+    allocations: Json = {} if claim is None else claim.document["allocations"]
+    return allocations
+
+
+def _require_none(site: Site, owners: list[Owner]) -> None:
+    """Check that no consumer has allocations, which a claim would replace.
+
+    Raises:
+        CommandError: the first of *owners* that has some. It is not Negative, since waiting for room is no use.
+    """
+    for owner in owners:
+        if had := site.find(owner.consumer):
+            refusal = CommandError(
+                f"consumer {owner.consumer} has {describe(had)} already; --replace claims instead of that"
+            )
+            refusal.exit_code = NO
+            raise refusal
+
+
+def describe(claim: Consumer | None) -> str:
+    """The amounts of all providers together, ``4 VCPU, 8,192 MEMORY_MB``."""
+    return "" if claim is None else printable(in_words(claim.amounts))
+
+
+def _in_its_tree(site: Site, query: str, had: Consumer | None) -> str | None:
+    """*query*, only in the tree that has all that a consumer *had*; None without one, or if it says where."""
+    keys = {key for key, _ in parse_qsl(query)}
+    if had is None or any(key == "order_by" or key.startswith(("in_tree", "in_subtree")) for key in keys):
+        return None
+    try:
+        roots = {site.provider(uuid).root for uuid in had.allocations}
+    except Refused:  # a provider was deleted meanwhile, or this user may claim but not read: a place anywhere will do
+        return None
+    if len(roots) > 1:
+        return None
+    suffixes = sorted(key.removeprefix("resources") for key in keys if key.startswith("resources"))
+    return query + "".join(f"&in_tree{suffix}={root}" for root in roots for suffix in suffixes)
+
+
+def _writing(owner: Owner, write: Callable[[], T]) -> T:
+    try:
+        return write()
+    except Unreachable as error:
+        raise error.worded(f"{error.detail}; whether consumer {owner.consumer} holds its claim is unknown") from error
+
+
+def _again(write: Callable[[], T]) -> T:
+    """Call *write*, and again if the connection breaks, a bounded number of times."""
+    for tried in range(1, _SENDINGS):
+        try:
+            return write()
+        except Unreachable:
+            time.sleep(random_pause(tried, _FIRST_PAUSE, _LONGEST_PAUSE))
+    return write()
+
+
+def _why_not(query: str, detail: str, count: int = 1) -> str:
+    """The message that nothing fits; it repeats the service's reason if that says more."""
+    times = f"{count} times " if count > 1 else ""
+    return f"nothing fits {times}{one_line(query)}" if detail.startswith("Nothing fits") else detail
+
+
+def _look_at(site: Site, claim: Claim, groups: Mapping[str, dict[str, int]]) -> tuple[Candidate, dict[str, str]]:
+    """A written claim as a candidate, with the state of each provider before it; and the names in its trees.
+
+    Data that cannot be read, or was deleted meanwhile, is left out: the claim is reported anyway.
+    """
+    read: dict[str, stead.Provider] = {}
+    serving = dict.fromkeys([*claim.allocations, *(each for group in claim.mappings.values() for each in group)])
+    for provider in serving:
+        if provider not in read:
+            with suppress(Refused):
+                read.update((each.uuid, each) for tree in site.trees(in_tree=provider) for each in tree)
+    summaries = {each: _before(each, read.get(each), claim.allocations.get(each, {})) for each in serving}
+    candidate = stead.Candidate(claim.allocations, claim.mappings)
+    return in_rows(candidate, summaries, groups), {each.uuid: each.name for each in read.values()}
+
+
+def _before(called: str, provider: stead.Provider | None, claimed: Mapping[str, int]) -> Summary:
+    """A provider without what was *claimed* from it."""
+    if provider is None:
+        return Summary(called, called, None, {}, frozenset())
+    rooms = {name: Room(room.capacity, room.used - claimed.get(name, 0)) for name, room in provider.rooms.items()}
+    return Summary(called, provider.root, provider.parent, rooms, frozenset())
+
+
+def claim_first(site: Site, query: str, owner: Owner, tries: int = TRIES, *, replace: bool = False) -> Claimed:
+    """Query, and claim the first candidate; repeat up to *tries* times if another client has claimed it meanwhile.
+
+    Raises:
+        Negative: nothing fits, or the claim lost every race.
+        Refused: another refusal, such as a consumer that another client changes at the same time:
+            a retry would overwrite that client's change.
+        Unreachable: the connection broke; whether the claim was written is unknown.
+    """
+    question = query_of(query, limit=1)
+    groups = amounts_by_group(question)
+    for tried in range(1, tries + 1):
+        before = site.find(owner.consumer) if replace else None
+        if not replace:
+            _require_none(site, [owner])
+        candidates = site.candidates(question)
+        if not candidates:
+            raise Negative(f"nothing fits {one_line(query)}")
+        try:
+            _allocate(site, owner, before, candidates[0])
+        except Conflict as error:
+            if _GENERATION in error.detail:
+                raise
+            refusal = error
+            time.sleep(random_pause(tried, _FIRST_PAUSE, _LONGEST_PAUSE))
+        else:
+            replaced = {} if before is None else before.allocations
+            candidate = in_rows(candidates[0], candidates.summaries, groups, replaced)
+            return Claimed(candidate, _allocations(before), tried, names_of(site, [candidate]))
+    raise Negative(f"other clients claimed the place first, {tries} times; the last refusal: {summary(refusal)}")
+
+
+def _allocate(site: Site, owner: Owner, before: Claim | None, candidate: stead.Candidate) -> None:
+    consumer = before or owner.consumer
+    owned = {"project": owner.project, "user": owner.user, "type": owner.type}
+    _writing(owner, lambda: site.allocate(candidate, consumer, **owned))
+
+
+def _until_it_fits(site: Site, attempt: Callable[[], T], seconds: float) -> T:
+    """What *attempt* returns, tried at once and after each change of the server, for *seconds*.
+
+    Raises:
+        Negative: the last attempt raised it.
+    """
+    deadline = time.monotonic() + seconds
+    token = _token(site)  # before the attempt, so that no change after it is missed
+    while True:
+        try:
+            return attempt()
+        except Negative:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise
+            token = _next_change(site, token, min(remaining, _LONGEST_WAIT))
+
+
+def _token(site: Site) -> str | None:
+    with suppress(Refused):
+        return site.changes().token
+    return None
+
+
+def _next_change(site: Site, token: str | None, seconds: float) -> str | None:
+    """Wait for a change after *token*; returns the token to go on from."""
+    try:
+        if token is not None:
+            # The API takes whole seconds, and with 0 it would not wait.
+            changes = site.changes(token, wait=max(int(seconds), 1))
+            time.sleep(_PAUSE)
+            return changes.token
+    except StartOver:
+        return _token(site)
+    except Refused:  # it restarts, for example; the token stays valid
+        pass
+    time.sleep(min(seconds, _POLL))
+    return token or _token(site)
+
+
+# ``stead release``.
+
+
+@release_app.command()
+def release(
+    consumer: Annotated[
+        str | None, typer.Argument(help="UUID or name of the consumer. Or give options.", show_default=False)
+    ] = None,
+    project: Project = None,
+    user: User = None,
+    consumer_type: Type = None,
+    all_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST", help="Only consumers of a host. All their allocations are released, also elsewhere."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Release without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the consumers without releasing anything.")] = False,
+) -> None:
+    """Release all allocations of a consumer, or of all consumers that options select."""
+    is_selected = any(each is not None for each in (project, user, consumer_type, all_of))
+    if (consumer is None) != is_selected:
+        raise CommandError(
+            "give either a consumer, or --project, --user, --type or --all-of (see `stead release --help`)"
+        )
+    with connect() as site:
+        if consumer is not None:
+            _release_one(site, uuid_of(consumer or "–"), dry_run=dry_run)
+        elif all_of is None:
+            listed = fetch_consumers(site, project, user, consumer_type)
+            _release_several(site, listed, yes=yes, dry_run=dry_run)
+        else:
+            of_host = fetch_consumers_of(site, find(site, all_of).provider)
+            chosen = [each for each in of_host if _passes(each, project, user, consumer_type)]
+            whole = [site.find(each.consumer) for each in chosen]  # with all their allocations
+            _release_several(site, [each for each in whole if each is not None], yes=yes, dry_run=dry_run)
+
+
+def _passes(consumer: Consumer, project: str | None, user: str | None, consumer_type: str | None) -> bool:
+    pairs = ((project, consumer.project), (user, consumer.user), (consumer_type, consumer.type))
+    return all(chosen in (None, own) for chosen, own in pairs)
+
+
+def _release_one(site: Site, uuid: str, *, dry_run: bool) -> None:
+    claim = site.find(uuid)
+    if not dry_run:
+        site.release(uuid)
+    if options().json:
+        print_json({"consumer": uuid, "released": _allocations(claim), **({"dry_run": True} if dry_run else {})})
+    else:
+        say(f"{'would release' if dry_run else 'released'} {printable(uuid)}: {describe(claim)}")
+
+
+def _release_several(site: Site, listed: Sequence[Claim], *, yes: bool, dry_run: bool) -> None:
+    """List, ask, and release each at the generation that was listed, so that a changed consumer stays."""
+    places = fetch_places(site, (provider for each in listed for provider in each.allocations))
+    if not options().json:
+        show_lines(draw_consumers(listed, places, line_width()))
+    if listed and not (dry_run or yes or _agreed(listed, places)):
+        raise CommandError("nothing was released")
+    failures: dict[str, str] = {}
+    for each in listed if not dry_run else ():
+        try:
+            each.release()
+        except Unreachable:
+            raise
+        except Refused as error:
+            failures[each.consumer] = summary(error)
+    released = [each for each in listed if each.consumer not in failures]
+    if options().json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "released": [consumer_as_json(each, places) for each in released],
+                "failed": [{"uuid": uuid, "reason": reason} for uuid, reason in failures.items()],
+            }
+        )
+    else:
+        for uuid, reason in failures.items():
+            say(one_line(f"not released: {uuid}: {reason}"))
+        if listed and not dry_run:
+            say(f"released {len(released):,} of {_consumers(len(listed))}")
+    if failures:
+        raise typer.Exit(NO)
+
+
+def _agreed(listed: Sequence[Consumer], places: Mapping[str, Place]) -> bool:
+    """Whether the operator says yes; an end of the input is a no.
+
+    Raises:
+        CommandError: there is no terminal to ask on.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise CommandError("releasing several consumers without a terminal requires --yes (--dry-run lists them)")
+    if options().json:  # the list belongs on the terminal, and JSON alone on stdout
+        terminal = console(stderr=True)
+        for line in draw_consumers(listed, places, terminal.width):
+            terminal.print(line, soft_wrap=True)
+    try:
+        return typer.confirm(f"Release all allocations of {_consumers(len(listed))}?", err=True)
+    except typer.Abort:
+        return False
+
+
+def _consumers(count: int) -> str:
+    return "1 consumer" if count == 1 else f"{count:,} consumers"

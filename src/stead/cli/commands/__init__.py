@@ -1,1 +1,0 @@
-"""One module per command of ``stead``: it parses the arguments, calls the server, and prints."""

@@ -1,0 +1,286 @@
+"""``stead consumers``, ``consumer show``, ``usage`` and ``who``: what consumers have, in tables and sums."""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from stead.class_order import class_order, in_class_order
+from stead.cli.arguments import age_text, options, read_age
+from stead.cli.errors import CommandError, Negative
+from stead.cli.forest import walk
+from stead.cli.server import connect
+from stead.cli.terminal import draw_list, in_words, line_width, number, page_lines, print_json, read_all, wrapped
+from stead.cli.tree import find
+from stead.client.consumers import uuid_of
+from stead.client.errors import Refused
+from stead.client.provider import add_up
+from stead.domain.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from stead import Claim, Place, Site
+    from stead.cli.forest import Provider
+    from stead.client.provider import Amounts, Consumer
+
+consumers_app = typer.Typer(add_completion=False)
+consumer_app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show one consumer.")
+usage_app = typer.Typer(add_completion=False)
+who_app = typer.Typer(add_completion=False)
+
+Project = Annotated[str | None, typer.Option(help="Only consumers of this project.")]
+User = Annotated[str | None, typer.Option(help="Only consumers of this user.")]
+Type = Annotated[
+    str | None, typer.Option("--type", metavar="TYPE", help="Only consumers of this type; unknown: those without one.")
+]
+OlderThan = Annotated[
+    str | None, typer.Option(metavar="AGE", help="Only consumers that are older, such as 90s, 30m, 12h, 7d.")
+]
+
+
+@consumers_app.command()
+def consumers(
+    project: Project = None, user: User = None, consumer_type: Type = None, older_than: OlderThan = None
+) -> None:
+    """List consumers with their project, user, type, age, hosts and allocations, and the sums."""
+    age = None if older_than is None else read_age("--older-than", older_than)
+    with connect() as site:
+        listed = fetch_consumers(site, project, user, consumer_type)
+        if age is not None:
+            listed = [each for each in listed if _created(each) <= datetime.now(UTC) - age]
+        _show_consumers(site, listed)
+
+
+def _created(consumer: Consumer) -> datetime:
+    if consumer.created_at is None:
+        raise CommandError("the server does not tell the age of consumers; --older-than requires a newer Stead")
+    return consumer.created_at
+
+
+def _show_consumers(site: Site, listed: Sequence[Consumer]) -> None:
+    places = fetch_places(site, (provider for each in listed for provider in each.allocations))
+    if options().json:
+        print_json(consumers_as_json(listed, places))
+    else:
+        page_lines(draw_consumers(listed, places, line_width()))
+
+
+@consumer_app.callback()
+def family() -> None:
+    """Show one consumer."""
+
+
+@consumer_app.command()
+def show(
+    consumer: Annotated[str, typer.Argument(help="UUID or name of the consumer.", show_default=False)],
+) -> None:
+    """Show one consumer: its owner, and its allocations by provider."""
+    uuid = uuid_of(consumer or "–")
+    with connect() as site:
+        shown = site.find(uuid)
+        if shown is None:
+            called = "" if uuid == consumer else f" (consumer {uuid})"
+            raise Negative(f"no allocations of {consumer!r}{called}")
+        places = fetch_places(site, shown.allocations)
+    if options().json:
+        print_json(consumer_as_json(shown, places))
+    else:
+        page_lines(draw_consumer(shown, places, line_width()))
+
+
+class By(StrEnum):
+    """The kind of the sums."""
+
+    PROJECT = "project"
+    USER = "user"
+    TYPE = "type"
+
+
+@usage_app.command()
+def usage(
+    project: Project = None,
+    user: User = None,
+    consumer_type: Type = None,
+    by: Annotated[
+        By, typer.Option(metavar="project|user|type", help="Sums per project, user or type.", show_default=True)
+    ] = By.PROJECT,
+) -> None:
+    """Show the number of consumers and the sums of their allocations, per project, user or type."""
+    with connect() as site:
+        sums = sums_by(by, fetch_consumers(site, project, user, consumer_type))
+    if options().json:
+        usages = [
+            {by.value: key, "consumers": count, "resources": in_class_order(amounts)}
+            for key, (count, amounts) in sorted(sums.items())
+        ]
+        print_json({"usages": usages, "totals": in_class_order(add_up(amounts for _, amounts in sums.values()))})
+        return
+    page_lines(draw_sums(by.value, sums, line_width()))
+
+
+def sums_by(by: By, consumers: Iterable[Consumer]) -> dict[str, tuple[int, Amounts]]:
+    """The number of consumers and the amounts per class, by project, user or type."""
+    groups: dict[str, list[Amounts]] = {}
+    for consumer in consumers:
+        groups.setdefault(getattr(consumer, by.value), []).append(consumer.amounts)
+    return {key: (len(several), add_up(several)) for key, several in groups.items()}
+
+
+@who_app.command()
+def who(
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="UUID or name of a host, or of another provider.", show_default=False)
+    ],
+) -> None:
+    """List the consumers of a host: those with allocations from it or a provider below it."""
+    with connect() as site:
+        _show_consumers(site, fetch_consumers_of(site, find(site, host).provider))
+
+
+# Reading: also for ``stead release`` and for plans.
+
+
+def fetch_consumers(site: Site, project: str | None, user: str | None, consumer_type: str | None) -> list[Claim]:
+    """The consumers with these owners and this type, ordered by uuid; ``unknown``: those without a type."""
+    return read_all("reading consumers", site.claims(project=project, user=user, type=consumer_type))
+
+
+def fetch_consumers_of(site: Site, top: Provider) -> list[Consumer]:
+    """The consumers with allocations from *top* or a provider below it, with these allocations only."""
+    below = {each.uuid for each in walk([top])}
+    consumers = []
+    for consumer in site.claims(in_tree=top.uuid):  # of the whole tree, in which top may be deep
+        allocations = {uuid: amounts for uuid, amounts in consumer.allocations.items() if uuid in below}
+        if allocations:
+            part: Consumer = copy(consumer)
+            part.allocations = allocations
+            consumers.append(part)
+    return consumers
+
+
+def fetch_places(site: Site, providers: Iterable[str]) -> Mapping[str, Place]:
+    """The names of providers and of their hosts, by uuid; without those that were deleted or may not be read."""
+    try:
+        return site.places(providers)
+    except Refused:
+        return {}
+
+
+# Drawing.
+
+
+_HEADINGS = ("consumer", "type", "project", "user", "age", "host", "allocations")
+_MOST_HOSTS = 2
+
+
+def draw_consumers(
+    consumers: Sequence[Consumer], places: Mapping[str, Place], width: int, now: datetime | None = None
+) -> Iterator[Text]:
+    """The lines of a table and of the sums, none longer than *width* cells. Empty columns are left out."""
+    if not consumers:
+        yield Text("no consumers", style="dim")
+        return
+    rows = [_row(consumer, places, now or datetime.now(UTC)) for consumer in consumers]
+    shown = [place for place in range(len(_HEADINGS)) if any(row[place] for row in rows)]
+    yield from draw_list(
+        [_HEADINGS[place] for place in shown], [[row[place] for place in shown] for row in rows], width
+    )
+    yield Text()
+    sums = in_words(add_up(consumer.amounts for consumer in consumers))
+    yield from wrapped(Text(f"{_counted(len(consumers))}: {printable(sums)}", style="bold"), width, 2)
+
+
+def draw_consumer(consumer: Consumer, places: Mapping[str, Place], width: int) -> Iterator[Text]:
+    """The lines of one consumer and of its allocations by provider."""
+    facts = {
+        "consumer": consumer.consumer,
+        "type": consumer.type,
+        "project": consumer.project,
+        "user": consumer.user,
+        "generation": str(consumer.generation),
+        "created": f"{consumer.created_at:%Y-%m-%d %H:%M:%S %Z}" if consumer.created_at else "",
+    }
+    for title, text in facts.items():
+        if text:
+            yield from wrapped(Text.assemble((title.ljust(12), "dim"), printable(text)), width, min(12, width // 2))
+    yield Text()
+    rows = [
+        (_name(provider, places), _host(provider, places), in_words(amounts))
+        for provider, amounts in sorted(consumer.allocations.items(), key=lambda pair: _name(pair[0], places))
+    ]
+    yield from draw_list(("provider", "host", "allocations"), rows, width)
+
+
+def draw_sums(by: str, sums: Mapping[str, tuple[int, Mapping[str, int]]], width: int) -> Iterator[Text]:
+    """The lines of sums: for each value of *by*, the number of consumers and the amounts per class."""
+    if not sums:
+        yield Text("no consumers", style="dim")
+        return
+    classes = sorted({name for _, amounts in sums.values() for name in amounts}, key=class_order)
+    rows = [
+        [key, number(count), *(number(amounts[name]) if name in amounts else "–" for name in classes)]
+        for key, (count, amounts) in sorted(sums.items())
+    ]
+    if len(sums) > 1:
+        everything = add_up(dict(amounts) for _, amounts in sums.values())
+        rows.append(
+            ["all", number(sum(count for count, _ in sums.values())), *(number(everything[name]) for name in classes)]
+        )
+    headings = (by, "consumers", *classes)
+    yield from draw_list(headings, rows, width, headings[1:])
+
+
+def consumer_as_json(consumer: Consumer, places: Mapping[str, Place]) -> dict[str, Any]:
+    """All data of a consumer."""
+    return {
+        "uuid": consumer.consumer,
+        "project": consumer.project,
+        "user": consumer.user,
+        "type": consumer.type,
+        "generation": consumer.generation,
+        "created_at": consumer.created_at and consumer.created_at.isoformat(),
+        "resources": in_class_order(consumer.amounts),
+        "allocations": [
+            {
+                "provider": provider,
+                "name": places[provider].name if provider in places else None,
+                "root_name": places[provider].host if provider in places else None,
+                "resources": in_class_order(amounts),
+            }
+            for provider, amounts in sorted(consumer.allocations.items())
+        ],
+    }
+
+
+def consumers_as_json(consumers: Sequence[Consumer], places: Mapping[str, Place]) -> dict[str, Any]:
+    """The consumers, and the sums per class."""
+    return {
+        "consumers": [consumer_as_json(consumer, places) for consumer in consumers],
+        "totals": in_class_order(add_up(consumer.amounts for consumer in consumers)),
+    }
+
+
+def _row(consumer: Consumer, places: Mapping[str, Place], now: datetime) -> tuple[str, ...]:
+    age = "" if consumer.created_at is None else age_text(now - consumer.created_at)
+    hosts = sorted({_host(provider, places) for provider in consumer.allocations})
+    more = f" +{len(hosts) - _MOST_HOSTS}" if len(hosts) > _MOST_HOSTS else ""
+    where = " ".join(hosts[:_MOST_HOSTS]) + more
+    return (consumer.consumer, consumer.type, consumer.project, consumer.user, age, where, in_words(consumer.amounts))
+
+
+def _counted(count: int) -> str:
+    return "1 consumer" if count == 1 else f"{count:,} consumers"
+
+
+def _name(provider: str, places: Mapping[str, Place]) -> str:
+    return places[provider].name if provider in places else provider
+
+
+def _host(provider: str, places: Mapping[str, Place]) -> str:
+    return places[provider].host if provider in places else provider

@@ -1,1 +1,0 @@
-"""What commands show, as text and as JSON: pure functions from values to lines. One module per subject."""

@@ -1,1 +1,0 @@
-"""Flavors of other services as flavors of Stead."""
