@@ -40,6 +40,8 @@ SECTIONS = {
         "Applied",
         "Usage",
         "Change",
+        "Changes",
+        "Place",
     ),
     "Planned changes": (
         "PlannedChange",

@@ -316,6 +316,13 @@ PARSED_AHEAD = 2 * SLICE
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_allocated_is_counted(kind, size):
     sent = KINDS[kind][: 4000 * size]
+    bound = READERS * (FREE_SIZE + PARSED_AHEAD)
+    # Other threads of the process may allocate meanwhile, but not each time.
+    assert any(beyond_what_is_counted(sent, size) <= bound for _ in range(3))
+
+
+def beyond_what_is_counted(sent: bytes, size: int) -> int:
+    """Bytes that some readers have allocated for *sent* in pieces of *size*, beyond those that they have counted."""
     clients = [Client(bodies=1_000_000_000) for _ in range(READERS)]
     gc.collect()
     tracemalloc.start()
@@ -330,10 +337,10 @@ def test_what_is_allocated_is_counted(kind, size):
     finally:
         tracemalloc.stop()
     counted = sum(client.bodies.used for client in clients)
-    assert allocated <= counted + READERS * (FREE_SIZE + PARSED_AHEAD)
     for client in clients:
         client.reader.close()
         assert client.bodies.used == 0
+    return allocated - counted
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "chunks of one byte"])  # these remain small
