@@ -38,14 +38,12 @@ help:  ## List the targets
 run: $(VENV)/for-use  ## Start Stead on an embedded database with the sample site, and print commands to try; PORT=8778 sets its port
 	@$(BIN)/python scripts/run.py
 
-test: $(VENV)/for-development  ## Run every test once, and every SQL statement on SQLite, PostgreSQL and MariaDB
+test: $(VENV)/for-development  ## Run every test once, on SQLite, PostgreSQL and MariaDB in turn; those of the store on each
 	$(PYTEST) --run quick --durations 15 --durations-min 1 $(ARGS)
 
-thorough: $(VENV)/for-development  ## Run what `make test` leaves out: further cases and examples, torture, releases, lowest, newest
+thorough: $(VENV)/for-development  ## Run what `make test` leaves out: all other cases, all examples of properties, lowest, newest
 	$(PYTEST) --run rest --durations 30 --durations-min 1
 	$(MAKE) lowest newest
-	$(MAKE) torture MINUTES=$(or $(MINUTES),2)
-	$(MAKE) releases
 
 lowest: $(VENV)-lowest/for-tests  ## Run the tests that use the dependencies with their lowest versions; PYTHON= selects another Python
 	$(VENV)-lowest/bin/pytest -n $(JOBS) $(or $(ARGS),$(USES_OF_DEPENDENCIES))
