@@ -58,7 +58,9 @@ def node_modules(lock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "node_modules"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(
+    scope="module"
+)  # Playwright runs an event loop in this thread, where later tests have loops of their own
 def chromium(lock: Path) -> Iterator[Browser]:
     program = _program("chromium", lock)
     with sync_playwright() as playwright:
