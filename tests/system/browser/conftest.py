@@ -58,9 +58,8 @@ def node_modules(lock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "node_modules"
 
 
-@pytest.fixture(
-    scope="module"
-)  # Playwright runs an event loop in this thread, where later tests have loops of their own
+# Not for the whole session: Playwright runs an event loop in this thread, where later tests have loops of their own.
+@pytest.fixture(scope="module")
 def chromium(lock: Path) -> Iterator[Browser]:
     program = _program("chromium", lock)
     with sync_playwright() as playwright:
