@@ -1,58 +1,20 @@
 """Bytes to requests, cut anywhere: the grammar and the framing of HTTP/1.1, without a socket."""
 
-import gc
-import tracemalloc
+import sys
+from pathlib import Path
+from subprocess import run
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lanes_testing.pieces import KINDS
+from lanes_testing.reading import LONGEST, Client
 from lanes_testing.refused import HEAD, REFUSED
 from wsgi_lanes.answers import Refusal
-from wsgi_lanes.bounds import Bounds, Budget
-from wsgi_lanes.reader import PIPELINED, SLICE, Reader
-from wsgi_lanes.requests import FREE_SIZE, Lane, Peers
-
-LONGEST = 100_000
-BOUNDS = Bounds()
-
-
-class Routes:
-    def lane(self, request):
-        return Lane.READ
-
-    def credential(self, request):
-        return request.fields.get("HTTP_X_AUTH_TOKEN")
-
-    def longest_body(self, method, path):
-        return LONGEST
-
-
-class Client:
-    """Sends bytes to a reader, and has what it made of them."""
-
-    def __init__(self, bounds=BOUNDS, bodies=4_000_000):
-        self.bodies = Budget(bodies)
-        self.reader = Reader(
-            Peers("192.0.2.1", False, {}),
-            self,
-            bounds=bounds,
-            routes=Routes(),
-            bodies=self.bodies,
-        )
-
-    def send(self, *pieces):
-        """Send *pieces*, and return the requests and refusals that the reader has made of them and keeps."""
-        read = []
-        for piece in pieces:
-            self.reader.feed(piece, 1.0)
-            while self.reader.has_more:
-                read += self.reader.read
-                self.reader.read.clear()
-                self.reader.proceed(1.0)
-        self.reader.read.extend(read)
-        return read
+from wsgi_lanes.bounds import Bounds
+from wsgi_lanes.reader import PIPELINED
+from wsgi_lanes.requests import FREE_SIZE
 
 
 def shown(read):
@@ -307,40 +269,12 @@ def test_no_bytes_break_the_reader(sent):
 
 # Memory: pieces of any size, of each kind of bytes, allocate no more than is counted.
 
-READERS = 4
-PARSED_AHEAD = 2 * SLICE
-"""Bytes that the last slice may add before it is counted, and the reader with its parser."""
-
 
 @pytest.mark.parametrize("size", [1, 7, 4000, 256 * 1024])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_allocated_is_counted(kind, size):
-    sent = KINDS[kind][: 4000 * size]
-    bound = READERS * (FREE_SIZE + PARSED_AHEAD)
-    # Other threads of the process may allocate meanwhile, but not each time.
-    assert any(beyond_what_is_counted(sent, size) <= bound for _ in range(3))
-
-
-def beyond_what_is_counted(sent: bytes, size: int) -> int:
-    """Bytes that some readers have allocated for *sent* in pieces of *size*, beyond those that they have counted."""
-    clients = [Client(bodies=1_000_000_000) for _ in range(READERS)]
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for client in clients:
-            for begin in range(0, len(sent), size):
-                piece = bytes(bytearray(sent[begin : begin + size]))  # its own bytes, as a socket has them
-                (client.reader.store(piece) if client.reader.read else client.reader.feed(piece, 1.0))
-        del piece
-        gc.collect()
-        allocated, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    counted = sum(client.bodies.used for client in clients)
-    for client in clients:
-        client.reader.close()
-        assert client.bodies.used == 0
-    return allocated - counted
+    # In a process of its own: the threads of other tests allocate at the same time.
+    run([sys.executable, "-m", "lanes_testing.reading", kind, str(size)], cwd=Path(__file__).parent, check=True)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "chunks of one byte"])  # these remain small

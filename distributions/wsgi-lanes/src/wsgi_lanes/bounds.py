@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from wsgi_lanes.proxy_protocol import Network
 
@@ -105,3 +105,47 @@ class Budget:
         if size:
             with self._lock:
                 self._used -= size
+
+
+# What the event loop reads before it looks for new connections and requests again.
+
+TURN_SIZE = 256 * KIB
+"""Bytes of one turn of the event loop. In the smallest pieces, they take some tens of milliseconds."""
+
+READ_SIZE = 64 * KIB
+"""Bytes of one read of a connection."""
+
+LEAST_READ = 512
+"""Bytes of one read of each further connection in a turn in which `TURN_SIZE` is used up."""
+
+
+class Reading:
+    """The buffer into which the event loop reads, and the bytes that remain for its turn.
+
+    Thousands of connections can have data at once. The loop reads each of them before it looks for new events, so
+    without a limit a new connection would wait until all that they sent is parsed. Not thread-safe.
+    """
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """*call_soon* calls a function at the beginning of the next turn."""
+        self._call_soon = call_soon
+        self._buffer = memoryview(bytearray(READ_SIZE))
+        self._remaining = TURN_SIZE
+        self._is_ending = False  # the next turn begins with all bytes
+
+    def buffer(self) -> memoryview:
+        """The buffer for the next read."""
+        return self._buffer[: max(LEAST_READ, min(READ_SIZE, self._remaining))]
+
+    def read(self, size: int) -> bytes:
+        """The *size* bytes that were read into the buffer."""
+        self._remaining -= size
+        # A call makes the loop look for events once more, so it is not made for small reads.
+        if self._remaining < TURN_SIZE // 2 and not self._is_ending:
+            self._is_ending = True
+            self._call_soon(self._begin)
+        return bytes(self._buffer[:size])
+
+    def _begin(self) -> None:
+        self._remaining = TURN_SIZE
+        self._is_ending = False

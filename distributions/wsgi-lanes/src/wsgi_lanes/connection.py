@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wsgi_lanes.answers import ErrorBody, Reason, Refusals, StreamedBody
-    from wsgi_lanes.bounds import Bounds, Budget
+    from wsgi_lanes.bounds import Bounds, Budget, Reading
     from wsgi_lanes.requests import Peers, Request, Routes
 
 
@@ -46,6 +46,7 @@ class ConnectionOwner(Protocol):
     loop: asyncio.AbstractEventLoop
     is_draining: bool
     bodies: Budget
+    reading: Reading
     unsent: Budget
     refusals: Refusals
     error_body: ErrorBody
@@ -58,7 +59,7 @@ class ConnectionOwner(Protocol):
     def cancel_handshake(self, connection: Connection) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """The protocol of one connection."""
 
     def __init__(self, server: ConnectionOwner, now: float, *, may_idle: bool = False) -> None:
@@ -119,8 +120,13 @@ class Connection(asyncio.Protocol):
         )
         self._enter(ConnectionState.HEAD)
 
-    def data_received(self, data: bytes) -> None:
-        """Read *data*. If a request is running, store the data for later and pause reading."""
+    def get_buffer(self, _size: int) -> memoryview:
+        """Where the transport puts the next bytes."""
+        return self._server.reading.buffer()
+
+    def buffer_updated(self, size: int) -> None:
+        """Read the next *size* bytes. If a request is running, store them for later and pause reading."""
+        data = self._server.reading.read(size)
         self.received_at = self._loop.time()
         if self.state is ConnectionState.LINGERING:
             self._skip(data)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from wsgi_lanes import proxy_protocol
 from wsgi_lanes.admission import LONG_SECONDS, Admission
 from wsgi_lanes.answers import Answer, Refusal, Refusals, overloaded, problem_details
-from wsgi_lanes.bounds import MIB, Budget
+from wsgi_lanes.bounds import MIB, Budget, Reading
 from wsgi_lanes.connection import Connection, ConnectionState
 from wsgi_lanes.requests import FREE_SIZE, Lane, Peers
 from wsgi_lanes.wsgi import Application, ThreadPool
@@ -38,6 +38,9 @@ CHECK_SECONDS = 1.0
 
 ACCEPTED_AT_A_TIME = 64
 """Maximum number of new connections accepted in a row, so that the loop also serves the present ones."""
+
+CHECKED_AT_A_TIME = 64
+"""Connections whose deadlines are checked in a row. Thousands can be overdue at once; refusing all takes seconds."""
 
 FULL_SECONDS = 0.02
 """For which no connection is accepted while there are too many."""
@@ -81,6 +84,7 @@ class Server:
         bounds: the limits for clients.
         routes: classifies requests.
         is_draining: it accepts no connections, and every answer ends its connection.
+        reading: the buffer for what clients send, and how much of it the loop reads in one turn.
         bodies, unsent: bytes of requests that arrive or wait, and of unread answers.
         refusals: counts refused requests and connections.
     """
@@ -109,6 +113,7 @@ class Server:
         self.unsent = Budget(bounds.unsent)
         self.refusals = Refusals()
         self.loop = asyncio.new_event_loop()
+        self.reading = Reading(self.loop.call_soon)
         self._most_connections = min(bounds.connections, _descriptors() - DESCRIPTORS_KEPT)
         self._connections: dict[Connection, asyncio.Task[Any] | None] = {}  # in the order of their arrival
         self._ending: dict[Connection, None] = {}  # in favour of others; their clients may still read and send
@@ -412,12 +417,16 @@ class Server:
     async def _check(self) -> None:
         while True:
             await asyncio.sleep(CHECK_SECONDS if not self.is_draining else CHECK_SECONDS / 10)
+            connections = [*self._connections, *self._supervising]
+            for first in range(0, len(connections), CHECKED_AT_A_TIME):
+                for connection in connections[first : first + CHECKED_AT_A_TIME]:
+                    connection.check(self.loop.time())
+                await asyncio.sleep(0)
             self._check_all()
 
     def _check_all(self) -> None:
+        """Check what concerns all connections together."""
         now = self.loop.time()
-        for connection in [*self._connections, *self._supervising]:
-            connection.check(now)
         limit = self.bounds.name_of("queue_timeout")
         for request in self._admission.expire(now):
             request.receiver.refuse(overloaded("queue_timeout", f"no thread was free in time ({limit})"))

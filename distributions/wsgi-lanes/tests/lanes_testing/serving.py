@@ -29,9 +29,9 @@ def hello(_environ, start_response):
 
 
 @contextmanager
-def serving(application=hello, context=None, **bounds):
+def serving(application=hello, context=None, routes=None, **bounds):
     """A server, and the address of its listening socket; the connection of its supervisor is `server.supervisor`."""
-    server = Server(application, Routes(), Bounds(**bounds), threads=2)
+    server = Server(application, routes or Routes(), Bounds(**bounds), threads=2)
     server.supervisor, connection = socket.socketpair()
     server.supervisor.settimeout(PATIENCE_SECONDS)
     listening = socket.create_server(("127.0.0.1", 0))
