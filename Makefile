@@ -30,7 +30,7 @@ USES_OF_DEPENDENCIES := tests/dependencies tests/rooms/config/test_report.py \
 	tests/bench/test_candidates_command.py::test_a_picture_is_drawn \
 	tests/system/deploy/test_servers.py::test_gunicorn_serves_it tests/system/browser/test_pages.py
 
-.PHONY: help breaks run test thorough lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning worst hostile framing reloads segments steady jobs supervisor clean
+.PHONY: help breaks run test thorough lowest newest lock lint format twins docs bench examples differential torture torture-galera releases clients fuzz headroom planning worst hostile framing reloads segments steady jobs runs supervisor clean
 
 help:  ## List the targets
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,7 +115,7 @@ framing: $(VENV)/for-development  ## Compare how Stead, h11, gunicorn, nginx and
 	$(WITH_TOOLS) $(BIN)/python -m tests.system.framing $(or $(N),20000) $(ARGS)
 
 reloads: $(VENV)/for-development  ## Reload a server N=200 times under load, and count lost requests
-	$(BIN)/python -m tests.system.hostile.reloads $(or $(N),200)
+	$(WITH_TOOLS) $(BIN)/python -m tests.system.hostile.reloads $(or $(N),200)
 
 supervisor: $(VENV)/for-development  ## Kill, crash and hang workers in N=100 random sequences, and check which ones serve
 	STEAD_SUPERVISOR_CASES=$(or $(N),100) $(BIN)/pytest tests/rooms/serve/test_supervisor.py $(ARGS)
@@ -128,6 +128,9 @@ segments: $(VENV)/for-development  ## Cut every request at every boundary, over 
 
 jobs: $(VENV)/for-development  ## Place N=10000 jobs with a small scheduler, and kill it and the server KILLS=100 times
 	STEAD_TOY_JOBS=$(or $(N),10000) STEAD_TOY_KILLS=$(or $(KILLS),100) $(BIN)/pytest tests/system/library/test_toy_scheduler.py $(ARGS)
+
+runs: $(VENV)/for-development  ## Run 16 commands on 8 cards in ROUNDS=500 rounds, and kill some; claim halves of cards 1,000 times
+	STEAD_RUN_ROUNDS=$(or $(ROUNDS),500) STEAD_HALF_ROUNDS=1000 $(BIN)/pytest tests/system/library/test_runs_race.py $(ARGS)
 
 torture-galera: $(VENV)/for-development  ## Run torture on a Galera cluster: write to all of three nodes, and kill one at times
 	$(BIN)/pytest -m torture tests/system/torture/test_galera.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,22 +162,30 @@ def with_parts(text: str) -> str:
     return re.sub(r"(<!-- ([a-z ]+): made by `make docs` -->\n).*?(<!-- end -->)", made, text, flags=re.DOTALL)
 
 
-def files() -> dict[Path, str]:
-    """Every file that has such parts, or is made whole, and what shall be in it."""
-    described = json.loads(json.dumps(document(the_routes())))
-    machines = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
-    pages = {page: with_parts(page.read_text()) for page in (DOCS / name for name in PAGES)}
-    drawn = {DOCS / "diagrams" / f"{name}.svg": draw() for name, draw in DIAGRAMS.items()}
-    whole = {
-        "openapi.json": machines,
-        "reference.md": reference.page(described),
-        "commands.md": commands.page(),
-        "library-reference.md": library.page(),
-        "packages.md": packages.page(),
+@cache
+def described() -> dict[str, object]:
+    """The OpenAPI document."""
+    return json.loads(json.dumps(document(the_routes())))  # type: ignore[no-any-return]  # of JSON
+
+
+def files() -> dict[Path, Callable[[], str]]:
+    """Every file that has such parts, or is made whole, and the function that makes its text."""
+    pages = {page: partial(_with_parts_of, page) for page in (DOCS / name for name in PAGES)}
+    drawn = {DOCS / "diagrams" / f"{name}.svg": draw for name, draw in DIAGRAMS.items()}
+    whole: dict[str, Callable[[], str]] = {
+        "openapi.json": lambda: json.dumps(described(), indent=1, ensure_ascii=False) + "\n",
+        "reference.md": lambda: reference.page(described()),
+        "commands.md": commands.page,
+        "library-reference.md": library.page,
+        "packages.md": packages.page,
     }
-    return {**pages, **drawn, **{DOCS / name: text for name, text in whole.items()}}
+    return {**pages, **drawn, **{DOCS / name: make for name, make in whole.items()}}
+
+
+def _with_parts_of(page: Path) -> str:
+    return with_parts(page.read_text())
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text)
+    for path, make in files().items():
+        path.write_text(make())

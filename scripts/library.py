@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import stead
@@ -18,12 +19,14 @@ START = """\
 This page is for developers who write schedulers in Python. It lists every public name of `stead` and `stead.testing`,
 generated from the code. [Write a scheduler](library.md) introduces them.
 
-`stead.aio` has the asynchronous twins of `connect`, `open`, `Site` and `Claim`: the same methods with `await`, and
-`async for` where a method returns an iterator.
+`stead.aio` has the asynchronous twins of `connect`, `open`, `Site`, `Claim` and `Held`: the same methods with
+`await`, and `async for` where a method returns an iterator.
+
+A `RequestLike` is a `Request`, a `Group`, amounts by resource class, or the text of a query.
 """
 
 SECTIONS = {
-    "Sites": ("connect", "open", "Site", "Claim", "Reply", "uuid_of"),
+    "Sites": ("connect", "open", "Site", "Claim", "Held", "Reply", "uuid_of", "rack"),
     "Requests": ("Request", "Group", "Node", "Inventory"),
     "Answers": (
         "Candidates",
@@ -32,8 +35,11 @@ SECTIONS = {
         "Headroom",
         "TreeHeadroom",
         "MixHeadroom",
+        "Stranded",
         "Flavor",
         "FlavorHeadroom",
+        "Mix",
+        "MixForm",
         "Provider",
         "Disabled",
         "Tree",
@@ -46,12 +52,24 @@ SECTIONS = {
     "Planned changes": (
         "PlannedChange",
         *("Drain", "Disable", "Copy", "SetInventory", "RemoveInventory", "AddTrait", "RemoveTrait", "DeleteAggregate"),
-        *("WhatIf", "Move", "Unplaced", "Total", "Advice"),
+        *("WhatIf", "Move", "Unplaced", "Total", "Advice", "Improvement"),
     ),
     "Errors": (
-        *("Error", "InvalidRequest", "CannotOpen", "Refused", "Invalid", "NotAllowed", "NotFound", "Unsupported"),
+        *(
+            "Error",
+            "InvalidRequest",
+            "CannotOpen",
+            "SiteClosed",
+            "LeaseLost",
+            "Refused",
+            "Invalid",
+            "NotAllowed",
+            "NotFound",
+            "Unsupported",
+        ),
         *(
             "Conflict",
+            "NoPlace",
             "NothingFits",
             "NothingFound",
             "Stale",
@@ -64,6 +82,12 @@ SECTIONS = {
     ),
 }
 """All public names of ``stead``."""
+
+_MADE_BY_USERS = {
+    *SECTIONS["Requests"],
+    *(name for name in SECTIONS["Planned changes"] if issubclass(getattr(stead, name), stead.PlannedChange)),
+}
+"""Classes that show how they are made. The library makes all others."""
 
 _LISTS = ("Args", "Attributes", "Raises")
 _ROLE = re.compile(r":(?:class|func|meth):`~?(?:[a-z_.]*\.)?([^`]+)`")
@@ -85,7 +109,7 @@ def _described(name: str, thing: Any) -> str:
     text = f"\n### {name}\n\n{_code(_signature(name, thing))}{_documented(thing)}"
     if inspect.isclass(thing):
         initial = vars(thing).get("__init__")
-        if initial is not None and inspect.getdoc(initial) and not issubclass(thing, Exception) and name != "Site":
+        if name in _MADE_BY_USERS and initial is not None and initial.__doc__:
             text += _documented(initial)
         text += "".join(_member(member, value) for member, value in _members(thing))
     return text
@@ -110,7 +134,7 @@ def _members(thing: type) -> Iterator[tuple[str, Any]]:
 
 def _member(name: str, value: Any) -> str:
     if isinstance(value, property):
-        return f"\n**`{name}`**: {_prose(inspect.getdoc(value) or '')}\n"
+        return f"\n**`{name}`**: {_documented(value).strip()}\n"
     return f"\n#### {name}\n\n{_code(_signature(name, value))}{_documented(value)}"
 
 
@@ -120,26 +144,34 @@ def _code(text: str) -> str:
 
 def _signature(name: str, thing: Any) -> str:
     """How it is called; long signatures have one parameter per line."""
-    if inspect.isclass(thing) and (issubclass(thing, Exception) or name == "Site"):
+    if inspect.isclass(thing) and name not in _MADE_BY_USERS:
         return f"class {name}" + (f"({thing.__base__.__name__})" if issubclass(thing, Exception) else "")
-    try:
-        signature = inspect.signature(thing)
-    except (TypeError, ValueError):
-        return name
-    parameters = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
-    text = _MODULE.sub("", f"{name}{signature.replace(parameters=parameters)}".replace("'", ""))
-    if len(text) <= 100:
-        return text
-    inner, _, returned = text.removeprefix(f"{name}(").rpartition(")")
-    depth, lines, line = 0, [], ""
-    for character in inner:
-        depth += (character in "[(") - (character in "])")
-        if character == "," and not depth:
-            lines.append(f"    {line.strip()},")
-            line = ""
-        else:
-            line += character
-    return "\n".join([f"{name}(", *lines, f"    {line.strip()},", f"){returned}"])
+    signature = inspect.signature(thing)
+    parameters = list(_parameters(signature))
+    returned = signature.return_annotation
+    end = ")" if inspect.isclass(thing) or returned is inspect.Signature.empty else f") -> {_annotation(returned)}"
+    text = f"{name}({', '.join(parameters)}{end}"
+    return text if len(text) <= 100 else "\n".join([f"{name}(", *(f"    {each}," for each in parameters), end])
+
+
+def _parameters(signature: inspect.Signature) -> Iterator[str]:
+    """The parameters as Python writes them, without the first one of a method."""
+    kind = None
+    for each in signature.parameters.values():
+        if each.name in ("self", "cls"):
+            continue
+        if kind is inspect.Parameter.POSITIONAL_ONLY and each.kind is not kind:
+            yield "/"
+        if each.kind is inspect.Parameter.KEYWORD_ONLY and kind not in (each.kind, inspect.Parameter.VAR_POSITIONAL):
+            yield "*"
+        kind = each.kind
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(kind, "")
+        default = "" if each.default is inspect.Parameter.empty else f" = {each.default!r}"
+        yield f"{stars}{each.name}: {_annotation(each.annotation)}{default}"
+
+
+def _annotation(annotation: Any) -> str:
+    return _MODULE.sub("", annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
 
 
 def _documented(thing: Any) -> str:
@@ -155,7 +187,7 @@ def _documented(thing: Any) -> str:
 
 def _items(text: str) -> str:
     items: list[str] = []
-    for line in inspect.cleandoc(text).splitlines():
+    for line in dedent(text).splitlines():
         if line.startswith(" ") and items:
             items[-1] += f" {line.strip()}"
         elif line.strip():

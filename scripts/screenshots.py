@@ -22,12 +22,15 @@ from tests.system.browser.site import Api
 from tests.system.browser.window import Window, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Page
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
 HOSTS = 2000
 RACK = 250
 SIZE = {"width": 1280, "height": 860}
+MACHINE = "gpu-07"
 CLASSES = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2000}
 
 
@@ -46,7 +49,7 @@ def main() -> None:
         window = Window(browser.new_context(), server.url)
         for scheme in ("light", "dark"):
             site(window, scheme).screenshot(path=folder / f"site-{scheme}.png")
-        provider = window.open(f"/ui/providers/{api.uuid('rack-0-host-003')}", **SIZE)
+        provider = window.open(f"/ui/providers/{api.uuid(MACHINE)}", **SIZE)
         provider.screenshot(path=folder / "provider.png")
         ask = window.context.new_page()
         ask.set_viewport_size(SIZE)  # type: ignore[arg-type]  # a dictionary of its two keys
@@ -75,6 +78,35 @@ def make(api: Api) -> None:
         api.send("POST", "/allocations", {api.consumer(name): holding(api, name, amounts[name]) for name in some})
     for name in rng.sample(names, 3):
         api.send("PATCH", f"/provider_trees/{api.uuid(name)}", {"disabled": {"reason": "replace the fan"}})
+    machine(api)
+
+
+def machine(api: Api) -> None:
+    """A host with two NUMA nodes and eight GPUs, and four consumers on it."""
+    api.send(
+        "PUT", "/provider_trees", {"provider_trees": [{"providers": list(parts_of_machine())}], "create_names": True}
+    )
+    owner = {"project_id": "vision", "user_id": "u", "consumer_type": "JOB", "consumer_generation": None}
+    jobs = ((0, 8, (0, 1)), (0, 12, (2,)), (1, 32, (0, 1, 2, 3)), (0, 4, ()))
+    for number, (node, cores, gpus) in enumerate(jobs):
+        given = {api.uuid(f"{MACHINE}_NUMA{node}"): {"resources": {"PCPU": cores, "MEMORY_MB": cores * 4096}}}
+        given |= {api.uuid(f"{MACHINE}_NUMA{node}_GPU{gpu}"): {"resources": {"PGPU": 1}} for gpu in gpus}
+        uuid = f"{number + 3}ad0ffee-0000-4000-8000-000000000000"
+        api.send("PUT", f"/allocations/{uuid}", {"allocations": given, **owner})
+
+
+def parts_of_machine() -> Iterator[dict[str, Any]]:
+    """The providers of the machine, parents first."""
+    features = ("AVX2", "AVX512F", "AVX512VNNI", "AVX512BW", "AVX512CD", "SSE42", "AESNI")
+    traits = [f"HW_CPU_X86_{feature}" for feature in features]
+    yield {"name": MACHINE, "traits": ["COMPUTE_NODE", "CUSTOM_RACK_7", *traits]}
+    for node in range(2):
+        name = f"{MACHINE}_NUMA{node}"
+        inventories = {"PCPU": {"total": 48}, "MEMORY_MB": {"total": 524_288}}
+        yield {"name": name, "parent_provider_uuid": f"name:{MACHINE}", "inventories": inventories}
+        for gpu in range(4):
+            device = {"name": f"{name}_GPU{gpu}", "inventories": {"PGPU": {"total": 1}}}
+            yield device | {"parent_provider_uuid": f"name:{name}", "traits": ["CUSTOM_GPU_H100"]}
 
 
 def holding(api: Api, name: str, amount: int) -> dict[str, Any]:

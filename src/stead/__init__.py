@@ -33,15 +33,21 @@ _PLACES = {
     "FlavorHeadroom": "stead.client.headroom",
     "Group": "stead.client.request",
     "Headroom": "stead.client.headroom",
+    "Held": "stead.client.blocking.site",
+    "Improvement": "stead.client.what_if",
     "InUse": "stead.client.errors",
     "Invalid": "stead.client.errors",
     "InvalidRequest": "stead.client.errors",
     "Inventory": "stead.client.provider",
+    "LeaseLost": "stead.client.errors",
+    "Mix": "stead.client.headroom",
+    "MixForm": "stead.client.headroom",
     "MixHeadroom": "stead.client.headroom",
     "Move": "stead.client.what_if",
     "Node": "stead.client.description",
     "NotAllowed": "stead.client.errors",
     "NotFound": "stead.client.errors",
+    "NoPlace": "stead.client.errors",
     "NothingFits": "stead.client.errors",
     "NothingFound": "stead.client.errors",
     "Place": "stead.client.provider",
@@ -55,11 +61,13 @@ _PLACES = {
     "Request": "stead.client.request",
     "SetInventory": "stead.client.what_if",
     "Site": "stead.client.blocking.site",
+    "SiteClosed": "stead.client.errors",
     "Stale": "stead.client.errors",
     "StartOver": "stead.client.errors",
     "TooLarge": "stead.client.errors",
     "Total": "stead.client.provider",
     "Tree": "stead.client.provider",
+    "Stranded": "stead.client.headroom",
     "TreeHeadroom": "stead.client.headroom",
     "Unavailable": "stead.client.errors",
     "Unplaced": "stead.client.what_if",
@@ -69,16 +77,17 @@ _PLACES = {
     "WhatIf": "stead.client.what_if",
     "connect": "stead.client.blocking.connecting",
     "open": "stead.client.blocking.connecting",
+    "rack": "stead.client.consumers",
     "uuid_of": "stead.client.consumers",
 }
 
 if TYPE_CHECKING:
     from stead import aio as aio
     from stead.client.blocking.connecting import connect, open  # noqa: A004  # it is called stead.open
-    from stead.client.blocking.site import Claim, Site
+    from stead.client.blocking.site import Claim, Held, Site
     from stead.client.calls import Reply
     from stead.client.candidate import Candidate, Candidates, Explanation
-    from stead.client.consumers import uuid_of
+    from stead.client.consumers import rack, uuid_of
     from stead.client.description import Applied, Node
     from stead.client.errors import (
         CannotOpen,
@@ -89,12 +98,15 @@ if TYPE_CHECKING:
         InUse,
         Invalid,
         InvalidRequest,
+        LeaseLost,
+        NoPlace,
         NotAllowed,
         NotFound,
         NothingFits,
         NothingFound,
         ProviderDisabled,
         Refused,
+        SiteClosed,
         Stale,
         StartOver,
         TooLarge,
@@ -102,7 +114,16 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
-    from stead.client.headroom import Flavor, FlavorHeadroom, Headroom, MixHeadroom, TreeHeadroom
+    from stead.client.headroom import (
+        Flavor,
+        FlavorHeadroom,
+        Headroom,
+        Mix,
+        MixForm,
+        MixHeadroom,
+        Stranded,
+        TreeHeadroom,
+    )
     from stead.client.provider import Change, Changes, Disabled, Inventory, Place, Provider, Total, Tree, Usage
     from stead.client.request import Group, Request
     from stead.client.what_if import (
@@ -112,6 +133,7 @@ if TYPE_CHECKING:
         DeleteAggregate,
         Disable,
         Drain,
+        Improvement,
         Move,
         PlannedChange,
         RemoveInventory,
@@ -145,12 +167,18 @@ __all__ = [
     "FlavorHeadroom",
     "Group",
     "Headroom",
+    "Held",
+    "Improvement",
     "InUse",
     "Invalid",
     "InvalidRequest",
     "Inventory",
+    "LeaseLost",
+    "Mix",
+    "MixForm",
     "MixHeadroom",
     "Move",
+    "NoPlace",
     "Node",
     "NotAllowed",
     "NotFound",
@@ -167,8 +195,10 @@ __all__ = [
     "Request",
     "SetInventory",
     "Site",
+    "SiteClosed",
     "Stale",
     "StartOver",
+    "Stranded",
     "TooLarge",
     "Total",
     "Tree",
@@ -182,6 +212,7 @@ __all__ = [
     "__version__",
     "connect",
     "open",
+    "rack",
     "uuid_of",
 ]
 
@@ -197,4 +228,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "aio"})
+    return sorted({*__all__, "aio", "testing"})

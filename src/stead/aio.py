@@ -1,9 +1,9 @@
-"""The asynchronous versions of ``stead.connect``, ``stead.open``, ``stead.Site`` and ``stead.Claim``.
+"""The asynchronous versions of ``stead.connect``, ``stead.open``, ``stead.Site``, ``stead.Claim`` and ``stead.Held``.
 
 Requests, answers and errors are those of ``stead``.
 """
 
 from stead.client.aio.connecting import connect, open  # noqa: A004  # it is called stead.aio.open
-from stead.client.aio.site import Claim, Site
+from stead.client.aio.site import Claim, Held, Site
 
-__all__ = ["Claim", "Site", "connect", "open"]
+__all__ = ["Claim", "Held", "Site", "connect", "open"]

@@ -1,4 +1,8 @@
-"""The whole application, assembled from settings. This module alone imports all the packages."""
+"""The whole application, assembled from settings. This module alone imports all the packages.
+
+It imports the API, the engine and the service where they are used: the main process of ``stead serve`` and the commands
+for databases open a store only, and to import all the rest takes twice as long as that.
+"""
 
 from __future__ import annotations
 
@@ -12,46 +16,28 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
-from stead.api.app import create_app
-from stead.api.middleware import (
-    Compression,
-    Concurrency,
-    Cors,
-    Drain,
-    HeaderSizes,
-    Health,
-    KnownHosts,
-    Prefix,
-    ProxyHeaders,
-    RequestLog,
-    Slices,
-)
-from stead.api.query.candidates import stored_request
-from stead.auth import Policy, authenticate
-from stead.auth.attempts import Attempts
-from stead.auth.authentication import strategy_of
-from stead.candidates.engine import Enumeration
+from stead import __version__
 from stead.config import load
+from stead.config.masking import mask_of
 from stead.config.settings import HOSTS_OPTION, serving_program
+from stead.config.values import ConfigError
 from stead.domain.errors import Unavailable, Unusable
-from stead.observation import Observation, set_up_log
-from stead.observe.health import Readiness
-from stead.observe.log import held_back
-from stead.process import slices
-from stead.process.memory import keep_for_good, keep_freed
-from stead.service.service import Service
+from stead.observe import log
 from stead.store.protocol import connections
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
 from stead.store.sql.dialects import Database
-from wsgi_lanes.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+    from stead.auth.policy import Policy
     from stead.config import DatabaseSettings, Settings
     from stead.domain.limits import RequestLimits
+    from stead.observation import Observation
+    from stead.observe.health import Readiness
+    from stead.service.service import Service
     from wsgi_lanes.server import Server
 
 _log = logging.getLogger(__name__)
@@ -83,7 +69,7 @@ def init_application() -> Application:
         ConfigError: the configuration cannot be used.
         NotWritable, NotDurable, SchemaOutdated, SchemaTooNew, Unavailable: as :func:`build_application`.
     """
-    with held_back("oslo_config", "stead.config"):
+    with log.held_back("oslo_config", "stead.config"):
         return build_application(load(program=serving_program()))
 
 
@@ -96,6 +82,10 @@ def build_application(settings: Settings) -> Application:
         SchemaOutdated: tables are missing, and the settings forbid upgrading them at start.
         Unavailable: the database does not answer.
     """
+    from stead.api.query.candidates import stored_request
+    from stead.observation import Observation
+    from stead.process.memory import keep_for_good
+
     observation = Observation(settings)
     set_up_log(settings)
     prepare_process()
@@ -108,8 +98,28 @@ def build_application(settings: Settings) -> Application:
     return app
 
 
+def set_up_log(settings: Settings) -> None:
+    """Configure the logging of this process.
+
+    Raises:
+        ConfigError: the log options cannot be applied.
+    """
+    try:
+        log.set_up(
+            settings.conf,
+            json_lines=settings.watch.log_json,
+            version=__version__,
+            mask=mask_of(settings.conf),
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
 def prepare_process() -> None:
     """Apply the settings of the whole process that keep pauses short: memory, collector and switch interval."""
+    from stead.process import slices
+    from stead.process.memory import keep_freed
+
     keep_freed()
     slices.share()
 
@@ -120,6 +130,24 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
     Raises:
         ConfigError: the settings cannot be used.
     """
+    from stead.api.app import create_app
+    from stead.api.middleware import (
+        Compression,
+        Concurrency,
+        Cors,
+        Drain,
+        HeaderSizes,
+        Health,
+        KnownHosts,
+        Prefix,
+        ProxyHeaders,
+        RequestLog,
+        Slices,
+    )
+    from stead.auth.authentication import authenticate
+    from stead.auth.policy import Policy
+    from wsgi_lanes.hosts import Hosts
+
     limits, cors, ui = settings.request_limits, settings.cors, settings.ui
     policy = Policy(settings.conf)
     api = create_app(
@@ -188,8 +216,11 @@ def _with_ui(
     limits: RequestLimits,
     observation: Observation | None,
 ) -> WSGIApplication:
+    from stead.auth.attempts import Attempts
+    from stead.auth.authentication import authenticate, strategy_of
     from stead.ui.app import Features, with_ui
     from stead.ui.pages.activity import Counts
+    from wsgi_lanes.hosts import Hosts
 
     ui = settings.ui
     counts = Counts(observation.activity_counts.done, observation.all_workers) if observation else None
@@ -200,7 +231,9 @@ def _with_ui(
         policy,
         strategy_of(settings),
         lambda pages: authenticate(pages, settings),
-        Features(ui.enabled, ui.writes, ui.public_docs, Hosts(ui.hosts, settings.proxy_headers, HOSTS_OPTION)),
+        Features(
+            ui.enabled, ui.writes, ui.public_docs, Hosts(ui.hosts, settings.proxy_headers, HOSTS_OPTION), ui.aliases
+        ),
         limits,
         counts,
         Attempts(observation.signed_in) if observation else Attempts(),
@@ -208,6 +241,8 @@ def _with_ui(
 
 
 def _readiness(service: Service) -> Readiness:
+    from stead.observe.health import Readiness
+
     def refresh() -> None:
         service.reach()
         service.require_writes()
@@ -282,6 +317,11 @@ def _ready_store(settings: DatabaseSettings, observation: Observation | None = N
 
 
 def _started_service(settings: Settings, observation: Observation | None) -> Service:
+    from stead.api.query.candidates import parse_order, stored_request, usual_query
+    from stead.api.versions import ALL_FEATURES
+    from stead.candidates.engine import Enumeration
+    from stead.service.service import Service
+
     with ExitStack() as undoing:
         enumeration = Enumeration(
             breadth_first=settings.candidates.breadth_first,
@@ -289,6 +329,7 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
             maximum=settings.candidates.maximum,
             work=settings.limits.candidate_work,
             answer_size=settings.request_limits.answer_size,
+            order=parse_order(settings.candidates.order, ALL_FEATURES),
         )
         store = _ready_store(settings.database, observation)
         on_refresh = observation.refreshed if observation else None
@@ -301,6 +342,9 @@ def _started_service(settings: Settings, observation: Observation | None) -> Ser
             snapshot_file=settings.database.snapshot_file,
             snapshot_interval=settings.database.snapshot_interval,
             request_of=stored_request,
+            query_of=usual_query,
+            expiry_interval=settings.database.expiry_interval,
+            on_lease_end=observation.leases_ended if observation else None,
         )
         undoing.callback(service.close)
         service.start()

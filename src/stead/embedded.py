@@ -7,7 +7,9 @@ can open the database has full access anyway. It leaves the log and the memory s
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+import os
+import stat
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,12 +37,16 @@ RETRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A running application. *close* ends it; *shown* names its database, without a password."""
+    """A running application. *close* ends it; *shown* names its database, without a password.
+
+    *pass_time* lets leases end sooner by a number of seconds, for tests.
+    """
 
     application: WSGIApplication
     shown: str
     close: Callable[[], None]
     settings: Settings
+    pass_time: Callable[[int], None]
 
 
 def start(database: str | Path, upgrade: bool | None = None, *, is_durable: bool = True) -> Opened:
@@ -62,7 +68,7 @@ def start(database: str | Path, upgrade: bool | None = None, *, is_durable: bool
         raise Unavailable(0, f"cannot open {database}: {error}") from error
     except (domain.SteadError, ConfigError, OSError) as error:
         raise CannotOpen(f"cannot open {database}: {error}") from error
-    return Opened(assemble(service, settings), shown, service.close, settings)
+    return Opened(assemble(service, settings), shown, service.close, settings, service.pass_time)
 
 
 def _location(database: str | Path) -> tuple[str, str]:
@@ -71,8 +77,34 @@ def _location(database: str | Path) -> tuple[str, str]:
     if "://" in text:
         return complete_url(text, ""), text.partition("://")[0] + "://" + text.rpartition("@")[2].rpartition("://")[2]
     directory = absolute(Path(text))
-    private_directory(directory)
+    if is_shared(directory):
+        _share_database(directory / "stead.db")
+    else:
+        private_directory(directory)
     return f"sqlite:///{directory}/stead.db", str(directory)
+
+
+_SHARED = stat.S_ISGID | stat.S_IRWXG
+
+
+def is_shared(directory: Path) -> bool:
+    """Whether a group shares a data directory: mode 2770, which no umask gives.
+
+    All members of the group may do everything with the database. Files in the directory belong to the group, because of
+    the bit that `chmod g+s` sets. A server has secrets in its data directory, and refuses a shared one.
+    """
+    with suppress(OSError):
+        mode = directory.stat().st_mode
+        return mode & _SHARED == _SHARED and not mode & stat.S_IRWXO
+    return False
+
+
+def _share_database(path: Path) -> None:
+    """Create the database so that the group may write to it. SQLite gives its other files the same mode."""
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
+        os.fchmod(descriptor, 0o660)  # whatever the umask is
+        os.close(descriptor)
 
 
 @contextmanager

@@ -8,17 +8,15 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from stead import __version__
 from stead.auth.attempts import SIGN_INS
 from stead.catalog import listing
-from stead.config.masking import mask_of
 from stead.config.settings import HOSTS_OPTION
 from stead.config.values import ConfigError
 from stead.domain.errors import InvalidQuery, Unavailable
-from stead.observe import log, metrics
+from stead.observe import metrics
 from stead.observe.activity import ActivityCounts
 from stead.observe.exporter import all_workers
-from stead.observe.metrics import Group, Recorder, text_of_flavors, text_of_providers, text_of_sums
+from stead.observe.metrics import Group, Recorder, text_of_flavors, text_of_providers, text_of_stranded, text_of_sums
 from stead.store.extensions import flavors
 from wsgi_lanes.answers import REASONS
 from wsgi_lanes.hosts import Hosts
@@ -89,6 +87,11 @@ class Observation:
         """Record a refresh of the catalog."""
         if self._recorder is not None:
             self._recorder.record(metrics.REFRESHES, (outcome,), seconds)
+
+    def leases_ended(self, happened: str, count: int) -> None:
+        """Record that leases ended; *happened* is ``release`` or ``mark``."""
+        if self._recorder is not None:
+            self._recorder.record(metrics.ENDED_LEASES, (happened,), count)
 
     def refused(self, reason: Reason) -> None:
         """Record that the HTTP server refused a request or a connection."""
@@ -169,23 +172,6 @@ class Observation:
         self._watchers.append(tracing)
 
 
-def set_up_log(settings: Settings) -> None:
-    """Configure the logging of this process.
-
-    Raises:
-        ConfigError: the log options cannot be applied.
-    """
-    try:
-        log.set_up(
-            settings.conf,
-            json_lines=settings.watch.log_json,
-            version=__version__,
-            mask=mask_of(settings.conf),
-        )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
 def gauges(service: Service) -> Iterator[Gauge]:
     """The current measurements of *service*."""
     vitals = service.vitals()
@@ -193,6 +179,7 @@ def gauges(service: Service) -> Iterator[Gauge]:
     yield metrics.LAG, (), vitals.lag
     yield metrics.BROKEN, (), vitals.broken_connections
     yield metrics.WATCHERS, (), vitals.watchers
+    yield metrics.OVERDUE_LEASES, (), vitals.overdue_leases
     for name, pool in vitals.pools.items():
         yield metrics.POOL, (name, "in_use"), pool.in_use
         yield metrics.POOL, (name, "idle"), pool.idle
@@ -233,7 +220,11 @@ def headroom_text(
         for flavor in service.read(flavors.page_of, None, MOST_FLAVORS):
             with suppress(InvalidQuery):
                 requests[flavor.name] = request_of(flavor.query)
-        return text_of_flavors(service.rooms_of_flavors(requests, aggregates))
+        text = text_of_flavors(service.rooms_of_flavors(requests, aggregates))
+        snapshot, _, stranded = service.stranded()
+        names = snapshot.class_names.by_id
+        amounts = {names[class_id].name: amount for class_id, amount in stranded.stranded.items()}
+        return text + text_of_stranded(amounts)
     except Unavailable as error:
         _log.warning("no metrics of flavors: %s", error)  # once per scrape
         return ""

@@ -19,6 +19,7 @@ from stead.api.resources.allocations import (
     AllocationsOfConsumer,
     AllocationsOfProvider,
     Consumers,
+    Leases,
     Reshaper,
 )
 from stead.api.resources.changes import Changes
@@ -26,6 +27,7 @@ from stead.api.resources.claims import Claims
 from stead.api.resources.flavors import Flavors, OneFlavor
 from stead.api.resources.headroom import HeadroomOfRequest
 from stead.api.resources.inventories import Inventories, OneClass, ProviderUsages, Usages
+from stead.api.resources.mix import Mix
 from stead.api.resources.openapi import OpenApi
 from stead.api.resources.provider_trees import ProviderStates, ProviderTrees
 from stead.api.resources.resource_providers import OneProvider, ProviderAggregates, Providers
@@ -116,9 +118,11 @@ def routes(service: Service, incomplete: Owner, limits: RequestLimits) -> dict[s
         "/headroom": HeadroomOfRequest(service, limits),
         "/flavors": Flavors(service),
         "/flavors/{name}": OneFlavor(service, limits),
+        "/mix": Mix(service),
         "/usages": Usages(service),
         "/reshaper": Reshaper(service, incomplete, limits),
         "/consumers": Consumers(service),
+        "/leases": Leases(service, limits),
         "/provider_trees": ProviderTrees(service, limits),
         "/provider_trees/{uuid}": ProviderStates(service),
         "/claims": Claims(service, limits),

@@ -15,9 +15,10 @@ import orjson
 from stead.api.errors import MalformedBody, Refused
 from stead.api.limits import counts_at_most, most_values
 from stead.api.request import BodyIncomplete, BodyTooLong
-from stead.api.validation import ONE_LINE, STORABLE, Schema, Validator
+from stead.api.validation import MOMENT, ONE_LINE, STORABLE, Schema, Validator
 from stead.api.versions import V, Versioned
-from stead.domain.claim import UNCHECKED, Claim
+from stead.domain.claim import UNCHANGED, UNCHECKED, Claim, Lease, OnExpiry
+from stead.domain.moments import from_text
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
 from stead.domain.provider import MAX_FLOAT, MAX_INT, MOST_OF_PROVIDER, Inventory
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from stead.api.request import Request
     from stead.api.versions import Microversion
-    from stead.domain.claim import Expected
+    from stead.domain.claim import Expected, Unchanged
 
 
 T = TypeVar("T")
@@ -161,6 +162,39 @@ class Owner:
     user: str
 
 
+LEASE_OPTIONS: dict[str, Schema] = {
+    "lease": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_INT},
+    "expires_at": {"type": ["string", "null"], "format": MOMENT},
+    "on_expiry": {"type": ["string", "null"], "enum": ["release", "mark", None]},
+}
+"""The end of a claim, since stead 1.2."""
+
+
+def build_lease(record: Mapping[str, Any], most: int, place: str) -> Lease | Unchanged | None:
+    """The end that a record of one consumer requests; None: the claim has no end.
+
+    Args:
+        most: maximum of seconds; 0: none.
+        place: of the record, for messages.
+
+    Raises:
+        MalformedBody: the record has two ends, or says what happens at none.
+    """
+    seconds, end, on_expiry = (record.get(name) for name in LEASE_OPTIONS)
+    if seconds is not None and end is not None:
+        raise MalformedBody(f"JSON does not validate: {place} has both 'lease' and 'expires_at'")
+    if seconds is None and end is None:
+        if on_expiry is not None:
+            raise MalformedBody(f"JSON does not validate: {place} has 'on_expiry' without 'lease' or 'expires_at'")
+        return None if "lease" in record or "expires_at" in record else UNCHANGED
+    return Lease(
+        None if seconds is None else int(seconds),
+        None if end is None else from_text(end),
+        OnExpiry.RELEASE if on_expiry is None else OnExpiry(on_expiry),
+        most,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class AllocationsBody:
     """The requested allocations and the owner of one consumer; ``owner`` is None before microversion 1.8."""
@@ -169,11 +203,21 @@ class AllocationsBody:
     owner: Owner | None
     consumer_type: str | None
     expected: Expected
+    ends: Mapping[str, Any]
+    """The fields of :data:`LEASE_OPTIONS`."""
 
-    def claim(self, consumer: str, incomplete: Owner) -> Claim:
-        """The claim of *consumer*; if the request states no owner, it is *incomplete*."""
+    def claim(self, consumer: str, incomplete: Owner, longest_lease: int = 0) -> Claim:
+        """The claim of *consumer*; if the request states no owner, it is *incomplete*.
+
+        Args:
+            longest_lease: in seconds; 0: any.
+
+        Raises:
+            MalformedBody: of its end.
+        """
         owner = self.owner or incomplete
-        return Claim(consumer, self.allocations, owner.project, owner.user, self.consumer_type, self.expected)
+        lease = build_lease(self.ends, longest_lease, f"consumer {consumer}")
+        return Claim(consumer, self.allocations, owner.project, owner.user, self.consumer_type, self.expected, lease)
 
 
 RESOURCES = mapping(RESOURCE_CLASS_NAME, {"type": "integer", "minimum": 1}, minProperties=1)
@@ -227,10 +271,11 @@ CONSUMER_CHANGES = (
 """The microversions that changed the fields of a consumer."""
 
 
-def consumer(version: Microversion, allocations: Schema) -> Schema:
-    """The schema of one consumer's *allocations*, with all fields of *version*."""
+def consumer(version: Microversion, allocations: Schema, ends: Mapping[str, Schema] | None = None) -> Schema:
+    """The schema of one consumer's *allocations*, with all fields of *version*, and with *ends* of them."""
     required = {name: schema for name, (since, schema) in CONSUMER_FIELDS.items() if since <= version}
     optional = {name: schema for name, (since, schema) in CONSUMER_OPTIONS.items() if since <= version}
+    optional |= ends or {}
     schema = strict_object({"allocations": allocations, **required}, optional)
     if version < V.ALLOCATIONS_BY_PROVIDER:
         return schema
@@ -238,10 +283,10 @@ def consumer(version: Microversion, allocations: Schema) -> Schema:
     return {"type": "object", "additionalProperties": False, **schema}
 
 
-def consumers(version: Microversion, **more: Any) -> Schema:
-    """The schema of the requested allocations of several consumers, by uuid."""
+def consumers(version: Microversion, ends: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
+    """The schema of the requested allocations of several consumers, by uuid, and of their *ends*."""
     # A pattern's final `$` admits a line break; the maximum length excludes it.
-    return mapping(UUID_KEY, consumer(version, ALLOCATIONS_BY_PROVIDER), propertyNames={"maxLength": 36}, **more)
+    return mapping(UUID_KEY, consumer(version, ALLOCATIONS_BY_PROVIDER, ends), propertyNames={"maxLength": 36}, **more)
 
 
 def build_wanted(record: Mapping[str, Any]) -> AllocationsBody:
@@ -256,6 +301,7 @@ def build_wanted(record: Mapping[str, Any]) -> AllocationsBody:
         owner=Owner(record["project_id"], record["user_id"]) if "project_id" in record else None,
         consumer_type=record.get("consumer_type"),
         expected=_expected(record),
+        ends={name: record[name] for name in LEASE_OPTIONS if name in record},
     )
 
 

@@ -103,6 +103,7 @@ _LISTS = frozenset(
         ("POST", "/claims"),
         ("POST", "/whatif"),
         ("PUT", "/provider_trees"),
+        ("PUT", "/leases"),
     }
 )
 _METHODS_OF_LISTS = frozenset({"POST", "PUT"})

@@ -14,6 +14,7 @@ from stead.api.bodies import (
     ALLOCATIONS_BY_PROVIDER,
     GENERATION,
     INVENTORY_FIELDS,
+    LEASE_OPTIONS,
     LINKS,
     RESOURCES,
     TOTAL,
@@ -34,6 +35,7 @@ from stead.api.resources import (
     claims,
     flavors,
     inventories,
+    mix,
     provider_trees,
     resource_providers,
     traits,
@@ -93,6 +95,8 @@ FIELDS: dict[str, Schema] = {
     "user_id": TEXT,
     "consumer_generation": {"type": ["integer", "null"]},  # null: the consumer has no row
     "consumer_type": TEXT,
+    "expires_at": {"type": ["string", "null"], "format": MOMENT},
+    "on_expiry": {"type": ["string", "null"], "enum": ["release", "mark", None]},
 }
 """The schema of each key of an answer, wherever the key appears."""
 
@@ -151,7 +155,7 @@ ALLOCATION_REQUEST = shown(
     mappings=mapping("^([a-zA-Z0-9_-]{1,64})?$", array(UUID)),
 )
 GRANTED = shown(
-    ["consumer_uuid", "consumer_generation", *ALLOCATION_REQUEST["properties"]],
+    ["consumer_uuid", "consumer_generation", *ALLOCATION_REQUEST["properties"], "expires_at", "on_expiry"],
     consumer_uuid=UUID,
     consumer_generation=GENERATION,
     **ALLOCATION_REQUEST["properties"],
@@ -252,7 +256,10 @@ TREE_COLUMNS = strict_object(
     {"totals": SUMS},
 )
 CHANGES = shown(
-    ["token", "providers", "consumers"], token=TEXT, providers=array(CHANGED_PROVIDER), consumers=array(MOVED)
+    ["token", "providers", "consumers"],
+    token=TEXT,
+    providers=array(CHANGED_PROVIDER),
+    consumers=array(strict_object({**MOVED["properties"], "expires_at": FIELDS["expires_at"]})),
 )
 MERGED_CHANGES = strict_object(
     {
@@ -296,7 +303,7 @@ SCHEMAS: dict[str, Schema] = {
     "ResourceClass": RESOURCE_CLASS,
     "Resources": RESOURCES,
     "RequestedAllocations": ALLOCATIONS_BY_PROVIDER,
-    "RequestedConsumer": consumer(NEWEST, ALLOCATIONS_BY_PROVIDER),
+    "RequestedConsumer": consumer(NEWEST, ALLOCATIONS_BY_PROVIDER, LEASE_OPTIONS),
     "AllocationRequest": ALLOCATION_REQUEST,
     "Summary": SUMMARY,
     "Amounts": AMOUNTS,
@@ -371,6 +378,9 @@ CLAIM_ERRORS = (
     domain.ProviderDisabled(SOME_PROVIDER, "VCPU", SOME_PROVIDER, "broken fan"),
     SAME_PROJECT,
     TOO_SLOW,
+)
+LEASE_OVER = domain.LeaseRefused(
+    f"expires_at of consumer {SOME_CONSUMER} is in the past: 2023-11-14T22:13:20Z", "2026-11-22T18:10:44Z"
 )
 
 REPEATED_PROJECT = domain.InvalidQuery("Query parameter 'project_id' may be specified only once.", DUPLICATE_KEY)
@@ -486,11 +496,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
     ),
     ("POST", "/allocations"): Operation(
-        {204: None}, body=allocations.REPLACE_SEVERAL.at(NEWEST).schema, errors=CLAIM_ERRORS
+        {204: None},
+        body=allocations.REPLACE_SEVERAL_WITH_ENDS.at(NEWEST).schema,
+        errors=(*CLAIM_ERRORS, LEASE_OVER),
     ),
     ("GET", "/allocations/{consumer_uuid}"): Operation({200: CONSUMER_ALLOCATIONS}),
     ("PUT", "/allocations/{consumer_uuid}"): Operation(
-        {204: None}, body=allocations.REPLACE_ONE.at(NEWEST).schema, errors=CLAIM_ERRORS
+        {204: None},
+        body=allocations.REPLACE_ONE_WITH_END.at(NEWEST).schema,
+        errors=(*CLAIM_ERRORS, LEASE_OVER),
     ),
     ("DELETE", "/allocations/{consumer_uuid}"): Operation(
         {204: None}, errors=(domain.AllocationsNotFound(SOME_CONSUMER),)
@@ -526,10 +540,21 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         located=True,
     ),
     ("DELETE", "/flavors/{name}"): Operation({204: None}, errors=(NO_FLAVOR,)),
+    ("GET", "/mix"): Operation(
+        {200: strict_object({"mix": mix.MIX})},
+        query=mix.NO_KEYS.schema,
+        errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
+    ),
+    ("DELETE", "/mix"): Operation({204: None}),
     ("GET", "/headroom"): Operation(
         {
             200: strict_object(
-                {"headroom": {"anyOf": [headroom_of_request.HEADROOM, headroom_of_request.MIX]}, "links": LINKS}
+                {
+                    "headroom": {
+                        "anyOf": [headroom_of_request.HEADROOM, headroom_of_request.MIX, headroom_of_request.SITE]
+                    },
+                    "links": LINKS,
+                }
             )
         },
         query=headroom.headroom_validator(ALL_FEATURES).schema,
@@ -538,9 +563,9 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
     ),
     ("GET", "/advice"): Operation(
-        {200: strict_object({"advice": advice_for_request.ADVICE})},
+        {200: strict_object({"advice": {"anyOf": [advice_for_request.ADVICE, advice_for_request.IMPROVEMENT]}})},
         query=headroom.advice_validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.ADVICE_KEYS),
+        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.IMPROVEMENT_KEYS, headroom.ADVICE_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(
             *CANDIDATE_ERRORS,
@@ -564,6 +589,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         query=allocations.validator(ALL_FEATURES).schema,
         since=_since(allocations.KEYS),
         errors=(domain.InvalidQuery("Invalid query string parameters: …"), REPEATED_PROJECT),
+    ),
+    ("PUT", "/leases"): Operation(
+        {200: strict_object({"gone": array(UUID), "without_lease": array(UUID)})},
+        body=allocations.RENEWALS.at(NEWEST).schema,
+        errors=(
+            domain.BadRequest("JSON does not validate: leases[0].lease: 0 is less than the minimum of 1"),
+            TOO_SLOW,
+        ),
     ),
     ("GET", "/provider_trees"): Operation(
         {200: {"anyOf": [PROVIDER_TREES, TREE_COLUMNS]}, 304: None},
@@ -599,7 +632,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/claims"): Operation(
         {200: shown(["claims", "tries"], claims=array(GRANTED), tries={"type": "integer"})},
-        body=claims.CLAIMS.at(NEWEST).schema,
+        body=claims.CLAIMS_WITH_ENDS.at(NEWEST).schema,
         errors=(
             domain.InvalidQuery("claims[0]: There must be at least one resources …", MISSING_VALUE),
             NO_CLASS,
@@ -607,6 +640,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             domain.UnknownClassInOrder("CUSTOM_LAMP"),
             NO_TRAITS,
             domain.ConsumerConflict(SOME_CONSUMER, expected=2, actual=3),
+            LEASE_OVER,
             domain.NothingFits(0, SOME_CONSUMER),
             domain.NothingFound(0, SOME_CONSUMER),
             SAME_PROJECT,
@@ -615,7 +649,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("POST", "/whatif"): Operation(
         {200: what_if.WHAT_IF},
-        body=what_if.BODY.at(NEWEST).schema,
+        body=what_if.BODY_WITH_ORDER.at(NEWEST).schema,
         errors=(
             BadChange(0, "count", "copy requires it"),
             domain.InvalidQuery("ask.headroom: There must be at least one resources …", MISSING_VALUE),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stead.api.request import Request, Response
-    from stead.api.versions import Microversion
+    from stead.api.versions import Microversion, Step
     from stead.catalog.fragments import Slots
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Provider
@@ -53,8 +53,8 @@ class Part(Protocol[T_contra]):
     """One key of a JSON object: the first microversion that shows it, and how its value is computed."""
 
     @property
-    def since(self) -> Microversion:
-        """The first microversion that shows the key."""
+    def since(self) -> Step:
+        """The first version that shows the key."""
 
     def reader(self, req: Request) -> Callable[[T_contra], object]:
         """The function that computes the key's value, for answers to *req*."""
@@ -64,7 +64,7 @@ class Part(Protocol[T_contra]):
 class Field(Generic[T]):
     """A key whose value is read from the object."""
 
-    since: Microversion
+    since: Step
     read: Callable[[T], object]
 
     def reader(self, req: Request) -> Callable[[T], object]:  # noqa: ARG002  # the signature of Part
@@ -91,7 +91,7 @@ Shape = dict[str, Part[T]]
 
 def maker(req: Request, shape: Shape[T]) -> Callable[[T], dict[str, object]]:
     """The function that converts values into objects of the request's microversion; build it once for many values."""
-    readers = [(name, part.reader(req)) for name, part in shape.items() if part.since <= req.version]
+    readers = [(name, part.reader(req)) for name, part in shape.items() if req.agreed.knows(part.since)]
     return lambda value: {name: read(value) for name, read in readers}
 
 

@@ -258,10 +258,12 @@ class Validator:
     """A compiled schema: ``accepts`` decides quickly; jsonschema words the faults.
 
     ``reference`` is the unmodified jsonschema validator, with which the others must agree.
+
+    Raises:
+        ValueError: *schema* is no valid schema.
     """
 
     def __init__(self, schema: Schema, *, formats: FormatChecker = LENIENT_UUIDS) -> None:
-        _Validator.check_schema(schema)
         self.schema = schema
         self._predicates = Predicates({name: check for name, (check, _) in formats.checkers.items()})
         self.accepts = self._predicates.of(schema)

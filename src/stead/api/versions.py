@@ -84,7 +84,12 @@ class SteadVersion(Step):
         "`merged` in `/changes`; `name:` in `in_tree` and `in_subtree`; `/headroom`; "
         "`/flavors`, and `flavor` of candidates; `/whatif`; `/advice`",
     )
-    HEADROOM_ORDER = 2, "`headroom` in `order_by` of candidates; `weight` of flavors"
+    HEADROOM_ORDER = (
+        2,
+        "`headroom` in `order_by` of candidates; `weight` of flavors; `order_by` of the drains of `/whatif` and of "
+        "`/advice`; `improve` of `/advice`; `/headroom` without a query; `/mix`; leases: `lease`, `expires_at` and "
+        "`on_expiry` of claims and allocations, `expires_before` of `/consumers`, `/leases`",
+    )
 
 
 V = Microversion

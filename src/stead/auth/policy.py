@@ -393,6 +393,8 @@ _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
     ("flavors:show", "Show a flavor.", ["GET /flavors/{name}"]),
     ("flavors:update", "Create or replace a flavor.", ["PUT /flavors/{name}"]),
     ("flavors:delete", "Delete a flavor.", ["DELETE /flavors/{name}"]),
+    ("mix:show", "Show the mix of requests that the site is to serve.", ["GET /mix"]),
+    ("mix:delete", "Forget what was learned of the mix.", ["DELETE /mix"]),
     ("consumers:list", "List consumers with their allocations.", ["GET /consumers"]),
     (
         "provider_trees:list",
@@ -405,6 +407,7 @@ _OWN_ROUTE_RULES: list[tuple[str, str, list[str]]] = [
         ["PUT /provider_trees"],
     ),
     ("provider_trees:disable", "Disable or enable a provider.", ["PATCH /provider_trees/{uuid}"]),
+    ("leases:update", "Renew the leases of consumers.", ["PUT /leases"]),
     ("claims:create", "Claim the best candidates for consumers.", ["POST /claims"]),
     ("whatif:show", "Show what planned changes would lead to.", ["POST /whatif"]),
     ("changes:list", "List changed providers and consumers.", ["GET /changes"]),

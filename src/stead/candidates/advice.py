@@ -472,9 +472,9 @@ class Relocating:
         return headroom(snapshot, self._request, self._work, among=among)
 
     def place(self, snapshot: Snapshot, movable: MovableConsumer, among: NDArray[np.bool_]) -> Amounts | None:
-        """The best place for *movable* under the roots *among*, packing trees."""
+        """The best place for *movable* under the roots *among*: by default, one that packs trees."""
         request, _ = new_place(self._snapshot, movable.holdings, movable.leaving)
-        request = replace(request, order=PACK)
+        request = replace(request, order=request.order or PACK)
         free = snapshot.with_taken(negated(_shared(movable)))
         candidate = next(find(free, request, self._enumeration, work=self._work, among=among), None)
         return None if candidate is None else taken_by(candidate)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stead.candidates.engine import Enumeration
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.request import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +114,14 @@ class ConsumerHoldings:
     """A consumer and all its allocations.
 
     ``same_traits``: a new provider has all traits of the one that it replaces. ``same_aggregates``: the root of the new
-    tree is in at least one aggregate of the root of the old one.
+    tree is in at least one aggregate of the root of the old one. ``order``: which new place is the best, None for any.
     """
 
     consumer: str
     amounts: Amounts
     same_traits: bool = False
     same_aggregates: bool = False
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +176,7 @@ def new_place(
         groups.append(RequestGroup(f"_{len(groups) + 1}", resources, terms, in_subtree=pool))
     root_aggregates = Terms((frozenset(aggregates),)) if holdings.same_aggregates else Terms()
     # Isolated, because different providers of the old tree must be replaced by different providers.
-    request = CandidateRequest(tuple(groups), isolate=len(groups) > 1, root_aggregates=root_aggregates, limit=1)
+    request = CandidateRequest(
+        tuple(groups), isolate=len(groups) > 1, root_aggregates=root_aggregates, order=holdings.order, limit=1
+    )
     return request, staying

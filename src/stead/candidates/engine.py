@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stead.candidates.match import MatchedGroup
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.request import ByAmount, ByShare, CandidateRequest
+    from stead.domain.request import ByAmount, ByShare, CandidateRequest, Order
 
 
 # The durations of the phases of a query. The clock is read only if a caller needs them.
@@ -77,8 +77,8 @@ class Enumeration:
     """The settings of a service for its candidate queries.
 
     A query generates up to ``maximum`` candidates, before its own limit applies. Its budget is ``work``, in units of
-    `stead.candidates.work`. None: no bound. An answer may have ``answer_size`` bytes. ``losses`` is what the order
-    ``headroom`` requires.
+    `stead.candidates.work`. None: no bound. An answer may have ``answer_size`` bytes. ``order`` is that of requests
+    which name none. ``losses`` is what the order ``headroom`` requires.
     """
 
     breadth_first: bool = False
@@ -86,12 +86,17 @@ class Enumeration:
     maximum: int | None = None
     work: int | None = None
     answer_size: int = sys.maxsize
+    order: Order | None = None
     losses: Losses | None = field(default=None, compare=False)
 
     def draws(self, request: CandidateRequest) -> bool:
         """Whether the candidates for *request*, or their order, are random."""
         # The order in the query replaces the configured one: shuffling would destroy a requested order.
         return self.randomize if request.order is None else isinstance(request.order, Drawn)
+
+    def ordered(self, request: CandidateRequest) -> CandidateRequest:
+        """*request*, in the order of the service if it names none."""
+        return request if request.order or self.order is None else replace(request, order=self.order)
 
 
 class Answer(NamedTuple):

@@ -31,8 +31,9 @@ from stead.candidates.match import (
 )
 from stead.candidates.work import Work, WorkSpent, keep_on, masked
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.provider import MAX_INT
-from stead.domain.request import UNSUFFIXED, Terms
+from stead.domain.moments import in_utc
+from stead.domain.provider import BY_NAME, MAX_INT
+from stead.domain.request import UNSUFFIXED, Apart, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,9 +70,11 @@ class Count(NamedTuple):
 class Explanation:
     """The explanation of a request; ``is_complete`` unless the work was used up.
 
+    ``summary`` is one sentence, or a few, for people: how many candidates there are, or why there are none.
     ``relaxations`` has those that have candidates, each with their number.
     """
 
+    summary: str
     candidates: Count
     is_complete: bool
     roots: int
@@ -124,12 +127,20 @@ def explain(
     else:
         trees = verdicts(snapshot, request, groups, eligible, judging)
     helpful = () if count.number else tuple(_helpful(snapshot, request, tuple(choices), relaxing))
+    steps = tuple(root_steps(snapshot, request.root_traits, request.root_aggregates))
+    if count.number:
+        summary = f"There {'is' if count.number == 1 else 'are'} {_counted(count)}."
+    elif counting.is_cut:
+        summary = "No candidate was found within the work of one query; there may be some."
+    else:
+        summary = reason(snapshot, request, steps, choices, trees, helpful)
     # Each part has a budget of its own, so an expensive count does not leave the cheaper parts empty.
     return Explanation(
+        summary,
         count,
         not (counting.is_cut or judging.is_cut or relaxing.is_cut),
         int(snapshot.roots.sum()),
-        tuple(root_steps(snapshot, request.root_traits, request.root_aggregates)),
+        steps,
         tuple(choices),
         trees,
         helpful,
@@ -166,6 +177,12 @@ def _helpful(
 
 INVENTORY, UNITS, ROOM, PART, SUM = "inventory", "units", "room", "part", "sum"
 """The checks of an amount. The last one is on the sum of all amounts that one provider gives."""
+
+EACH = "each"
+"""Of a relaxation: as many groups of the amount as together make the amount of the group that they replace."""
+
+MOST_SPLIT = 64
+"""Limit of the groups that one group is split into."""
 
 UNKNOWN = "unknown"
 """The check of a place that does not exist: no provider has the name or uuid, or is in the aggregate."""
@@ -567,6 +584,7 @@ def relaxations(request: CandidateRequest, choices: Sequence[Choice]) -> Iterato
             # A group without resources and parameters cannot be written in a query.
             if changed.resources or _is_named(changed):
                 yield Relaxation(replace(request, groups=groups), without, instead)
+        yield from _groups_of_one(request, number, lacking.get(group.suffix, {}))
     if request.isolate or request.isolated:
         yield Relaxation(replace(request, isolate=False, isolated=frozenset()), isolation(request))
     plain = len(request.same_subtree)
@@ -581,6 +599,45 @@ def relaxations(request: CandidateRequest, choices: Sequence[Choice]) -> Iterato
         # The API rejects a group without resources that no `same_subtree` names.
         if _names_all_without_resources(closer):
             yield Relaxation(closer, Constraint("same_subtree", value))
+
+
+def _groups_of_one(request: CandidateRequest, number: int, lacking: Mapping[str, int]) -> Iterator[Relaxation]:
+    """Instead of several of one class from one provider: as many groups that need one each.
+
+    Only if no provider can give more than one, as devices do. A suffixed group is replaced, so it must need nothing
+    else; the unsuffixed one keeps its other classes, and must have no condition, since it would hold for the new groups
+    in another way.
+    """
+    group = request.groups[number]
+    is_unsuffixed = group.suffix == UNSUFFIXED
+    if len(group.resources) != 1 if not is_unsuffixed else _is_named(group) or group.can_split:
+        return
+    for name, amount in group.resources.items():
+        if not 1 < amount <= MOST_SPLIT or amount - lacking.get(name, amount) > 1:
+            continue
+        places = range(1, amount + 1)
+        parts = [replace(group, suffix=f"{group.suffix}_{place}", resources={name: 1}) for place in places]
+        suffixes = frozenset(part.suffix for part in parts)
+        if any(other.suffix in suffixes for other in request.groups):
+            continue
+        rest = {other: most for other, most in group.resources.items() if other != name}
+        kept = [replace(group, resources=rest)] if rest else []
+        changed = replace(
+            request,
+            groups=(*request.groups[:number], *kept, *parts, *request.groups[number + 1 :]),
+            isolated=_renamed(request.isolated, group.suffix, suffixes),
+            same_subtree=tuple(_renamed(names, group.suffix, suffixes) for names in request.same_subtree),
+            apart=tuple(
+                Apart(_renamed(each.together, group.suffix, suffixes), _renamed(each.others, group.suffix, suffixes))
+                for each in request.apart
+            ),
+        )
+        word = f"resources{group.suffix}"
+        yield Relaxation(changed, Constraint(word, f"{name}:{amount}"), Constraint(word, f"{name}:1", EACH))
+
+
+def _renamed(names: frozenset[str], suffix: str, suffixes: frozenset[str]) -> frozenset[str]:
+    return names - {suffix} | suffixes if suffix in names else names
 
 
 def _of_group(
@@ -634,3 +691,155 @@ def _is_named(group: RequestGroup) -> bool:
 def _names_all_without_resources(request: CandidateRequest) -> bool:
     named = frozenset().union(*request.same_subtree, *(apart.together | apart.others for apart in request.apart))
     return all(group.resources or group.suffix in named for group in request.groups)
+
+
+# The reason: why there is no candidate, in a sentence for people. The funnels and verdicts have all the numbers.
+
+
+def reason(
+    snapshot: Snapshot,
+    request: CandidateRequest,
+    roots: Sequence[Step],
+    choices: Sequence[Choice],
+    trees: Verdicts,
+    helpful: Sequence[tuple[Relaxation, Count]],
+) -> str:
+    """Why *request* has no candidate: the first of its conditions that excludes all that is left, in its order."""
+    for group in request.groups:
+        tree, top = (
+            None if each is None else snapshot.find_referenced(each) for each in (group.in_tree, group.in_subtree)
+        )
+        for slot in (None if tree is None else snapshot.forest.root[tree], top):
+            if slot is not None and (sentence := _disabled(snapshot, slot)):
+                return sentence
+    for step in roots:
+        if not step.left:
+            return f"No root {_verb(step.constraint)}."
+    for choice in choices:
+        if choice.steps and not choice.steps[-1].left:
+            return _of_choice(snapshot, choice, helpful)
+    for lost in trees.steps:
+        if not lost.left:
+            return _of_trees(lost.by, choices)
+    return "Nothing fits."
+
+
+def _counted(count: Count) -> str:
+    return f"{count.number:,}{'+' if count.more else ''} candidate{'' if count.number == 1 else 's'}"
+
+
+def _disabled(snapshot: Snapshot, slot: int) -> str | None:
+    """That the provider accepts no allocations, why, and what enables it; None if it does."""
+    cause = snapshot.service_states.cause(slot)
+    if cause is None:
+        return None
+    name = snapshot.identities.names[cause[0]]
+    why = f": {cause[1].reason}" if cause[1].reason else ""
+    return f"{name} is disabled since {in_utc(cause[1].since)}{why} (`stead provider enable {name}`)."
+
+
+def _of_choice(snapshot: Snapshot, choice: Choice, helpful: Sequence[tuple[Relaxation, Count]]) -> str:
+    """Why no provider can serve *choice*."""
+    number = next(number for number, step in enumerate(choice.steps) if not step.left)
+    last = choice.steps[number].constraint
+    if last.check == UNKNOWN:
+        return f"No provider {_verb(last)}."
+    if last.parameter == "disabled":
+        return "All providers are disabled."
+    # The checks of one amount follow each other, and each implies those before it.
+    before = [step.constraint for step in choice.steps[:number] if step.removed and step.constraint[:2] != last[:2]]
+    enabled = "enabled " if any(constraint.parameter == "disabled" for constraint in before) else ""
+    which = [_attribute(constraint) for constraint in before if constraint.parameter != "disabled"]
+    sentence = f"No {enabled}provider{f' {_listed(which)}' if which else ''} {_verb(last)}"
+    near = next((miss for miss in choice.misses if miss.constraint == last and miss.lacking), None)
+    if near is not None and last.check == ROOM:
+        most = _amount(last)[1] - near.lacking[0][0]
+        sentence += f"; the largest has {most:,}" if most > 0 else "; none is left"
+    # Groups of one come first: they are still all that was requested.
+    for change, count in sorted(helpful, key=lambda each: each[0].instead is None or each[0].instead.check != EACH):
+        instead = change.instead
+        if change.without is not None and instead is not None and change.without[:2] == last[:2]:
+            parts, less = _amount(last)[1] // _amount(instead)[1], _amount(instead)[1]
+            how = f"{parts:,} groups of {less:,}" if instead.check == EACH else f"{less:,}"
+            sentence += f". With {how}, there {'is' if count.number == 1 else 'are'} {_counted(count)}"
+            break
+    off = next((miss for miss in choice.misses if miss.constraint.parameter == "disabled"), None)
+    if off is not None:
+        verb = "is" if off.providers == 1 else "are"
+        name = snapshot.identities.names[off.examples[0]]
+        sentence += f". {off.providers:,} that would fit {verb} disabled, for example {name}"
+    return f"{sentence}."
+
+
+def _of_trees(by: Constraint | tuple[str, str | None], choices: Sequence[Choice]) -> str:
+    """Why no tree has a candidate, if the choice or constraint *by* removed the last one."""
+    if not isinstance(by, Constraint):
+        names = []
+        for choice in choices:
+            names.append(choice.resource_class or f"group {choice.suffix}")
+            if (choice.suffix, choice.resource_class) == by:
+                break
+        return f"No tree has {'a provider' if len(names) == 1 else 'providers'} for {_listed(names)}."
+    if by.parameter == "can_split":
+        return f"In no tree do the free parts of {by.value.replace(',', ', ')} add up to the amounts."
+    if by.parameter == "required":
+        return f"In no tree do the providers that fit have the required traits {by.value}."
+    if by.check == SUM:
+        return f"No tree has room for all groups together: they share {by.value.replace(',', ', ')}."
+    if by.parameter == "same_subtree":
+        return f"In no tree can the providers be placed as same_subtree={by.value} requires."
+    return f"No tree has a provider of its own for each group, as {by.parameter}={by.value} requires."
+
+
+def _listed(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _amount(constraint: Constraint) -> tuple[str, int]:
+    """The class and the amount of a constraint on resources."""
+    name, _, amount = constraint.value.rpartition(":")
+    return name, int(amount)
+
+
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "required": ("has the trait {}", "with the trait {}"),
+    "!required": ("lacks the trait {}", "without the trait {}"),
+    "member_of": ("is in the aggregate {}", "in the aggregate {}"),
+    "!member_of": ("is outside the aggregate {}", "outside the aggregate {}"),
+    "in_tree": ("is in the tree of {}", "in the tree of {}"),
+    "in_subtree": ("is in the subtree of {}", "in the subtree of {}"),
+    INVENTORY: ("has {0}", "with {0}"),
+    UNITS: ("allows {1:,} {0} at once", "that allows {1:,} {0} at once"),
+    ROOM: ("has {1:,} {0} free", "with {1:,} {0} free"),
+    PART: ("has a part of {1:,} {0} free", "with a part of {1:,} {0} free"),
+}
+"""Each condition as what a provider does, and as which provider it is."""
+
+
+def _verb(constraint: Constraint) -> str:
+    return _in_words(constraint, 0)
+
+
+def _attribute(constraint: Constraint) -> str:
+    return _in_words(constraint, 1)
+
+
+def _in_words(constraint: Constraint, form: int) -> str:
+    parameter, value, check = constraint
+    if check is not None and check in _WORDS:
+        return _WORDS[check][form].format(*_amount(constraint))
+    if check == UNKNOWN:
+        return f"is in the aggregate {value}" if "member_of" in parameter else f"has the name or uuid {_named(value)}"
+    plain = parameter.removeprefix("root_")
+    word = next(word for word in ("required", "member_of", "in_tree", "in_subtree") if plain.startswith(word))
+    negated = "!" if value.startswith("!") else ""
+    one_of = value.removeprefix("!").removeprefix("in:").replace(" and ", " and of ").replace("in:", "")
+    words = _WORDS[negated + word][form]
+    if "," in one_of:
+        words = words.replace("the trait", "one of the traits").replace("the aggregate", "one of the aggregates")
+    return words.format(_named(one_of.replace(",", ", ")))
+
+
+def _named(reference: str) -> str:
+    return reference.removeprefix(BY_NAME)

@@ -1,9 +1,9 @@
-"""Losses: how much each candidate lowers what its tree is worth for the requests that the site is to serve.
+"""Losses: how much each candidate lowers the value of its tree for the requests that the site is to serve.
 
-The *worth* of a tree is a sum over the forms of a mix: how many times each fits into the tree, and what of the scarce
-class it can reach there. The loss of a candidate is the worth before it less the worth after it.
+The *value* of a tree is a sum over the forms of a mix: how many times each fits into the tree, and what of the scarce
+class it can reach there. The loss of a candidate is the value before it less the value after it.
 
-Trees of one *look* (the same structure, traits and units) have the same providers for each form, so their worths are
+Trees of one *look* (the same structure, traits and units) have the same providers for each form, so their values are
 sums of the same columns. Losses are kept by request and tree. A tree that changed is noticed once, by its rooms and its
 version, and only its losses are computed again.
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stead.catalog.columns import InventoryKinds
     from stead.catalog.forest import Shape
     from stead.catalog.snapshot import Snapshot
+    from stead.domain.provider import Slot
     from stead.domain.request import CandidateRequest, Wanted
 
     Mask = NDArray[np.bool_]
@@ -92,6 +93,7 @@ class Losses:
         self._mix = mix
         self._lock = Lock()
         self._kept: tuple[Sequence[Wanted], _Kept] | None = None
+        self._number = 0
 
     def of(
         self,
@@ -101,14 +103,87 @@ class Losses:
         tree_kinds: TreeKinds,
     ) -> LeastLoss | None:
         """The order by loss for *request* in *snapshot*; None if there is no mix."""
+        kept, _ = self._of_mix()
+        return LeastLoss(kept, snapshot, request, groups, tree_kinds) if kept else None
+
+    def mix_number(self) -> int:
+        """A number that grows when the mix changes."""
+        return self._of_mix()[1]
+
+    def _of_mix(self) -> tuple[_Kept | None, int]:
         mix = self._mix()
-        if not mix:
-            return None
         with self._lock:
             if self._kept is None or self._kept[0] is not mix:
+                self._number += 1
                 self._kept = mix, _Kept(mix)
-            kept = self._kept[1]
-        return LeastLoss(kept, snapshot, request, groups, tree_kinds)
+            return (self._kept[1] if mix else None), self._number
+
+    def has_mix(self) -> bool:
+        """Whether there is a mix; without one, no tree has a value."""
+        return self._of_mix()[0] is not None
+
+    def scarce_class(self, snapshot: Snapshot) -> int | None:
+        """The id of the class of which the mix takes the greatest part; None if it takes none."""
+        kept, _ = self._of_mix()
+        if kept is None:
+            return None
+        with kept.lock:
+            kept.follow(snapshot, {})
+            return kept.scarce
+
+    def values(self, snapshot: Snapshot, roots: Numbers, work: Work, *, free_in: Snapshot | None = None) -> Floats:
+        """The value of the tree of each of *roots*; 0 without a mix.
+
+        Args:
+            free_in: a snapshot that differs from *snapshot* only in what is free, and whose free amounts count.
+
+        Raises:
+            WorkSpent
+        """
+        values = np.zeros(len(roots))
+        for look, of_look in self._looks(snapshot, roots):
+            step = look.at_once
+            for start in range(0, len(of_look) if look.classes else 0, step):
+                places = of_look[start : start + step]
+                slots = snapshot.forest.members_of(roots[places], look.shape)
+                values[places] = look.values_of(_rooms(free_in or snapshot, look.classes, slots), work)
+        return values
+
+    def lost(
+        self, snapshot: Snapshot, changes: Sequence[tuple[int, Mapping[Slot, Mapping[int, int]]]], work: Work
+    ) -> Floats:
+        """How much each of *changes* alone lowers the value of its tree; 0 without a mix.
+
+        Args:
+            changes: each the root of a tree, and what is taken of it, or released if negative, by slot and class id.
+                What is taken of other trees does not count.
+
+        Raises:
+            WorkSpent
+        """
+        losses = np.zeros(len(changes))
+        for look, of_look in self._looks(snapshot, np.array([root for root, _ in changes], np.int64)):
+            size = look.shape.size
+            roots, trees = np.unique([changes[place][0] for place in of_look.tolist()], return_inverse=True)
+            slots = snapshot.forest.members_of(roots, look.shape)
+            base = _rooms(snapshot, look.classes, slots)
+            rows = _Rows(trees, base)
+            positions = [{slot: position for position, slot in enumerate(row[:size])} for row in slots.tolist()]
+            for number, (place, tree) in enumerate(zip(of_look.tolist(), trees.tolist(), strict=True)):
+                for slot, amounts in changes[place][1].items():
+                    if slot in positions[tree]:
+                        rows.take(number, positions[tree][slot], amounts)
+            losses[of_look] = rows.losses(look, base, work)
+        return losses
+
+    def _looks(self, snapshot: Snapshot, roots: Numbers) -> Sequence[tuple[_Look, Numbers]]:
+        """The looks of the trees of *roots*, each with the places of its trees among them."""
+        kept, _ = self._of_mix()
+        if kept is None:
+            return ()
+        with kept.lock:
+            kept.follow(snapshot, {})
+            return kept.looks_of(roots)
 
 
 class LeastLoss:
@@ -248,10 +323,21 @@ class _Kept:
         self._stamp = np.empty(0, np.int64)
         self._last_stamp = 0
         self._tables: OrderedDict[object, _Table] = OrderedDict()
+        self._rows = 0  # of all tables
 
     def look_of(self, root: int) -> _Look:
         """The look of the tree of *root*."""
         return self._looks[int(self._look[root])]
+
+    def looks_of(self, roots: Numbers) -> list[tuple[_Look, Numbers]]:
+        """The looks of the trees of *roots*, each with the places of its trees among them."""
+        numbers = self._look[roots]
+        return [(self._looks[number], np.flatnonzero(numbers == number)) for number in np.unique(numbers).tolist()]
+
+    @property
+    def scarce(self) -> int | None:
+        """The id of the scarce class in the snapshot that was followed last."""
+        return self._basis[0]
 
     def follow(self, snapshot: Snapshot, requested: Mapping[int, int]) -> None:
         """Notice which trees differ from those of the snapshot before."""
@@ -306,7 +392,7 @@ class _Kept:
         self._look_at(snapshot, np.flatnonzero(snapshot.roots))
 
     def _basis_in(self, snapshot: Snapshot) -> tuple[int | None, frozenset[int]]:
-        """What all worths depend on: the scarce class, and the classes of the mix that sharing providers have."""
+        """What values of trees depend on: the scarce class, and the classes of the mix that sharing providers have."""
         classes = {class_id for form in self._forms for class_id in form.total}
         return scarcest(snapshot, self._forms), _shared(snapshot, classes)
 
@@ -373,9 +459,7 @@ class _Kept:
             return None, lacking
         now = lacking[:_ANCHORS_AT_ONCE]
         roots = anchors[now]
-        numbers = self._look[roots]
-        looks = [(self._looks[number], np.flatnonzero(numbers == number)) for number in np.unique(numbers).tolist()]
-        return _Stale(now, roots, looks, self._stamp[roots], self._epoch), lacking[_ANCHORS_AT_ONCE:]
+        return _Stale(now, roots, self.looks_of(roots), self._stamp[roots], self._epoch), lacking[_ANCHORS_AT_ONCE:]
 
     def keep(self, plan: _Plan, stale: _Stale, losses: Floats, is_kept: Mask) -> None:
         """Keep *losses* of trees that did not change since they were read."""
@@ -388,19 +472,21 @@ class _Kept:
         table.stamps[places] = stale.stamps[kept]
 
     def _table(self, plan: _Plan) -> _Table:
-        table = self._tables.pop(plan.key, None)
-        if table is None or len(table.losses) < self._places:
-            have = 0 if table is None else len(table.losses)
-            more = self._places + self._places // 8 - have
-            losses, stamps = np.full(more, inf), np.full(more, -1, np.int64)
-            table = (
-                _Table(losses, stamps)
-                if table is None
-                else _Table(np.concatenate([table.losses, losses]), np.concatenate([table.stamps, stamps]))
-            )
-        self._tables[plan.key] = table  # the latest is the last
-        while len(self._tables) > 1 and 16 * sum(len(each.losses) for each in self._tables.values()) > _MOST_BYTES:
-            self._tables.popitem(last=False)
+        table = self._tables.get(plan.key)
+        if table is not None and len(table.losses) >= self._places:
+            self._tables.move_to_end(plan.key)
+            return table
+        have = 0 if table is None else len(table.losses)
+        more = self._places + self._places // 8 - have
+        losses, stamps = np.full(more, inf), np.full(more, -1, np.int64)
+        if table is not None:
+            losses, stamps = np.concatenate([table.losses, losses]), np.concatenate([table.stamps, stamps])
+        table = self._tables[plan.key] = _Table(losses, stamps)
+        self._tables.move_to_end(plan.key)
+        self._rows += more
+        while len(self._tables) > 1 and 16 * self._rows > _MOST_BYTES:
+            _, oldest = self._tables.popitem(last=False)
+            self._rows -= len(oldest.losses)
         return table
 
 
@@ -611,8 +697,15 @@ class _Column(NamedTuple):
     pooled: bool
 
 
+_WORTH_COMPARING = 64
+"""Fewer states are not compared: that would take longer than their values do."""
+
+_MULTIPLIER = 0x9E3779B97F4A7C15
+"""Odd, so that its powers keep every bit. Source: 2^64 by the golden ratio, as multiplicative hashing has it."""
+
+
 class _Look:
-    """Computes the worth of trees that look the same to the mix."""
+    """Computes the values of trees that look the same to the mix."""
 
     def __init__(
         self,
@@ -650,6 +743,9 @@ class _Look:
         width = max(map(len, limits), default=0)
         self.classes = sorted({c for column in self._columns for c, _ in column.amounts})
         self._groups = self._grouped()
+        self._alike = self._interchangeable()
+        counted = sum(len(positions) for sets in self._alike.values() for positions in sets)
+        self._multipliers = np.array([pow(_MULTIPLIER, place + 1, 1 << 64) for place in range(counted)], np.uint64)
         # A need of several equal groups is a quotient of a column; the others are columns as they are.
         self._limits = np.array(
             [
@@ -712,31 +808,84 @@ class _Look:
             for places in groups.values()
         ]
 
-    def worths(self, rooms: Rooms, work: Work) -> Floats:
-        """The worth of each state of *rooms*."""
+    def _interchangeable(self) -> dict[int, list[Numbers]]:
+        """By class, the positions that count: together those that every column has or lacks together.
+
+        Positions that give several classes stand alone, since what is free of each belongs together.
+        """
+        classes_at: dict[int, set[int]] = defaultdict(set)
+        columns_at: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, column in enumerate(self._columns):
+            for position in column.positions:
+                for class_id, _ in column.amounts:
+                    classes_at[position].add(class_id)
+                    columns_at[class_id, position].append(number)
+        sets: dict[tuple[int, int | None, tuple[int, ...]], list[int]] = defaultdict(list)
+        for (class_id, position), numbers in sorted(columns_at.items()):
+            alone = position if len(classes_at[position]) > 1 else None
+            sets[class_id, alone, tuple(numbers)].append(position)
+        alike: dict[int, list[Numbers]] = defaultdict(list)
+        for (class_id, *_), positions in sets.items():
+            alike[class_id].append(np.array(positions, np.int64))
+        return dict(alike)
+
+    @property
+    def at_once(self) -> int:
+        """Number of states whose values are computed together."""
+        return max(_TOGETHER // (self.shape.size * 64), 16)
+
+    def values_of(self, rooms: Rooms, work: Work) -> Floats:
+        """The value of a tree in each state of *rooms*."""
         number = len(next(iter(rooms.values()))) if rooms else 0
         if not len(self._limits) or not number:
             return np.zeros(number)
+        distinct = self._distinct(rooms) if number >= _WORTH_COMPARING else None
+        if distinct is None:
+            return self._values(rooms, number, work)
+        index, inverse = distinct
+        return self._values({c: free[index] for c, free in rooms.items()}, len(index), work)[inverse]
+
+    def _distinct(self, rooms: Rooms) -> tuple[Numbers, Numbers] | None:
+        """One of each kind of equal states, and which of them each state is equal to; None if hardly any are equal.
+
+        Most states are equal: a claim may take any of eight free GPUs, and many hosts hold the same.
+        """
+        parts = [
+            np.sort(free[:, positions], axis=1) if len(positions) > 1 else free[:, positions]
+            for class_id, sets in self._alike.items()
+            for positions in sets
+            for free in (rooms[class_id],)
+        ]
+        states = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        # A sum of products stands for the whole state while they are sorted; that it did is checked afterwards.
+        keys = states.view(np.uint64) @ self._multipliers
+        _, index, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        if 4 * len(index) > 3 * len(states) or not np.array_equal(states[index][inverse], states):
+            return None
+        return index, inverse
+
+    def _values(self, rooms: Rooms, number: int, work: Work) -> Floats:
         columns = len(self._columns)
-        times = np.zeros((number, columns + len(self._divided)))
+        times = np.empty((number, columns + len(self._divided)))
         reach = np.zeros((number, columns))
+        free_of = {class_id: np.maximum(free, 0) for class_id, free in rooms.items()}
         for classes, positions, pooled, places, amounts in self._groups:
             work.spend(masked(number * len(places) * (1 if pooled else len(positions))))
             if pooled:
-                total = rooms[classes[0]][:, positions].clip(0).sum(axis=1)
+                total = free_of[classes[0]][:, positions].sum(axis=1)
                 times[:, places] = fitting = np.floor(total[:, None] / amounts[0])
                 if self._scarce in classes:
                     reach[:, places] = np.where(fitting > 0, total[:, None], 0)
                 continue
             each = None
             for class_id, of_class in zip(classes, amounts, strict=True):
-                free = rooms[class_id][:, None, positions].clip(0)
-                fitting = np.floor(free / of_class[:, None])
+                fitting = free_of[class_id][:, None, positions] / of_class[:, None]
+                np.floor(fitting, out=fitting)
                 each = fitting if each is None else np.minimum(each, fitting)
             assert each is not None
             times[:, places] = each.sum(axis=2)
             if self._scarce in classes:
-                free = rooms[self._scarce][:, None, positions].clip(0)
+                free = free_of[self._scarce][:, None, positions]
                 reach[:, places] = (free * (each > 0)).sum(axis=2)
         if len(self._divided):
             times[:, columns:] = np.floor(times[:, self._divided[:, 0]] / self._divided[:, 1])
@@ -744,8 +893,8 @@ class _Look:
         for place in range(1, self._limits.shape[1]):
             np.minimum(fits, times[:, self._limits[:, place]], out=fits)
         reached = np.where((fits > 0) & (self._reaching >= 0), reach[:, self._reaching], 0)
-        worths: Floats = _powers(fits) @ self._takes + REACH * (reached @ self._weights)
-        return worths
+        values: Floats = _powers(fits) @ self._takes + REACH * (reached @ self._weights)
+        return values
 
 
 def _positions(mask: Mask) -> tuple[int, ...]:
@@ -797,12 +946,17 @@ class _Rows:
 
     def losses(self, look: _Look, base: Rooms, work: Work) -> Floats:
         """The loss of each row, rounded."""
-        before = look.worths(base, work)
-        if not before.size:
+        trees = len(next(iter(base.values()))) if base else 0
+        if not trees:
             return np.zeros(len(self.trees))
-        step = max(_TOGETHER // (look.shape.size * 64), 16)
+        step = look.at_once
+        if trees + len(self.trees) <= step:
+            # Nearly always. One call for both takes half as long as two, since few states take as long as one.
+            values = look.values_of({c: np.concatenate([rooms, self._rooms[c]]) for c, rooms in base.items()}, work)
+            return np.round(values[:trees][self.trees] - values[trees:], DIGITS)
+        before = look.values_of(base, work)
         after = [
-            look.worths({c: rooms[start : start + step] for c, rooms in self._rooms.items()}, work)
+            look.values_of({c: rooms[start : start + step] for c, rooms in self._rooms.items()}, work)
             for start in range(0, len(self.trees), step)
         ]
         losses: Floats = np.round(before[self.trees] - np.concatenate([np.empty(0), *after]), DIGITS)

@@ -370,7 +370,5 @@ def served(snapshot: Snapshot, pool: Pool) -> NDArray[np.bool_]:
         serving = np.zeros(snapshot.size, np.bool_)
         serving[snapshot.forest.root.at(np.flatnonzero(pool.own))] = True
     if pool.shared.size:
-        serving = serving.copy()  # it may be a cached mask
-        for slot in pool.shared.tolist():
-            serving[snapshot.sharing.anchors(slot)] = True
+        serving = serving | snapshot.sharing.served(pool.shared)
     return serving if pool.barred is None else serving & ~pool.barred

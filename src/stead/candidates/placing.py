@@ -83,7 +83,7 @@ class Placing:
         self, snapshot: Snapshot, members: Sequence[Member], enumeration: Enumeration, *, distinct_roots: bool
     ) -> None:
         self._snapshot = snapshot
-        self._members = members
+        self._members = [replace(each, request=enumeration.ordered(each.request)) for each in members]
         self._enumeration = enumeration
         self._distinct_roots = distinct_roots
 

@@ -159,7 +159,6 @@ class Sharing:
         self._aggregates = aggregates
         self._sharing_trait = sharing_trait
         self._masks = masks
-        self._anchors: dict[int, NDArray[np.int64]] = {}
         self._roots: dict[int, NDArray[np.int64]] = {}
 
     def still_holds(self, forest: Forest, traits: Memberships, aggregates: Memberships, trait: int | None) -> bool:
@@ -181,16 +180,23 @@ class Sharing:
 
     def anchors(self, slot: int) -> NDArray[np.int64]:
         """Roots of the trees that a sharing provider serves, ascending."""
-        number: int = self._aggregates.set_of[slot]
-        if not number:
+        aggregates = self._aggregates.of(slot)
+        if not aggregates:
             return np.array([self._forest.root[slot]], np.int64)
-        # By set of aggregates: the anchors of many providers in one aggregate are the same array. The provider's own
-        # root is among them, since it is in these aggregates itself.
-        anchors = self._anchors.get(number)
-        if anchors is None:
-            anchors = np.unique(np.concatenate([*map(self._roots_of, self._aggregates.of(slot))]))
-            self._anchors[number] = anchors
-        return anchors
+        # The provider's own root is among them, since it is in these aggregates itself. Not cached for each set of
+        # aggregates: there may be many sets of a few large aggregates.
+        return np.unique(np.concatenate([*map(self._roots_of, aggregates)]))
+
+    def served(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mask of the roots of the trees that any of these sharing providers serves."""
+        roots = np.zeros(self._forest.size, np.bool_)
+        numbers = self._aggregates.set_of.at(slots)
+        roots[self._forest.root.at(slots[numbers == 0])] = True
+        # Each aggregate once: many providers are in the same ones.
+        each_set = slots[np.unique(numbers, return_index=True)[1]].tolist()
+        for aggregate in set().union(*map(self._aggregates.of, each_set)):
+            roots[self._roots_of(aggregate)] = True
+        return roots
 
     def _roots_of(self, aggregate: int) -> NDArray[np.int64]:
         """Roots of all providers in an aggregate."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import timedelta
+from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_origin
+from uuid import UUID
 
 from stead.cli.errors import CommandError
 from stead.cli.suggestions import suggestion
+from stead.client.errors import InvalidRequest
+from stead.client.times import age, moment, span
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 DEFAULTS: dict[str, int | float] = {
     "reserved": 0,
@@ -149,14 +157,15 @@ _NOUNS = {
 """Metavars that differ from the parameter's name."""
 
 
-def name_values(command: Any) -> None:
-    """Set the metavar of each parameter of *command* and all its subcommands to a noun; flags get none.
+def adapt_parameters(command: Any) -> None:
+    """Let *command* and all its subcommands convert values here, and name them in help by nouns; flags by nothing.
 
     An explicit ``metavar`` of a parameter is kept.
     """
     for below in getattr(command, "commands", {}).values():
-        name_values(below)
+        adapt_parameters(below)
     for parameter in command.params:
+        _convert(parameter)
         if parameter.param_type_name == "argument":
             parameter.metavar = parameter.metavar or _noun(parameter)
             parameter.display_type_rich = _nothing  # otherwise Typer shows the type beside the metavar
@@ -164,14 +173,92 @@ def name_values(command: Any) -> None:
             parameter.metavar = "" if parameter.is_flag else parameter.metavar or _noun(parameter)
     all_parameters = command.get_params
 
-    def without_types(context: Any) -> Any:
+    def with_help(context: Any) -> Any:
         parameters = all_parameters(context)
         for parameter in parameters:
             if getattr(parameter, "is_flag", False) or parameter.is_eager:  # options that Typer adds, such as --help
+                _convert(parameter)
                 parameter.metavar = ""
         return parameters
 
-    command.get_params = without_types
+    command.get_params = with_help
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    """The conversion of a parameter's text to its type: a text, a number, an enumeration, a path or a UUID."""
+
+    kind: Any
+    least: float | None
+    most: float | None
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value, or the values of a repeatable option; Typer calls this."""
+        if param.multiple or param.nargs == -1:
+            return () if value is None else [self._one(each, param, ctx) for each in value]
+        return None if value is None else self._one(value, param, ctx)
+
+    def _one(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str) or self.kind is str:
+            return value  # such as a default or a flag
+        try:
+            converted = self._converted(value)
+        except ValueError as error:
+            from typer import BadParameter
+
+            raise BadParameter(str(error), ctx=ctx, param=param) from None
+        return converted
+
+    def _converted(self, text: str) -> Any:
+        if issubclass(self.kind, Enum):
+            choices = [each.value for each in self.kind]
+            if text not in choices:
+                raise ValueError(f"{text!r} is not one of {', '.join(choices)}.{suggestion(text, choices)}")
+            return self.kind(text)
+        if self.kind in (int, float):
+            return self._number(text)
+        if self.kind is bool:
+            return text.lower() in ("1", "true", "yes", "on")
+        try:
+            return self.kind(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a {self.kind.__name__}") from None
+
+    def _number(self, text: str) -> int | float:
+        if self.kind is int:
+            if not _WHOLE.fullmatch(text):
+                raise ValueError(f"{text!r} is not a whole number")
+            number: float = int(text)
+        else:
+            try:
+                number = float(text)
+            except ValueError:
+                raise ValueError(f"{text!r} is not a number") from None
+        if self.least is not None and not number >= self.least:  # not for NaN either
+            raise ValueError(f"{text} is less than {self.least:g}, the least that is allowed")
+        if self.most is not None and not number <= self.most:
+            raise ValueError(f"{text} is more than {self.most:g}, the most that is allowed")
+        return number
+
+
+def _convert(parameter: Any) -> None:
+    """Let *parameter* convert its values here.
+
+    Typer converts with pydantic. Its import takes longer than most commands, and its errors have its own words.
+    """
+    kind = parameter.type_descriptor.annotation
+    if get_origin(kind) in (list, Sequence):
+        (kind,) = get_args(kind)
+    if isinstance(kind, type) and (kind in (str, bool, int, float, UUID) or issubclass(kind, (Enum, Path))):
+        information = parameter.type_descriptor.parameter_info
+        parameter.get_runtime_param = partial(_same, _Conversion(kind, information.min, information.max))
+
+
+def _same(conversion: _Conversion) -> _Conversion:
+    return conversion
 
 
 def _noun(parameter: Any) -> str:
@@ -187,19 +274,32 @@ def _nothing(**_: Any) -> None:
 # The options that every command shares.
 
 
+OUTPUTS = ("table", "wide", "json", "yaml", "csv", "name")
+"""The values of ``--output``. The last four are for programs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The shared options, from the command line or the environment; None if not given.
 
     Attributes:
+        output: one of :data:`OUTPUTS`.
         from_environment: names of the above fields whose values come from the environment.
     """
 
     url: str | None = None
     token: str | None = field(default=None, repr=False)
     data_dir: Path | None = None
-    json: bool = False
+    output: str = "table"
+    no_color: bool = False
+    quiet: bool = False
+    raw: bool = False
     from_environment: frozenset[str] = frozenset()
+
+    @property
+    def json(self) -> bool:
+        """Whether the output is data for programs, which :func:`stead.cli.terminal.print_json` writes."""
+        return self.output not in ("table", "wide")
 
 
 _current: ContextVar[Options] = ContextVar("stead-options")
@@ -262,6 +362,24 @@ def read_file(path: Path, limit: int, advice: str = "") -> bytes:
         raise CommandError(f"{name_of(path)}: {error.strerror or error}") from error
 
 
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file or stream of any length, one after the other.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
+    try:
+        if path != Path("-"):
+            with path.open(errors="replace") as file:
+                yield from file
+        elif sys.stdin is None:
+            raise CommandError("standard input is closed")
+        else:
+            yield from (line.decode(errors="replace") for line in sys.stdin.buffer)
+    except OSError as error:
+        raise CommandError(f"{name_of(path)}: {error.strerror or error}") from error
+
+
 def _up_to(limit: int, stream: BinaryIO, name: str, advice: str) -> bytes:
     data = bytearray()
     while piece := stream.read(_PIECE):
@@ -279,19 +397,46 @@ def name_of(path: Path) -> str:
 # Durations in options, such as ``90s``, ``30m``, ``12h``, ``7d``, and in tables.
 
 
+_PLAIN_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def read_age(option: str, text: str) -> timedelta:
-    """Parse a duration.
+def read_moment(option: str, text: str) -> str:
+    """The time of an option: a span from now, or a time with a zone.
 
     Raises:
-        CommandError: *text* is not a duration; the message names *option*.
+        CommandError: *text* is neither.
     """
-    match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
-    if match is None:
-        raise CommandError(f"{option} {text}: expected a span such as 90s, 30m, 12h or 7d")
-    return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+    try:
+        return moment(text)
+    except InvalidRequest as error:
+        raise CommandError(f"{option}: {error}") from error
+
+
+def read_seconds(option: str, text: str) -> float:
+    """The seconds of an option that takes a span, such as ``10m``, or a plain number of seconds.
+
+    Raises:
+        CommandError: *text* is neither.
+    """
+    if _PLAIN_SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        return span(text).total_seconds()
+    except InvalidRequest as error:
+        raise CommandError(f"{option}: {error}") from error
+
+
+def read_age(option: str, text: str) -> timedelta:
+    """How long ago *text* is: a span such as ``12h``, or a time with a zone.
+
+    Raises:
+        CommandError: *text* is neither; the message names *option*.
+    """
+    try:
+        return age(text)
+    except InvalidRequest as error:
+        raise CommandError(f"{option}: {error}") from error
 
 
 def age_text(age: timedelta) -> str:

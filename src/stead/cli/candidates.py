@@ -15,18 +15,19 @@ that almost fit, and what would help.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path  # noqa: TC003  # Typer reads the annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 import typer
-from rich.text import Text
 
 from stead.class_order import in_class_order
-from stead.cli.arguments import options
-from stead.cli.errors import CommandError, Negative
+from stead.cli.arguments import options, read_lines
+from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.server import connect
 from stead.cli.terminal import (
     EMPTY,
@@ -42,16 +43,18 @@ from stead.cli.terminal import (
     number,
     padded,
     print_json,
+    say,
     shorten,
     show_lines,
     widest,
     wrapped,
 )
+from stead.cli.text import Text
 from stead.cli.tree import require_named
 from stead.client.calls import query_of
-from stead.client.candidate import constraint_words, count_words, group_words, relaxation_words
+from stead.client.candidate import Explanation, constraint_words, count_words, group_words, relaxation_words
 from stead.client.errors import Refused
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,6 +77,9 @@ Query = Annotated[str | None, typer.Argument(help=QUERY_HELP, show_default=False
 Flavor = Annotated[
     str | None, typer.Option(help="Name of a flavor, whose query is requested. A QUERY beside it can only restrict it.")
 ]
+
+NOTHING_FITS = "nothing fits; `stead explain` with the same query says why"
+"""The error of every command for whose request there is no candidate; the exit code is 1."""
 
 UNSUFFIXED = ""
 
@@ -99,24 +105,82 @@ def candidates(
     if options().json:
         print_json({"candidates": [candidate_as_json(candidate, names) for candidate in shown]})
     if not shown:
-        raise Negative("nothing fits; `stead explain` with the same query says why")
+        raise Negative(NOTHING_FITS)
     if options().json:
         return
     show_lines(draw_candidates(shown, names, line_width()))
     if len(shown) == limit and question != query_of(requested):
-        print(f"The first {limit} are shown; --limit shows more.")
+        say(f"The first {limit} are shown; --limit shows more.")
 
 
 @explain_app.command()
-def explain(query: Query = None, flavor: Flavor = None) -> None:
-    """Explain what each constraint of a request excludes, which providers almost fit, and what would help."""
-    requested = with_flavor(query, flavor)
+def explain(
+    query: Query = None,
+    flavor: Flavor = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UUID|REQUEST-ID",
+            help="Explain the request of nova for this instance, or with this request ID, which the log of Stead has.",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The log of the server, for --instance; - reads standard input."),
+    ] = None,
+) -> None:
+    """Explain what each constraint of a request excludes, which providers almost fit, and what would help.
+
+    The explanation is of now: if the site has changed since the request in the log, it may differ.
+    """
+    if (instance is None) != (log is None):
+        raise CommandError("--instance and --log belong together: --instance UUID --log FILE")
+    if instance is None or log is None:
+        requested = with_flavor(query, flavor)
+    else:
+        if query is not None or flavor is not None:
+            raise CommandError("--instance finds the query; give no other")
+        requested = logged_query(instance, read_lines(log))
+        if not options().json:
+            say(f"{instance} requested {printable(unquote_plus(requested))}")
+            print()
     with connect() as site:
         explanation = site.explain(requested)
     if options().json:
         print_json(explanation.document)
     else:
         show_lines(draw_explanation(explanation.document, line_width()))
+    if not explanation.candidates:
+        raise typer.Exit(NO)
+
+
+_REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_QUESTION = re.compile(r"/allocation_candidates\?([^\s\"]+)")
+
+
+def logged_query(called: str, lines: Iterable[str]) -> str:
+    """The last candidate query of an instance, or with a request ID, in the *lines* of a server's log, text or JSON.
+
+    The line of a query does not name the instance. A claim does, and has the same global request ID, which nova sends.
+
+    Raises:
+        Negative: there is none.
+    """
+    queries: dict[str, str] = {}
+    requests = {called}
+    for line in lines:
+        question = _QUESTION.search(line)
+        if question is not None:
+            queries.update(dict.fromkeys(_REQUEST_ID.findall(line), question[1]))
+        elif called in line:
+            requests.update(_REQUEST_ID.findall(line))
+    for request, query in reversed(queries.items()):
+        if request in requests:
+            return query
+    raise Negative(
+        f"the log has no candidate query of {called}"
+        + ("" if called.startswith("req-") else "; `openstack server event list` shows the request IDs of an instance")
+    )
 
 
 def with_flavor(query: str | None, flavor: str | None) -> str:
@@ -128,6 +192,10 @@ def with_flavor(query: str | None, flavor: str | None) -> str:
     if flavor is None:
         if query is None:
             raise CommandError("give a QUERY, --flavor, or both")
+        if query and "=" not in query:
+            raise CommandError(
+                f"{query!r} is not a query such as resources=VCPU:2. A flavor is named by --flavor {query}"
+            )
         return query
     named = urlencode({"flavor": flavor})
     return f"{named}&{query}" if query else named
@@ -433,17 +501,21 @@ def draw_explanation(explanation: Json, width: int) -> Iterator[Text]:
 
 
 def _lines(explanation: Json, width: int) -> Iterator[Text]:
-    yield Text(count_words(explanation) if explanation["candidates"] else "Nothing fits.")
+    yield Text(printable(Explanation(explanation).summary), style="bold")
     if not explanation["complete"]:
         yield Text("The service reached its work limit before everything was checked.", style="yellow")
     roots = explanation["roots"]
     if roots["steps"]:
         yield from _funnel("roots", roots["in_play"], roots["steps"], width)
     for group in explanation["groups"]:
-        for choice in group["choices"]:
-            title = printable(group_words(group["suffix"], choice["resource_class"]))
-            yield from _funnel(title, choice["in_play"], choice["steps"], width)
-            yield from (Text(f"  {line}", style="dim") for line in _near(choice["nearest"]))
+        choices = group["choices"]
+        if len(choices) > 1 and (table := _side_by_side(choices, width)):
+            yield from table
+        else:
+            for choice in choices:
+                title = printable(group_words(group["suffix"], choice["resource_class"]))
+                yield from _funnel(f"providers for {title}", choice["in_play"], choice["steps"], width)
+        yield from (Text(f"  {line}", style="dim") for choice in choices for line in _near(choice["nearest"]))
     trees = explanation["trees"]
     yield from _funnel("trees", trees["in_play"], trees["steps"], width)
     if trees["undecided"]:
@@ -456,7 +528,7 @@ def _funnel(title: str, in_play: int, steps: Sequence[Json], width: int) -> Iter
     """The number of providers at the start, and how many each step keeps and removes."""
     yield Text()
     yield Text(title, style="bold")
-    rows = [("in play", in_play, 0), *((_constraint(step), step["left"], step["removed"]) for step in steps)]
+    rows = [("all", in_play, 0), *((_constraint(step), step["left"], step["removed"]) for step in steps)]
     count = widest(f"{remaining:,}" for _, remaining, _ in rows)
     gone = widest(f"−{removed:,}" for *_, removed in rows if removed)
     columns = lay_out(
@@ -472,6 +544,46 @@ def _funnel(title: str, in_play: int, steps: Sequence[Json], width: int) -> Iter
         if removed:
             detail.append(" " * GAP + f"−{removed:,}".rjust(gone), style="red")
         yield from _row_of_funnel(words, [detail], columns)
+
+
+_OF_A_CLASS = {
+    "inventory": "have the class",
+    "units": "allow the amount at once",
+    "room": "have the amount free",
+    "part": "have a part of the amount free",
+}
+
+
+def _side_by_side(choices: Sequence[Json], width: int) -> list[Text] | None:
+    """The funnels of the classes of one group as the columns of one table; None if they do not fit on the screen."""
+    left: dict[str, dict[int, int]] = {"all": {place: choice["in_play"] for place, choice in enumerate(choices)}}
+    for place, choice in enumerate(choices):
+        for step in choice["steps"]:
+            words = _OF_A_CLASS.get(step.get("check", "")) or _constraint(step)
+            left.setdefault(words, {})[place] = step["left"]
+    names = [printable(choice["resource_class"]) for choice in choices]
+    title = "providers for"
+    cells = [
+        max(widest([name]), *(len(f"{row[place]:,}") for row in left.values() if place in row))
+        for place, name in enumerate(names)
+    ]
+    longest = max(widest([title]), GAP + widest(left))
+    lead = min(longest, width - sum(GAP + cell for cell in cells))
+    if lead < min(longest, GAP + widest(_OF_A_CLASS.values())):
+        return None
+    lines = [Text(), padded(Text(title, style="bold"), lead)]
+    for name, cell in zip(names, cells, strict=True):
+        lines[1].append(" " * GAP + " " * (cell - widest([name])) + name, style="bold")
+    for words, row in left.items():
+        *above, last = wrapped(Text(" " * GAP + words), lead, indent=2 * GAP)
+        lines += above
+        line = padded(last, lead)
+        for place, cell in enumerate(cells):
+            number_left = row.get(place)
+            shown = "" if number_left is None else f"{number_left:,}"
+            line.append(" " * GAP + shown.rjust(cell), style="red" if number_left == 0 else "")
+        lines.append(line)
+    return lines
 
 
 def _funnel_bar(remaining: int, in_play: int, width: int) -> Text:
@@ -497,7 +609,8 @@ def _near(misses: Sequence[Json]) -> Iterator[str]:
             lacking = ", ".join(f"{_who(lack, 'lack')} {lack['amount']:,} {name}" for lack in miss["lacking"])
             yield f"near: {lacking} ({names})"
         else:
-            yield f"near: {_who(miss, 'fail')} only {_constraint(miss)} ({names})"
+            failing = "are disabled only" if miss["parameter"] == "disabled" else f"fail only: {_constraint(miss)}"
+            yield f"near: {miss['providers']:,} {failing} ({names})"
 
 
 def _who(counted: Mapping[str, Any], verb: str) -> str:

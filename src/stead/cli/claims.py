@@ -8,19 +8,21 @@ consumer's own allocations as used: a consumer that fills a place does not find 
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid  # noqa: TC003  # Typer reads the annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import typer
 
 import stead
-from stead.cli.arguments import options
+from stead.cli.aliases import with_name
+from stead.cli.arguments import options, read_seconds
 from stead.cli.candidates import (
     Candidate,
     Flavor,
@@ -42,10 +44,11 @@ from stead.cli.consumers import (
     fetch_consumers,
     fetch_consumers_of,
     fetch_places,
+    read_names,
 )
 from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.server import connect, summary
-from stead.cli.terminal import console, in_words, line_width, print_json, say, show_lines
+from stead.cli.terminal import agreed, console, in_words, line_width, print_json, say, show_lines
 from stead.cli.tree import find, require_named
 from stead.client.calls import OWN, query_of, random_pause
 from stead.client.candidate import Summary
@@ -61,7 +64,7 @@ from stead.client.errors import (
     Unsupported,
 )
 from stead.client.provider import Room
-from stead.domain.names import one_line, printable
+from stead.printing import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,8 +137,8 @@ def claim(
         bool, typer.Option("--replace", help="Also claim for consumers with allocations, instead of those.")
     ] = False,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for room if nothing fits. Default 0: do not wait.")
-    ] = 0,
+        str, typer.Option(help="How long to wait for room if nothing fits: seconds, or 10m. Default 0: do not wait.")
+    ] = "0",
 ) -> None:
     """Claim a place where a request fits: the best by its order_by, else a random one.
 
@@ -143,6 +146,7 @@ def claim(
     the consumer: its allocations count as free. It stays in its tree if it fits there, unless the query has order_by or
     in_tree.
     """
+    patience = read_seconds("--wait", wait)
     if consumer is not None and consumer_name is not None:
         raise CommandError("give either --consumer or --consumer-name")
     if consumer_name == "":
@@ -159,7 +163,7 @@ def claim(
                 raise CommandError("--count requires Stead: the server has no POST /claims")
             return claim_gang(site, requested, owners, distinct_hosts=distinct_hosts, replace=replace)
 
-        claimed = _until_it_fits(site, attempt, wait) if wait else attempt()
+        claimed = _until_it_fits(site, attempt, patience) if patience else attempt()
     report(owners, claimed, names if count > 1 or consumer_name is not None else None)
 
 
@@ -168,11 +172,13 @@ def report(owners: list[Owner], claimed: list[Claimed], names: list[str] | None 
     titles = [owner.consumer for owner in owners]
     if names is not None:
         titles = [uuid if uuid == name else f"{uuid} ({name})" for uuid, name in zip(titles, names, strict=True)]
+    else:
+        titles = [with_name(uuid) for uuid in titles]
     if options().json:
         told = [_as_json(owner, each) for owner, each in zip(owners, claimed, strict=True)]
         if names is not None:
             told = [{"consumer_name": name, **each} for name, each in zip(names, told, strict=True)]
-        print_json(told[0] if len(told) == 1 else {"claims": told})
+        print_json(told[0] if len(told) == 1 else {"claims": told}, told)
         return
     for place, (title, each) in enumerate(zip(titles, claimed, strict=True)):
         again = f", at try {each.tries}" if each.tries > 1 else ""
@@ -323,7 +329,9 @@ def _again(write: Callable[[], T]) -> T:
 def _why_not(query: str, detail: str, count: int = 1) -> str:
     """The message that nothing fits; it repeats the service's reason if that says more."""
     times = f"{count} times " if count > 1 else ""
-    return f"nothing fits {times}{one_line(query)}" if detail.startswith("Nothing fits") else detail
+    if not detail.startswith("Nothing fits"):
+        return detail
+    return f"nothing fits {times}{one_line(query)}; `stead explain` with the same query says why"
 
 
 def _look_at(site: Site, claim: Claim, groups: Mapping[str, dict[str, int]]) -> tuple[Candidate, dict[str, str]]:
@@ -367,7 +375,7 @@ def claim_first(site: Site, query: str, owner: Owner, tries: int = TRIES, *, rep
             _require_none(site, [owner])
         candidates = site.candidates(question)
         if not candidates:
-            raise Negative(f"nothing fits {one_line(query)}")
+            raise Negative(_why_not(query, "Nothing fits"))
         try:
             _allocate(site, owner, before, candidates[0])
         except Conflict as error:
@@ -384,8 +392,10 @@ def claim_first(site: Site, query: str, owner: Owner, tries: int = TRIES, *, rep
 
 def _allocate(site: Site, owner: Owner, before: Claim | None, candidate: stead.Candidate) -> None:
     consumer = before or owner.consumer
-    owned = {"project": owner.project, "user": owner.user, "type": owner.type}
-    _writing(owner, lambda: site.allocate(candidate, consumer, **owned))
+    _writing(
+        owner,
+        lambda: site.allocate(candidate, consumer, project=owner.project, user=owner.user, type=owner.type),
+    )
 
 
 def _until_it_fits(site: Site, attempt: Callable[[], T], seconds: float) -> T:
@@ -433,8 +443,13 @@ def _next_change(site: Site, token: str | None, seconds: float) -> str | None:
 
 @release_app.command()
 def release(
-    consumer: Annotated[
-        str | None, typer.Argument(help="UUID or name of the consumer. Or give options.", show_default=False)
+    consumers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CONSUMER",
+            help="UUIDs or names of consumers; - reads them from standard input, one on each line. Or give options.",
+            show_default=False,
+        ),
     ] = None,
     project: Project = None,
     user: User = None,
@@ -448,15 +463,21 @@ def release(
     yes: Annotated[bool, typer.Option("--yes", help="Release without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the consumers without releasing anything.")] = False,
 ) -> None:
-    """Release all allocations of a consumer, or of all consumers that options select."""
+    """Release all allocations of consumers, or of all consumers that options select.
+
+    Several consumers are listed first, and the command asks. For orphans, which no service knows any more, see
+    `stead help consumer list`.
+    """
     is_selected = any(each is not None for each in (project, user, consumer_type, all_of))
-    if (consumer is None) != is_selected:
+    if bool(consumers) == is_selected:
         raise CommandError(
-            "give either a consumer, or --project, --user, --type or --all-of (see `stead release --help`)"
+            "give either consumers, or --project, --user, --type or --all-of (see `stead release --help`)"
         )
     with connect() as site:
-        if consumer is not None:
-            _release_one(site, uuid_of(consumer or "–"), dry_run=dry_run)
+        if consumers and (len(consumers) > 1 or consumers == ["-"]):
+            _release_named(site, _read_names(consumers), yes=yes, dry_run=dry_run)
+        elif consumers:
+            _release_one(site, uuid_of(consumers[0] or "–"), dry_run=dry_run)
         elif all_of is None:
             listed = fetch_consumers(site, project, user, consumer_type)
             _release_several(site, listed, yes=yes, dry_run=dry_run)
@@ -465,6 +486,26 @@ def release(
             chosen = [each for each in of_host if _passes(each, project, user, consumer_type)]
             whole = [site.find(each.consumer) for each in chosen]  # with all their allocations
             _release_several(site, [each for each in whole if each is not None], yes=yes, dry_run=dry_run)
+
+
+def _read_names(words: Sequence[str]) -> list[str]:
+    """The consumers that *words* name, each once, with the lines of standard input in the place of ``-``."""
+    names: list[str] = []
+    for word in words:
+        names += read_names(Path("-")) if word == "-" else [word]
+    return list(dict.fromkeys(names))
+
+
+def _release_named(site: Site, names: Sequence[str], *, yes: bool, dry_run: bool) -> None:
+    listed, missing = [], {}
+    for name in names:
+        uuid = uuid_of(name or "–")
+        claim = site.find(uuid)
+        if claim is None:
+            missing[uuid] = f"no allocations of {name!r}"
+        else:
+            listed.append(claim)
+    _release_several(site, listed, yes=yes, dry_run=dry_run, missing=missing)
 
 
 def _passes(consumer: Consumer, project: str | None, user: str | None, consumer_type: str | None) -> bool:
@@ -479,17 +520,23 @@ def _release_one(site: Site, uuid: str, *, dry_run: bool) -> None:
     if options().json:
         print_json({"consumer": uuid, "released": _allocations(claim), **({"dry_run": True} if dry_run else {})})
     else:
-        say(f"{'would release' if dry_run else 'released'} {printable(uuid)}: {describe(claim)}")
+        say(f"{'would release' if dry_run else 'released'} {printable(with_name(uuid))}: {describe(claim)}")
 
 
-def _release_several(site: Site, listed: Sequence[Claim], *, yes: bool, dry_run: bool) -> None:
-    """List, ask, and release each at the generation that was listed, so that a changed consumer stays."""
+def _release_several(
+    site: Site, listed: Sequence[Claim], *, yes: bool, dry_run: bool, missing: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """List, ask, and release each at the generation that was listed, so that a changed consumer stays.
+
+    Args:
+        missing: why other consumers cannot be released, by uuid.
+    """
     places = fetch_places(site, (provider for each in listed for provider in each.allocations))
     if not options().json:
         show_lines(draw_consumers(listed, places, line_width()))
     if listed and not (dry_run or yes or _agreed(listed, places)):
         raise CommandError("nothing was released")
-    failures: dict[str, str] = {}
+    failures = dict(missing)
     for each in listed if not dry_run else ():
         try:
             each.release()
@@ -508,7 +555,7 @@ def _release_several(site: Site, listed: Sequence[Claim], *, yes: bool, dry_run:
         )
     else:
         for uuid, reason in failures.items():
-            say(one_line(f"not released: {uuid}: {reason}"))
+            say(one_line(f"not released: {with_name(uuid)}: {reason}"))
         if listed and not dry_run:
             say(f"released {len(released):,} of {_consumers(len(listed))}")
     if failures:
@@ -516,21 +563,10 @@ def _release_several(site: Site, listed: Sequence[Claim], *, yes: bool, dry_run:
 
 
 def _agreed(listed: Sequence[Consumer], places: Mapping[str, Place]) -> bool:
-    """Whether the operator says yes; an end of the input is a no.
-
-    Raises:
-        CommandError: there is no terminal to ask on.
-    """
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise CommandError("releasing several consumers without a terminal requires --yes (--dry-run lists them)")
-    if options().json:  # the list belongs on the terminal, and JSON alone on stdout
-        terminal = console(stderr=True)
-        for line in draw_consumers(listed, places, terminal.width):
-            terminal.print(line, soft_wrap=True)
-    try:
-        return typer.confirm(f"Release all allocations of {_consumers(len(listed))}?", err=True)
-    except typer.Abort:
-        return False
+    """Whether the operator says yes. The list is on stdout already, unless that has JSON alone."""
+    listing = draw_consumers(listed, places, console(stderr=True).width) if options().json else ()
+    question = f"Release all allocations of {_consumers(len(listed))}?"
+    return agreed(question, "releasing several consumers", listing)
 
 
 def _consumers(count: int) -> str:

@@ -14,9 +14,10 @@ import typer
 from typer.main import get_command
 
 from stead.cli.app import app as stead
+from stead.cli.app import present_words
 from stead.cli.arguments import options, use_options
 from stead.cli.terminal import print_json
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +119,7 @@ def complete(line: str, names: Callable[[str, str], list[str]], *, files: bool =
     if typed.startswith("-"):
         return _flags(command, typed, names, files=files)
     if hasattr(command, "commands"):
-        listed = command.list_commands(None)
+        listed = [*command.list_commands(None), *(("help", "version") if hasattr(command, "load") else ())]
         return sorted(name for name in listed if name.startswith(typed))
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     if not arguments or (positional >= len(arguments) and arguments[-1].nargs == 1):
@@ -147,11 +148,17 @@ def _split(line: str) -> tuple[list[str], str]:
     return [], ""
 
 
-def _below(group: Any, name: str) -> Any:
+def _below(group: Any, word: str) -> Any:
     load = getattr(group, "load", None)
     if load is None:
-        return group.commands.get(name)
-    return load(name) if name in group.list_commands(None) else None
+        return group.commands.get(word)
+    name, *more = present_words([word])
+    if name not in group.list_commands(None):
+        return None
+    command = load(name)
+    for each in more:
+        command = command.commands[each]
+    return command
 
 
 def _option(command: Any, word: str) -> Any:

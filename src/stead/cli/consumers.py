@@ -1,26 +1,39 @@
-"""``stead consumers``, ``consumer show``, ``usage`` and ``who``: what consumers have, in tables and sums."""
+"""``stead consumer list``, ``consumer show``, ``usage`` and ``who``: what consumers have, in tables and sums."""
 
 from __future__ import annotations
 
+import json
 from copy import copy
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path  # noqa: TC003  # Typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from stead.class_order import class_order, in_class_order
-from stead.cli.arguments import age_text, options, read_age
+from stead.cli.aliases import IDS, with_name
+from stead.cli.arguments import age_text, name_of, options, read_age, read_file, read_moment
 from stead.cli.errors import CommandError, Negative
 from stead.cli.forest import walk
 from stead.cli.server import connect
-from stead.cli.terminal import draw_list, in_words, line_width, number, page_lines, print_json, read_all, wrapped
+from stead.cli.terminal import (
+    amount_text,
+    draw_list,
+    in_words,
+    line_width,
+    number,
+    page_lines,
+    print_json,
+    read_all,
+    wrapped,
+)
+from stead.cli.text import Text
 from stead.cli.tree import find
 from stead.client.consumers import uuid_of
 from stead.client.errors import Refused
 from stead.client.provider import add_up
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,8 +42,7 @@ if TYPE_CHECKING:
     from stead.cli.forest import Provider
     from stead.client.provider import Amounts, Consumer
 
-consumers_app = typer.Typer(add_completion=False)
-consumer_app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show one consumer.")
+consumer_app = typer.Typer(add_completion=False, no_args_is_help=True, help="List and show consumers: who has what.")
 usage_app = typer.Typer(add_completion=False)
 who_app = typer.Typer(add_completion=False)
 
@@ -44,17 +56,71 @@ OlderThan = Annotated[
 ]
 
 
-@consumers_app.command()
-def consumers(
-    project: Project = None, user: User = None, consumer_type: Type = None, older_than: OlderThan = None
+@consumer_app.command("list")
+def list_consumers(
+    project: Project = None,
+    user: User = None,
+    consumer_type: Type = None,
+    older_than: OlderThan = None,
+    expires_before: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only consumers whose lease ends before: 30m, 12h, or a time with a zone."),
+    ] = None,
+    not_in: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Only orphans: consumers that this file lacks. It has a UUID on each line, or is the output of "
+            "`openstack server list -f json`; - reads standard input.",
+        ),
+    ] = None,
 ) -> None:
     """List consumers with their project, user, type, age, hosts and allocations, and the sums."""
     age = None if older_than is None else read_age("--older-than", older_than)
+    before = None if expires_before is None else read_moment("--expires-before", expires_before)
+    known = None if not_in is None else _known(not_in)
     with connect() as site:
-        listed = fetch_consumers(site, project, user, consumer_type)
+        listed = fetch_consumers(site, project, user, consumer_type, before)
         if age is not None:
             listed = [each for each in listed if _created(each) <= datetime.now(UTC) - age]
+        if known is not None:
+            listed = [each for each in listed if each.consumer not in known]
         _show_consumers(site, listed)
+
+
+def _known(path: Path) -> set[str]:
+    """The consumers that a file names.
+
+    Raises:
+        CommandError: none, as after a list that failed: every consumer would be an orphan.
+    """
+    known = {uuid_of(name) for name in read_names(path)}
+    if not known:
+        raise CommandError(f"--not-in: {name_of(path)} has no UUIDs, so that every consumer would be an orphan")
+    return known
+
+
+_MOST_BYTES = 256 * 1024 * 1024
+
+
+def read_names(path: Path) -> list[str]:
+    """The UUIDs or names in a file: one on each line, or a JSON list of texts or of objects with an ``ID``.
+
+    Raises:
+        CommandError: it cannot be read, or is neither.
+    """
+    text = read_file(path, _MOST_BYTES).decode(errors="replace").strip()
+    if not text.startswith("["):
+        lines = (line.strip() for line in text.splitlines())
+        return [line for line in lines if line and not line.startswith("#")]
+    try:
+        items = json.loads(text)
+        names = [item if isinstance(item, str) else next(item[key] for key in IDS if key in item) for item in items]
+    except (ValueError, TypeError, StopIteration):
+        raise CommandError(
+            f"{name_of(path)}: expected a UUID on each line, or a JSON list of objects with an ID"
+        ) from None
+    return [str(name) for name in names]
 
 
 def _created(consumer: Consumer) -> datetime:
@@ -71,11 +137,6 @@ def _show_consumers(site: Site, listed: Sequence[Consumer]) -> None:
         page_lines(draw_consumers(listed, places, line_width()))
 
 
-@consumer_app.callback()
-def family() -> None:
-    """Show one consumer."""
-
-
 @consumer_app.command()
 def show(
     consumer: Annotated[str, typer.Argument(help="UUID or name of the consumer.", show_default=False)],
@@ -89,7 +150,8 @@ def show(
             raise Negative(f"no allocations of {consumer!r}{called}")
         places = fetch_places(site, shown.allocations)
     if options().json:
-        print_json(consumer_as_json(shown, places))
+        told = consumer_as_json(shown, places)
+        print_json(told, [told])
     else:
         page_lines(draw_consumer(shown, places, line_width()))
 
@@ -146,9 +208,12 @@ def who(
 # Reading: also for ``stead release`` and for plans.
 
 
-def fetch_consumers(site: Site, project: str | None, user: str | None, consumer_type: str | None) -> list[Claim]:
+def fetch_consumers(
+    site: Site, project: str | None, user: str | None, consumer_type: str | None, expires_before: str | None = None
+) -> list[Claim]:
     """The consumers with these owners and this type, ordered by uuid; ``unknown``: those without a type."""
-    return read_all("reading consumers", site.claims(project=project, user=user, type=consumer_type))
+    claims = site.claims(project=project, user=user, type=consumer_type, expires_before=expires_before)
+    return read_all("reading consumers", claims)
 
 
 def fetch_consumers_of(site: Site, top: Provider) -> list[Consumer]:
@@ -175,7 +240,7 @@ def fetch_places(site: Site, providers: Iterable[str]) -> Mapping[str, Place]:
 # Drawing.
 
 
-_HEADINGS = ("consumer", "type", "project", "user", "age", "host", "allocations")
+_HEADINGS = ("consumer", "type", "project", "user", "age", "ends", "host", "allocations")
 _MOST_HOSTS = 2
 
 
@@ -199,12 +264,13 @@ def draw_consumers(
 def draw_consumer(consumer: Consumer, places: Mapping[str, Place], width: int) -> Iterator[Text]:
     """The lines of one consumer and of its allocations by provider."""
     facts = {
-        "consumer": consumer.consumer,
+        "consumer": with_name(consumer.consumer),
         "type": consumer.type,
-        "project": consumer.project,
-        "user": consumer.user,
+        "project": with_name(consumer.project),
+        "user": with_name(consumer.user),
         "generation": str(consumer.generation),
         "created": f"{consumer.created_at:%Y-%m-%d %H:%M:%S %Z}" if consumer.created_at else "",
+        "ends": f"{consumer.expires_at:%Y-%m-%d %H:%M:%S %Z} ({consumer.on_expiry})" if consumer.expires_at else "",
     }
     for title, text in facts.items():
         if text:
@@ -224,13 +290,21 @@ def draw_sums(by: str, sums: Mapping[str, tuple[int, Mapping[str, int]]], width:
         return
     classes = sorted({name for _, amounts in sums.values() for name in amounts}, key=class_order)
     rows = [
-        [key, number(count), *(number(amounts[name]) if name in amounts else "–" for name in classes)]
+        [
+            with_name(key),
+            number(count),
+            *(amount_text(name, amounts[name]) if name in amounts else "–" for name in classes),
+        ]
         for key, (count, amounts) in sorted(sums.items())
     ]
     if len(sums) > 1:
         everything = add_up(dict(amounts) for _, amounts in sums.values())
         rows.append(
-            ["all", number(sum(count for count, _ in sums.values())), *(number(everything[name]) for name in classes)]
+            [
+                "all",
+                number(sum(count for count, _ in sums.values())),
+                *(amount_text(name, everything[name]) for name in classes),
+            ]
         )
     headings = (by, "consumers", *classes)
     yield from draw_list(headings, rows, width, headings[1:])
@@ -245,6 +319,7 @@ def consumer_as_json(consumer: Consumer, places: Mapping[str, Place]) -> dict[st
         "type": consumer.type,
         "generation": consumer.generation,
         "created_at": consumer.created_at and consumer.created_at.isoformat(),
+        **({} if consumer.expires_at is None else _end(consumer.expires_at, consumer.on_expiry)),
         "resources": in_class_order(consumer.amounts),
         "allocations": [
             {
@@ -256,6 +331,11 @@ def consumer_as_json(consumer: Consumer, places: Mapping[str, Place]) -> dict[st
             for provider, amounts in sorted(consumer.allocations.items())
         ],
     }
+
+
+def _end(expires_at: datetime, on_expiry: str | None) -> dict[str, str | None]:
+    """The end of a lease; a consumer without one has no such fields."""
+    return {"expires_at": expires_at.isoformat(), "on_expiry": on_expiry}
 
 
 def consumers_as_json(consumers: Sequence[Consumer], places: Mapping[str, Place]) -> dict[str, Any]:
@@ -271,7 +351,9 @@ def _row(consumer: Consumer, places: Mapping[str, Place], now: datetime) -> tupl
     hosts = sorted({_host(provider, places) for provider in consumer.allocations})
     more = f" +{len(hosts) - _MOST_HOSTS}" if len(hosts) > _MOST_HOSTS else ""
     where = " ".join(hosts[:_MOST_HOSTS]) + more
-    return (consumer.consumer, consumer.type, consumer.project, consumer.user, age, where, in_words(consumer.amounts))
+    names = with_name(consumer.consumer), consumer.type, with_name(consumer.project), with_name(consumer.user)
+    ends = "" if consumer.expires_at is None else f"{consumer.expires_at:%Y-%m-%d %H:%M:%S %Z}"
+    return (*names, age, ends, where, in_words(consumer.amounts))
 
 
 def _counted(count: int) -> str:

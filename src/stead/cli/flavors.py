@@ -1,4 +1,4 @@
-"""``stead flavors``: lists, stores and imports flavors, which are candidate queries with a name.
+"""``stead flavor``: lists, stores and imports flavors, which are candidate queries with a name.
 
 An import translates nova's flavors, the output of ``openstack flavor list -f json --long``, to what nova requests for
 an instance of each.
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
 import typer
-from rich.text import Text
 
 from stead.cli.arguments import name_of, options, read_file
 from stead.cli.candidates import QUERY_HELP
@@ -25,10 +24,10 @@ from stead.cli.server import connect, summary
 from stead.cli.terminal import (
     GAP,
     beside,
+    draw_counts,
     draw_list,
     lay_out,
     line_width,
-    number,
     padded,
     page_lines,
     print_json,
@@ -39,11 +38,12 @@ from stead.cli.terminal import (
     widest,
     wrapped,
 )
+from stead.cli.text import Text
 from stead.client.candidate import limit_words
 from stead.client.errors import Invalid, InvalidRequest, NotFound
 from stead.client.request import Group, Request
-from stead.domain.names import printable
 from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -103,6 +103,15 @@ def set_flavor(
     description: Annotated[
         str | None, typer.Option(help="One line for people. Default: that of the present flavor.")
     ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            help="How often it is requested, in proportion to the other flavors, for the order headroom. 0 leaves it "
+            "out of the mix. Default: that of the present flavor.",
+        ),
+    ] = None,
 ) -> None:
     """Create a flavor, or replace its query."""
     with connect() as site:
@@ -112,7 +121,7 @@ def set_flavor(
             present = None
         if description is None:
             description = "" if present is None else present.description
-        flavor = site.put_flavor(name, query, description)
+        flavor = site.put_flavor(name, query, description, weight=weight)
     if options().json:
         print_json(flavor.document)
     else:
@@ -140,11 +149,13 @@ def import_flavors(
     """Store nova's flavors: their amounts, and the extra specs that nova sends to Placement.
 
     Flavors that the file lacks stay. All other extra specs are ignored and listed. The description of a flavor names
-    those by which nova also selects hosts. The exit code is 1 if a flavor was skipped.
+    those by which nova also selects hosts. If an entry has `Instances`, a number, this becomes the weight. The exit
+    code is 1 if a flavor was skipped.
     """
     described = _read(file)
     with connect() as site:
-        stored = {flavor.name: flavor for flavor in site.flavors()}
+        has_weights = any(isinstance(flavor, Translated) and flavor.weight is not None for flavor in described)
+        stored = {flavor.name: flavor for flavor in site.flavors(weights=has_weights)}
         steps = [_step(flavor, stored.get(flavor.name)) for flavor in described]
         if not dry_run:
             with progress("importing flavors") as advance:
@@ -155,6 +166,45 @@ def import_flavors(
         show_lines(draw_import(steps, line_width(), dry_run=dry_run))
     if any(step.action == "skip" for step in steps):
         raise typer.Exit(NO)
+
+
+mix_app = typer.Typer(add_completion=False)
+
+
+@mix_app.command()
+def mix(
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget what was learned. Flavors and weights stay.")
+    ] = False,
+) -> None:
+    """Show the mix: the requests for which the order headroom leaves room.
+
+    It consists of the flavors with a weight. If no flavor has one, the mix is learned from what clients request.
+    """
+    with connect() as site:
+        if forget:
+            site.forget_mix()
+        present = site.mix()
+    if options().json:
+        print_json(present.document)
+    else:
+        page_lines(draw_mix(present, line_width()))
+
+
+_SOURCES = {
+    "weights": "the weights of flavors",
+    "learned": "learned from what clients request",
+    "flavors": "all flavors, each the same",
+    "none": "no mix: no flavors, and few requests until now",
+}
+
+
+def draw_mix(mix: stead.Mix, width: int) -> Iterator[Text]:
+    """The lines of a mix: where it is from, and the share of each form."""
+    yield from wrapped(Text(_SOURCES.get(mix.source, printable(mix.source)), style="dim"), width, indent=GAP)
+    rows = [(f"{form.share:.1%}", printable(form.flavor or form.query)) for form in mix.forms]
+    if rows:
+        yield from draw_list(("share", "form"), rows, width)
 
 
 def _read(file: Path) -> list[Translated | Untranslated]:
@@ -186,15 +236,20 @@ class Step:
     reason: str = ""
     ignored: tuple[str, ...] = ()
     description: str = ""
+    weight: int | None = None
 
 
 def _step(flavor: Translated | Untranslated, stored: stead.Flavor | None) -> Step:
     if isinstance(flavor, Untranslated):
         return Step(flavor.name, "skip", reason=flavor.reason)
     described = _description(flavor, "" if stored is None else stored.description)
-    is_same = stored is not None and (stored.query, stored.description) == (flavor.query, described)
+    is_same = (
+        stored is not None
+        and (stored.query, stored.description) == (flavor.query, described)
+        and flavor.weight in (None, stored.weight)
+    )
     action: Action = "create" if stored is None else "keep" if is_same else "replace"
-    return Step(flavor.name, action, flavor.query, ignored=flavor.ignored, description=described)
+    return Step(flavor.name, action, flavor.query, ignored=flavor.ignored, description=described, weight=flavor.weight)
 
 
 def _description(flavor: Translated, present: str) -> str:
@@ -220,7 +275,7 @@ def _carry_out(site: Site, steps: Sequence[Step], advance: Callable[[int, int | 
     for step in steps:
         try:
             if step.action in ("create", "replace"):
-                site.put_flavor(step.name, step.query, step.description)
+                site.put_flavor(step.name, step.query, step.description, weight=step.weight)
             done.append(step)
         except Invalid as error:
             done.append(replace(step, action="skip", reason=summary(error)))
@@ -256,11 +311,15 @@ class NotFlavors(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A flavor as a candidate query. *ignored* are the keys of extra specs that have no part in it."""
+    """A flavor as a candidate query. *ignored* are the keys of extra specs that have no part in it.
+
+    *weight* is the number of its instances, None if the file does not have it.
+    """
 
     name: str
     query: str
     ignored: tuple[str, ...]
+    weight: int | None = None
 
     @property
     def restricting(self) -> tuple[str, ...]:
@@ -351,7 +410,9 @@ def _translated(name: str, record: Json) -> Translated:
         Group(group, group_amounts, required=required.get(group, ()), forbidden=forbidden.get(group, ()))
         for group, group_amounts in requested.items()
     ]
-    return Translated(name, str(Request(*groups, isolate=policy == "isolate")), tuple(sorted(ignored)))
+    instances = record.get("Instances")
+    weight = None if instances is None else _number("Instances", instances)
+    return Translated(name, str(Request(*groups, isolate=policy == "isolate")), tuple(sorted(ignored)), weight)
 
 
 def _translate_cpus(specs: dict[str, str], amounts: dict[str, int], traits: dict[str, dict[str, list[str]]]) -> None:
@@ -531,13 +592,11 @@ def draw_import(steps: Sequence[Step], width: int, *, dry_run: bool) -> Iterator
     for line in _import_lines(steps, dry_run=dry_run):
         yield from wrapped(Text(printable(line)), width, indent=GAP)
     counts = Counter[str](step.action for step in steps)
-    counted = [(number(len(steps)), "flavors described")]
-    counted += [(number(counts[action]), words) for action, words in _ACTIONS.items() if counts[action]]
-    numbers = widest(amount for amount, _ in counted)
-    for amount, words in counted:
-        yield Text(f"{amount:>{numbers}}  {words}")
+    counted: list[tuple[int | None, str]] = [(len(steps), "flavor(s) described")]
+    counted += [(counts[action], words) for action, words in _ACTIONS.items() if counts[action]]
     if dry_run:
-        yield Text(" " * (numbers + GAP) + "(a dry run: nothing was done)")
+        counted.append((None, "(a dry run: nothing was done)"))
+    yield from draw_counts(counted, width)
 
 
 def _import_lines(steps: Sequence[Step], *, dry_run: bool) -> Iterator[str]:

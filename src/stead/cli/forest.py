@@ -7,15 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-from rich.text import Text
-
 from stead.class_order import class_order, in_class_order
+from stead.cli.aliases import with_name
 from stead.cli.terminal import (
     ELLIPSIS,
     GAP,
+    LEAST_LEFT,
     PIPE_WIDTH,
     Columns,
+    amount_text,
     bar,
     beside,
     colour,
@@ -27,10 +27,11 @@ from stead.cli.terminal import (
     widest,
     wrapped,
 )
-from stead.domain.names import printable
+from stead.cli.text import Text, cell_len
+from stead.printing import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import stead
 
@@ -249,6 +250,20 @@ def as_json(provider: Provider) -> dict[str, Any]:
     return shown
 
 
+def as_row(provider: Provider) -> dict[str, Any]:
+    """*provider* alone as a row of a table: its amounts by class, and the uuid of its parent."""
+    return {
+        "name": provider.name,
+        "uuid": provider.uuid,
+        "parent": provider.parent,
+        "generation": provider.generation,
+        "disabled": provider.is_disabled,
+        **{name: amount_as_json(amount) for name, amount in in_class_order(provider.shown_amounts).items()},
+        "traits": sorted(provider.traits),
+        "aggregates": sorted(provider.aggregates),
+    }
+
+
 def amount_as_json(amount: Amount) -> dict[str, int]:
     """Capacity, usage and reserved amount."""
     return {"capacity": amount.capacity, "used": amount.used, "reserved": amount.reserved}
@@ -303,22 +318,23 @@ def draw_forest(tops: list[Provider], width: int, *, traits: bool = False) -> It
     totals = sums_of(tops)
     title = f"all {len(tops):,} trees" if len(tops) > 1 else ""
     titles = [_LEVEL * depth + _title(provider, numbers).cell_len for provider, depth in _with_depth(tops)]
-    layout = _lay_out([*titles, len(title)], totals, width, traits=traits)
+    amounts = {pair for provider in walk(tops) for pair in provider.shown_amounts.items()} | set(totals.items())
+    layout = _lay_out([*titles, len(title)], amounts, width, traits=traits)
     for top in tops:
         yield from _draw(top, numbers, layout)
     if not tops:
         yield Text("no resource providers", style="dim")
     if title:
         yield Text()
-        yield from beside(Text(title, style="bold"), _amounts(totals, layout), layout.columns)
+        yield from beside(Text.assemble((title, "bold")), _amounts(totals, layout), layout.columns)
     for line in _legend(tops, numbers):
         yield from wrapped(line, width) if line else [line]
 
 
 def draw_sums(title: str, sums: dict[str, Amount], width: int) -> Iterator[Text]:
     """The lines of sums per class beside their *title*, none longer than *width* cells."""
-    layout = _lay_out([len(title)], sums, width)
-    yield from beside(Text(title, style="bold"), _amounts(sums, layout), layout.columns)
+    layout = _lay_out([len(title)], sums.items(), width)
+    yield from beside(Text.assemble((title, "bold")), _amounts(sums, layout), layout.columns)
 
 
 def _draw(top: Provider, numbers: dict[str, int], layout: Layout) -> Iterator[Text]:
@@ -380,16 +396,21 @@ def _amounts(amounts: dict[str, Amount], layout: Layout) -> Iterator[Text]:
         line = padded(Text(name if len(name) <= layout.name else ""), layout.name + GAP)
         if layout.columns.bar:
             line += bar(amount.used, amount.capacity, width=layout.columns.bar) + Text(" " * GAP)
-        line.append(number(amount.used).rjust(layout.used))
-        line.append(f" / {number(amount.capacity).ljust(layout.capacity)}", style="dim")
+        line.append(amount_text(name, amount.used).rjust(layout.used))
+        line.append(f" / {amount_text(name, amount.capacity).ljust(layout.capacity)}", style="dim")
         line.append(f" {_percent(amount):>4} %", style=colour(amount.used, amount.capacity))
-        if amount.reserved:
+        if amount.reserved and not layout.reserved:  # there is no column for it
+            yield line
+            line = Text(" " * (layout.name + GAP))
+            line.append(f"{amount_text(name, amount.reserved)}{_RESERVED}", style="dim")
+        elif amount.reserved:
             line.append(" " * GAP)
-            line.append(f"{number(amount.reserved).rjust(layout.reserved)}{_RESERVED}", style="dim")
+            line.append(f"{amount_text(name, amount.reserved).rjust(layout.reserved)}{_RESERVED}", style="dim")
         yield line
 
 
 _PERCENT = len(" 1000 %")
+_LEAST_BARS = 8  # cells, with the gap
 _RESERVED = " reserved"
 
 
@@ -404,16 +425,25 @@ def _traits(provider: Provider, layout: Layout) -> Iterator[Text]:
     yield from wrapped(Text(" ".join(words), style="dim"), room)
 
 
-def _lay_out(titles: list[int], totals: dict[str, Amount], width: int, *, traits: bool = False) -> Layout:
-    amounts = totals.values()
-    used = widest(number(amount.used) for amount in amounts)
-    capacity = widest(number(amount.capacity) for amount in amounts)
-    reserved = widest(number(amount.reserved) for amount in amounts if amount.reserved)
-    numeric = used + len(" / ") + capacity + _PERCENT + (GAP + reserved + len(_RESERVED) if reserved else 0)
-    name = name_width(totals, width - GAP - numeric, width)
+def _lay_out(titles: list[int], amounts: Collection[tuple[str, Amount]], width: int, *, traits: bool = False) -> Layout:
+    """Columns for *titles* of these widths, and for *amounts* with their classes.
+
+    If there is no room for bars otherwise, reserved amounts get no column: a long line continues below.
+    """
+    used = widest({amount_text(name, amount.used) for name, amount in amounts})
+    capacity = widest({amount_text(name, amount.capacity) for name, amount in amounts})
+    reserved = widest({amount_text(name, amount.reserved) for name, amount in amounts if amount.reserved})
+    classes = {name for name, _ in amounts}
+    numeric = used + len(" / ") + capacity + _PERCENT
+    beyond = GAP + reserved + len(_RESERVED) if reserved else 0
+    if width - GAP - numeric - beyond - widest(classes) < LEAST_LEFT + _LEAST_BARS:
+        beyond, reserved = 0, 0
+    numeric += beyond
+    name = name_width(classes, width - GAP - numeric, width)
     details = name + GAP + numeric
     most = min(width // 2, _WIDEST_TITLE) if width < PIPE_WIDTH else _WIDEST_TITLE
-    longest = max(min(most, width - details) - GAP, 1)
+    room = width - details - _LEAST_BARS
+    longest = max(min(most, room if room >= LEAST_LEFT else width - details) - GAP, 1)
     fitting = [min(title, longest) for title in titles]  # longer names are shortened in the middle
     columns = lay_out(fitting, details, width, most_left=most)
     return Layout(columns, name, used, capacity, reserved, traits)
@@ -443,7 +473,7 @@ def _legend(tops: list[Provider], numbers: dict[str, int]) -> Iterator[Text]:
     if any(provider.is_sharing for provider in walk(tops)):
         yield Text.assemble((SHARING, "bold magenta"), ("  shares with the trees of its aggregates", "dim"))
     for uuid, place in numbers.items():
-        yield Text.assemble((f"{MEMBER}{place}", "cyan"), (f" aggregate {uuid}", "dim"))
+        yield Text.assemble((f"{MEMBER}{place}", "cyan"), (f" aggregate {printable(with_name(uuid))}", "dim"))
 
 
 # Abbreviates many names: ``compute-[0001-0500]``, in the notation of cluster schedulers.
@@ -576,29 +606,46 @@ def draw_groups(groups: Sequence[TreeGroup], width: int, *, of_hosts: bool = Fal
     classes: it keeps those that most trees have, and of these the ones with the shortest names.
     """
     left_columns = _left_columns(groups, of_hosts=of_hosts)
-    taken = sum(widest([heading, *cells]) + GAP for heading, cells in left_columns)
+    taken = sum(_cells(column) for column in left_columns)
     names = widest(folded(group.names, 10**6) for group in groups)
     least = min(max(names, len(_NAMES)), _LEAST_NAMES)
     classes, columns = _class_columns(groups, width - taken - least - GAP)
-    room = width - taken - sum(widest([heading, *cells]) + GAP for heading, cells in columns) - GAP
+    room = width - taken - sum(_cells(column) for column in columns) - GAP
     names = max(min(names, room), 1)
     shown = [folded(group.names, names) for group in groups]
+    heading = "host" if of_hosts else _NAMES
+    name_cells = min(widest([heading, *shown]), names)
+    before = left_columns[: 0 if of_hosts else 1]
+    after = left_columns[0 if of_hosts else 1 :]
+    widths = {id(column): _cells(column) - GAP for column in (*before, *after, *columns)}
     for row in range(-1, len(groups)):
         line = Text("", style="bold" if row < 0 else "")
-        for heading, cells in left_columns[: 0 if of_hosts else 1]:
-            line.append((heading if row < 0 else cells[row]).rjust(widest([heading, *cells])) + " " * GAP)
-        line += padded(Text(shorten(_NAMES, names) if row < 0 else shown[row]), min(widest([_NAMES, *shown]), names))
-        for heading, cells in left_columns[0 if of_hosts else 1 :]:
-            line.append(" " * GAP + (heading if row < 0 else cells[row]).rjust(widest([heading, *cells])))
-        for name, (heading, cells) in zip(classes, columns, strict=True):
+        for column in before:
+            line.append(_cell(column, row).rjust(widths[id(column)]) + " " * GAP)
+        line += padded(Text(shorten(heading, names) if row < 0 else shown[row]), name_cells)
+        for column in after:
+            line.append(" " * GAP + _cell(column, row).rjust(widths[id(column)]))
+        for name, column in zip(classes, columns, strict=True):
             style = _colour(groups[row].sums.get(name)) if row >= 0 else ""
-            text = (heading if row < 0 else cells[row]).rjust(widest([heading, *cells]))
-            line.append(" " * GAP).append(text, style)
+            line.append(" " * GAP).append(_cell(column, row).rjust(widths[id(column)]), style)
         line.rstrip()
         yield line
     missing = {name for group in groups for name in group.sums}.difference(classes)
     if missing:
         yield Text(shorten(f"not shown for want of width: {', '.join(sorted(missing))}", width), style="dim")
+
+
+def draw_hosts(tops: Sequence[Provider], width: int) -> Iterator[Text]:
+    """A table with one line for each of *tops*, with its sums, and the sums of all; no line is longer than *width*."""
+    if not tops:
+        yield Text("no resource providers", style="dim")
+        return
+    yield from draw_groups(
+        [TreeGroup(1, top.is_disabled, [top.name], top.shown_amounts) for top in tops], width, of_hosts=True
+    )
+    if len(tops) > 1:
+        yield Text()
+        yield from draw_sums(f"all {len(tops):,} trees", sums_of(tops), width)
 
 
 def groups_as_json(groups: Sequence[TreeGroup]) -> list[dict[str, Any]]:
@@ -634,7 +681,7 @@ def _class_columns(groups: Sequence[TreeGroup], room: int) -> tuple[list[str], l
         trees.update(dict.fromkeys(group.sums, len(group.names)))
     shares, amounts = (
         {
-            name: (shorten(printable(name), _HEADING), [cell(group.sums.get(name)) for group in groups])
+            name: (shorten(printable(name), _HEADING), [cell(name, group.sums.get(name)) for group in groups])
             for name in sorted(trees, key=class_order)
         }
         for cell in (_share, _amounts_in_words)
@@ -651,16 +698,23 @@ def _class_columns(groups: Sequence[TreeGroup], room: int) -> tuple[list[str], l
     return classes, [shares[name] for name in classes]
 
 
+def _cell(column: tuple[str, list[str]], row: int) -> str:
+    heading, cells = column
+    return heading if row < 0 else cells[row]
+
+
 def _cells(column: tuple[str, list[str]]) -> int:
     heading, cells = column
     return widest([heading, *cells]) + GAP
 
 
-def _amounts_in_words(amount: Amount | None) -> str:
-    return _NONE if amount is None else f"{number(amount.used)} / {number(amount.capacity)} {_share(amount):>5}"
+def _amounts_in_words(name: str, amount: Amount | None) -> str:
+    if amount is None:
+        return _NONE
+    return f"{amount_text(name, amount.used)} / {amount_text(name, amount.capacity)} {_share(name, amount):>5}"
 
 
-def _share(amount: Amount | None) -> str:
+def _share(_name: str, amount: Amount | None) -> str:
     if amount is None or amount.capacity <= 0:
         return _NONE
     return f"{number(100 * amount.used // amount.capacity)} %"

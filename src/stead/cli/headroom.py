@@ -7,22 +7,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl
 
 import typer
-from rich.text import Text
 
 from stead.class_order import in_class_order
 from stead.cli.arguments import options
-from stead.cli.candidates import Flavor, Query, with_flavor
-from stead.cli.errors import CommandError
+from stead.cli.candidates import NOTHING_FITS, Flavor, Query, with_flavor
+from stead.cli.errors import CommandError, Negative
 from stead.cli.server import connect
-from stead.cli.terminal import FULL, GAP, beside, lay_out, line_width, print_json, show_lines, widest, wrapped
+from stead.cli.terminal import (
+    FULL,
+    GAP,
+    beside,
+    draw_list,
+    lay_out,
+    line_width,
+    print_json,
+    show_lines,
+    widest,
+    wrapped,
+)
+from stead.cli.text import Text
 from stead.client.candidate import limit_words
 from stead.client.errors import Refused
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from stead import Site
+    from stead import Site, Stranded
 
 Json = dict[str, Any]
 
@@ -45,7 +56,18 @@ def headroom(
         int, typer.Option(min=0, metavar="COUNT", help="Maximum number of trees to show. 0 shows all.")
     ] = 10,
 ) -> None:
-    """Show how many times a request can be claimed until nothing fits, where, and what runs out first."""
+    """Show how many times a request can be claimed until nothing fits, where, and what runs out first.
+
+    Without a request, show what is free on the site, and how much of it its mix of flavors cannot use.
+    """
+    if query is None and mix is None and flavor is None:
+        with connect() as site:
+            stranded = site.stranded()
+        if options().json:
+            print_json(stranded.document)
+        else:
+            show_lines(draw_stranded(stranded, line_width()))
+        return
     if mix is not None and flavor is not None:
         raise CommandError("use --flavor or --mix, not both")
     requested = (query or "") if mix is not None else with_flavor(query, flavor)
@@ -56,13 +78,16 @@ def headroom(
     bounds = answer.document
     if options().json:
         print_json(bounds)
-        return
-    if mix is not None:
+    elif mix is not None:
         show_lines([*draw_mix(bounds, line_width()), *draw_notes(notes, line_width())])
-        return
-    is_ordered = any(key == "order_by" for key, _ in parse_qsl(requested))
-    lines = draw_headroom(bounds, line_width(), top or None, is_ordered=is_ordered)
-    show_lines([*lines, *draw_notes(notes, line_width())])
+    elif bounds["at_most"]:
+        is_ordered = any(key == "order_by" for key, _ in parse_qsl(requested))
+        lines = draw_headroom(bounds, line_width(), top or None, is_ordered=is_ordered)
+        show_lines([*lines, *draw_notes(notes, line_width())])
+    else:
+        show_lines(draw_notes(notes, line_width()))
+    if not bounds["at_most"]:
+        raise Negative(NOTHING_FITS)
 
 
 def _notes(site: Site, names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -90,7 +115,7 @@ def draw_headroom(headroom: Json, width: int, top: int | None, *, is_ordered: bo
 
 def _lines(headroom: Json, width: int, top: int | None, *, is_ordered: bool) -> Iterator[Text]:
     if not headroom["at_most"]:
-        yield Text("Nothing fits. `stead explain` with the same query says why.")
+        yield Text("Nothing fits.")
         return
     yield Text(sentence(headroom))
     trees = (
@@ -138,6 +163,22 @@ def _lines_of_mix(headroom: Json, width: int) -> Iterator[Text]:
                 "  " + printable(f"room for {limit['flavor']}" if "flavor" in limit else limit["resource_class"])
             )
     yield from _stranded(headroom)
+
+
+def draw_stranded(stranded: Stranded, width: int) -> Iterator[Text]:
+    """The lines for what the mix of the site cannot use, none longer than *width* cells."""
+    if not stranded.stranded:
+        yield Text("no flavors, or none that can be counted", style="dim")
+        return
+    rows = [
+        [name, f"{stranded.free[name]:,}", f"{amount:,}", f"{100 * amount / (stranded.free[name] or 1):.1f} %"]
+        for name, amount in in_class_order(stranded.stranded).items()
+    ]
+    headings = ("class", "free", "stranded", "of it")
+    yield from draw_list(headings, rows, width, headings[1:])
+    counted, forms = stranded.document["counted"], stranded.document["forms"]
+    if counted < forms or not stranded.is_complete:
+        yield from wrapped(Text(f"{counted:,} of {forms:,} flavors were counted; the server reached a limit."), width)
 
 
 def _stranded(headroom: Json) -> Iterator[Text]:

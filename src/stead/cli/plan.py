@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
-from rich.text import Text
 
 from stead.cli.arguments import options
 from stead.cli.candidates import Flavor, Query, with_flavor
@@ -14,16 +14,17 @@ from stead.cli.consumers import fetch_places
 from stead.cli.errors import NO, Negative
 from stead.cli.server import connect, summary
 from stead.cli.terminal import line_width, page_lines, print_json, progress, say, wrapped
+from stead.cli.text import Text
 from stead.cli.tree import find, require_named
-from stead.cli.what_if import SameAggregates, SameTraits, ask_what_if, draw_plan
+from stead.cli.what_if import Order, SameAggregates, SameTraits, ask_what_if, draw_plan
 from stead.client.errors import Refused
 from stead.client.what_if import Drain
-from stead.domain.names import one_line, printable
+from stead.printing import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stead import Advice, Move, Place, Site, WhatIf
+    from stead import Advice, Improvement, Move, Place, Site, WhatIf
     from stead.cli.forest import Provider
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -50,6 +51,7 @@ def drain(
     ] = "drained",
     same_traits: SameTraits = False,
     same_aggregates: SameAggregates = False,
+    order: Order = None,
 ) -> None:
     """List where the consumers of hosts would move, in an order in which each move is valid.
 
@@ -59,7 +61,7 @@ def drain(
     """
     with connect() as site:
         roots = _roots(site, hosts)
-        drains = [Drain(root.uuid, same_traits, same_aggregates) for root in roots]
+        drains = [Drain(root.uuid, same_traits, same_aggregates, order) for root in roots]
         planned = ask_what_if(site, drains)
         if not execute or (planned.without_place and not partial):
             _report(site, planned)
@@ -88,6 +90,7 @@ def room(
     execute: Annotated[bool, typer.Option("--execute", help="Move the allocations in the order of the plan.")] = False,
     same_traits: SameTraits = False,
     same_aggregates: SameAggregates = False,
+    order: Order = None,
 ) -> None:
     """List which consumers to move, and where to, so that a request fits.
 
@@ -96,6 +99,8 @@ def room(
     it again for a new plan. The exit code is 1 if there is no plan, or if the plan was not carried out.
     """
     requested = with_flavor(query, flavor)
+    if order is not None:
+        requested = f"{requested}&{urlencode({'order_by': order})}"
     with connect() as site:
         advice = site.advice(requested, times, same_traits=same_traits, same_aggregates=same_aggregates)
         if not advice.is_found:
@@ -108,6 +113,37 @@ def room(
         made = _make(site, advice.moves)
         _report_advice(site, advice, made=made.number, stopped=_stopped(made))
         _require_all(advice.moves, made)
+
+
+@app.command()
+def improve(
+    number: Annotated[
+        int, typer.Option("--moves", min=1, max=1000, metavar="COUNT", help="Maximum number of moves.")
+    ] = 10,
+    execute: Annotated[bool, typer.Option("--execute", help="Move the allocations in the order of the plan.")] = False,
+    same_traits: SameTraits = False,
+    same_aggregates: SameAggregates = False,
+) -> None:
+    """List which consumers to move, and where to, so that the most room is left for the site's mix of flavors.
+
+    Each move is the one after those before it that raises the value of the site most; `order_by=headroom` has the same
+    value. Only allocations move. The scheduler that owns the consumers must move the workloads themselves. With
+    `--execute`, the command stops at the first move that is not valid any more; run it again for a new plan. The exit
+    code is 1 if the site has no flavors, or if the plan was not carried out.
+    """
+    with connect() as site:
+        improvement = site.improvement(number, same_traits=same_traits, same_aggregates=same_aggregates)
+        if not improvement.has_mix:
+            raise Negative("the site has no flavors; `stead flavor set` stores one")
+        made = _make(site, improvement.moves) if execute else None
+        if options().json:
+            more = {} if made is None else {"made": made.number, "stopped": _stopped(made)}
+            print_json({**improvement.document, **more})
+        else:
+            places = _places(site, improvement.moves)
+            page_lines(draw_improvement(improvement, places, line_width()))
+        if made is not None:
+            _require_all(improvement.moves, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +192,11 @@ def _report_advice(site: Site, advice: Advice, **more: Any) -> None:
     if options().json:
         print_json({**advice.document, **more})
         return
-    places = fetch_places(site, {provider for move in advice.moves for provider in {*move.before, *move.allocations}})
-    page_lines(draw_advice(advice, places, line_width()))
+    page_lines(draw_advice(advice, _places(site, advice.moves), line_width()))
+
+
+def _places(site: Site, moves: Sequence[Move]) -> Mapping[str, Place]:
+    return fetch_places(site, {provider for move in moves for provider in {*move.before, *move.allocations}})
 
 
 def _report_made(site: Site, planned: WhatIf, made: _Made, remaining: WhatIf, disabled: Sequence[Provider]) -> None:
@@ -222,6 +261,28 @@ def sentence(advice: Advice) -> str:
     moves = f"{most:,} move{'' if most == 1 else 's'}"
     proof = "No plan has fewer." if least == most else f"Every plan has at least {least:,}."
     return f"{now}, and {_times(advice.fits_after or 0)} after {moves}. {proof}"
+
+
+def draw_improvement(improvement: Improvement, places: Mapping[str, Place], width: int) -> Iterator[Text]:
+    """The lines of an improvement, none longer than *width* cells.
+
+    Args:
+        places: names of providers, by UUID.
+    """
+    before, after = improvement.value_before, improvement.value_after
+    number = len(improvement.moves)
+    text = f"Value for the mix {before:,.4g} now. No move raises it."
+    if number:
+        percent = f" ({100 * (after / before - 1):+.2f} %)" if before else ""
+        text = (
+            f"Value for the mix {before:,.6g} now, and {after:,.6g}{percent} after {number:,} move{'s'[: number > 1]}."
+        )
+    if not improvement.is_complete:
+        text += " The server did not consider all consumers."
+    yield from wrapped(Text(text), width)
+    if number:
+        yield Text("")
+        yield from draw_plan(improvement.moves, (), places, width)
 
 
 def _times(number: int) -> str:

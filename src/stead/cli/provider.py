@@ -1,31 +1,47 @@
-"""``stead provider``: shows one provider on one page, and changes it."""
+"""``stead provider``: lists providers, shows one on one page, and changes it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from stead.class_order import class_order, in_class_order
 from stead.cli import arguments
-from stead.cli.arguments import options
+from stead.cli.aliases import with_name
+from stead.cli.arguments import options, read_moment
 from stead.cli.errors import NO, CommandError, Negative
-from stead.cli.forest import as_json, capacity, walk
-from stead.cli.server import connect
+from stead.cli.forest import as_json, as_row, capacity, sort_trees, walk
+from stead.cli.server import connect, summary
 from stead.cli.suggestions import suggestion
-from stead.cli.terminal import draw_list, in_words, line_width, number, page_lines, print_json, say, wrapped
-from stead.cli.tree import find, find_provider
-from stead.domain.names import one_line, printable
+from stead.cli.terminal import (
+    agreed,
+    amount_text,
+    console,
+    draw_list,
+    in_words,
+    line_width,
+    number,
+    page_lines,
+    print_json,
+    progress,
+    say,
+    wrapped,
+)
+from stead.cli.text import Text
+from stead.cli.tree import TreeFilter, fetch_trees, find, find_provider, is_pattern
+from stead.client.errors import Refused, Unreachable
+from stead.printing import one_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stead import Site
     from stead.cli.forest import Provider
     from stead.cli.tree import Located
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show and change one provider.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="List, show and change providers.")
 
 Name = Annotated[str, typer.Argument(metavar="PROVIDER", help="UUID or name of the provider.", show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")]
@@ -39,6 +55,37 @@ Aggregate = Annotated[
 Below = Annotated[str | None, typer.Option(metavar="PARENT", help="UUID or name of the parent. Default: none, a root.")]
 
 
+@app.command("list")
+def list_providers(
+    name: Annotated[
+        str | None, typer.Argument(metavar="PATTERN", help="Only names that match, such as 'compute-1*'.")
+    ] = None,
+    trait: Annotated[list[str] | None, typer.Option(help="Only providers with the trait; repeatable.")] = None,
+    aggregate: Annotated[
+        list[str] | None, typer.Option(metavar="UUID", help="Only providers in the aggregate; repeatable.")
+    ] = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Only disabled providers.")] = False,
+) -> None:
+    """List providers, a line each: name, root, state, and used and capacity of each class."""
+    chosen = TreeFilter(None, name, tuple(trait or ()), tuple(aggregate or ()))
+    with connect() as site, progress("reading providers") as advance:
+        tops = fetch_trees(site, chosen, advance)
+    sort_trees(tops, "name")
+    # A tree passes a filter if one of its providers does; here each has to.
+    listed = [
+        (provider, top)
+        for top in tops
+        for provider in walk([top])
+        if chosen.passes(provider) and (provider.is_disabled or not disabled)
+    ]
+    if options().json:
+        print_json({"providers": [{**as_row(provider), "root": top.name} for provider, top in listed]})
+    else:
+        page_lines(draw_providers(listed, line_width()))
+    if not listed and (name or trait or aggregate):
+        raise Negative("no resource provider matches")
+
+
 @app.command()
 def show(name: Name) -> None:
     """Show one provider on one page: tree, state, inventories, traits, aggregates, consumers."""
@@ -47,7 +94,8 @@ def show(name: Name) -> None:
         allocations = site.allocations(located.provider.uuid)
     if options().json:
         consumers = {uuid: {"resources": amounts} for uuid, amounts in sorted(allocations.items())}
-        print_json({**as_json(located.provider), "path": located.path, "consumers": consumers})
+        told = {**as_json(located.provider), "path": located.path, "consumers": consumers}
+        print_json(told, [as_row(located.provider)])
         return
     page_lines(draw_provider(located.provider, located.path, allocations, line_width()))
 
@@ -166,43 +214,176 @@ def delete(
         say(f"{'would delete' if dry_run else 'deleted'} {printable(each.name)}")
 
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PROVIDER", help="UUIDs or names, or patterns of names such as 'compute-00*'.", show_default=False
+    ),
+]
+WithTrait = Annotated[
+    list[str] | None, typer.Option("--trait", metavar="TRAIT", help="All providers with the trait; repeatable.")
+]
+InAggregate = Annotated[
+    list[str] | None,
+    typer.Option("--aggregate", metavar="UUID", help="All providers in the aggregate; repeatable."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Change several providers without asking.")]
+
+
 @app.command()
 def disable(
-    name: Name,
     reason: Annotated[str, typer.Option(help="Reason, for the next operator.")],
+    names: Names = None,
+    trait: WithTrait = None,
+    aggregate: InAggregate = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="Time at which the server enables it, such as 2031-01-01T00:00:00Z. Default: never."
-        ),
+        typer.Option(metavar="TIME", help="When the server enables it: 12h, 7d or a time with a zone. Default: never."),
     ] = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Take a provider, and all below it, out of service: it accepts no new allocations. Existing ones stay."""
+    """Take providers, and all below them, out of service: they accept no new allocations. Existing ones stay.
+
+    Several providers are listed first, and the command asks.
+    """
+    until = None if until is None else read_moment("--until", until)
     with connect() as site:
-        provider = find(site, name).provider
-        if not dry_run:
-            site.disable(provider.uuid, reason, until=until)
-    _report_state(provider, {"reason": reason, "until": until}, "disabled", dry_run=dry_run)
+        change = _Change("disabled", {"reason": reason, "until": until}, dry_run=dry_run)
+        _change_state(
+            site,
+            _Selection(names or [], trait or [], aggregate or []),
+            change,
+            lambda provider: site.disable(provider.uuid, reason, until=until),
+            yes=yes,
+        )
 
 
 @app.command()
-def enable(name: Name, dry_run: DryRun = False) -> None:
-    """Return a provider to service."""
+def enable(
+    names: Names = None,
+    trait: WithTrait = None,
+    aggregate: InAggregate = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Return providers to service. Several are listed first, and the command asks."""
     with connect() as site:
-        provider = find(site, name).provider
-        if not dry_run:
-            site.enable(provider.uuid)
-    _report_state(provider, None, "enabled", dry_run=dry_run)
+        _change_state(
+            site,
+            _Selection(names or [], trait or [], aggregate or []),
+            _Change("enabled", None, dry_run=dry_run),
+            lambda provider: site.enable(provider.uuid),
+            yes=yes,
+        )
 
 
-def _report_state(provider: Provider, disabled: dict[str, Any] | None, state: str, *, dry_run: bool) -> None:
-    if options().json:
-        print_json({"dry_run": dry_run, "uuid": provider.uuid, "name": provider.name, "disabled": disabled})
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Which providers a command changes: all that pass every condition."""
+
+    names: Sequence[str]
+    traits: Sequence[str]
+    aggregates: Sequence[str]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it can only be one provider."""
+        return len(self.names) == 1 and not (is_pattern(self.names[0]) or self.traits or self.aggregates)
+
+    def providers(self, site: Site) -> list[Provider]:
+        """The providers, without those below another one, since a change of that holds for them too.
+
+        Raises:
+            CommandError: nothing selects any.
+            Negative: a name, or the whole selection, matches none.
+        """
+        if not (self.names or self.traits or self.aggregates):
+            raise CommandError("give a PROVIDER, --trait or --aggregate (see `stead provider disable --help`)")
+        chosen: dict[str, Provider] = {}
+        for name in self.names or (None,):
+            matching = self._called(site, name)
+            if not matching:
+                raise Negative(f"no resource provider matches{'' if name is None else f' {name!r}'}")
+            chosen.update((provider.uuid, provider) for provider in matching)
+        below = {each.uuid for provider in chosen.values() for each in walk(provider.children)}
+        return [provider for uuid, provider in chosen.items() if uuid not in below]
+
+    def _called(self, site: Site, name: str | None) -> list[Provider]:
+        conditions = TreeFilter(None, None, tuple(self.traits), tuple(self.aggregates))
+        if name is not None and not is_pattern(name):
+            provider = find(site, name).provider
+            return [provider] if conditions.passes(provider) else []
+        conditions = replace(conditions, name=name)
+        with progress("reading providers") as advance:
+            tops = fetch_trees(site, conditions, advance)
+        sort_trees(tops, "name")
+        return [provider for provider in walk(tops) if conditions.passes(provider)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The state that providers get, and what the API says of it."""
+
+    state: str
+    disabled: dict[str, Any] | None
+    dry_run: bool
+
+    def as_json(self, provider: Provider) -> dict[str, Any]:
+        return {"uuid": provider.uuid, "name": provider.name, "disabled": self.disabled}
+
+    def sentence(self, provider: Provider) -> str:
+        below = sum(1 for _ in walk(provider.children))
+        with_below = f" and {below:,} below it" if below else ""
+        return f"{'would be ' if self.dry_run else ''}{self.state}: {printable(provider.name)}{with_below}"
+
+
+def _change_state(
+    site: Site, selection: _Selection, change: _Change, write: Callable[[Provider], object], *, yes: bool
+) -> None:
+    providers = selection.providers(site)
+    if selection.is_single:
+        (provider,) = providers
+        if not change.dry_run:
+            write(provider)
+        if options().json:
+            print_json({"dry_run": change.dry_run, **change.as_json(provider)})
+        else:
+            say(change.sentence(provider))
         return
-    below = sum(1 for _ in walk(provider.children))
-    with_below = f" and {below:,} below it" if below else ""
-    say(f"{'would be ' if dry_run else ''}{state}: {printable(provider.name)}{with_below}")
+    if not (yes or change.dry_run or _agreed(providers, change)):
+        raise CommandError("nothing was changed")
+    failures: dict[str, str] = {}
+    for provider in providers if not change.dry_run else ():
+        try:
+            write(provider)
+        except Unreachable:
+            raise
+        except Refused as error:  # such as one that was deleted meanwhile
+            failures[provider.uuid] = summary(error)
+    _report_states(providers, change, failures)
+    if failures:
+        raise typer.Exit(NO)
+
+
+def _agreed(providers: Sequence[Provider], change: _Change) -> bool:
+    count = "1 provider" if len(providers) == 1 else f"{len(providers):,} providers"
+    listing = draw_providers([(provider, provider) for provider in providers], console(stderr=True).width)
+    question = f"{change.state.removesuffix('d').capitalize()} {count}, with all below?"
+    return agreed(question, "changing several providers", listing)
+
+
+def _report_states(providers: Sequence[Provider], change: _Change, failures: Mapping[str, str]) -> None:
+    done = [provider for provider in providers if provider.uuid not in failures]
+    if options().json:
+        failed = [{"uuid": uuid, "reason": reason} for uuid, reason in failures.items()]
+        print_json({"dry_run": change.dry_run, "providers": [change.as_json(each) for each in done], "failed": failed})
+        return
+    for provider in done:
+        say(change.sentence(provider))
+    for provider in providers:
+        if provider.uuid in failures:
+            say(one_line(f"not {change.state}: {provider.name}: {failures[provider.uuid]}"))
 
 
 def _changed(kind: str, names: list[str], added: Iterable[str] | None, removed: Iterable[str] | None) -> list[str]:
@@ -251,7 +432,25 @@ def _write(
         raise typer.Exit(NO)
 
 
-# Drawing: one page, and changes as sentences.
+# Drawing: a table, one page, and changes as sentences.
+
+
+def draw_providers(listed: Sequence[tuple[Provider, Provider]], width: int) -> Iterator[Text]:
+    """The lines of a table of providers with their roots, none longer than *width* cells."""
+    if not listed:
+        yield Text("no resource providers", style="dim")
+        return
+    rows = []
+    for provider, top in listed:
+        amounts = (
+            f"{amount_text(name, amount.used)} / {amount_text(name, amount.capacity)} {name}"
+            for name, amount in in_class_order(provider.amounts).items()
+        )
+        state = "disabled" if provider.is_disabled else ""
+        rows.append([provider.name, "" if provider is top else top.name, state, ", ".join(amounts)])
+    headings = ("provider", "root", "state", "used")
+    shown = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    yield from draw_list([headings[place] for place in shown], [[row[place] for place in shown] for row in rows], width)
 
 
 _TITLES = 12  # cells
@@ -278,7 +477,7 @@ def draw_provider(
         "tree": " › ".join(path) + (f", {below:,} below" if below else ""),
         "children": " ".join(child.name for child in provider.children),
         "traits": " ".join(sorted(provider.traits)),
-        "aggregates": " ".join(sorted(provider.aggregates)),
+        "aggregates": ", ".join(map(with_name, sorted(provider.aggregates))),
     }
     for title, text in facts.items():
         if text:
@@ -298,7 +497,7 @@ def draw_provider(
         return
     shown = sorted(allocations.items())[:_MOST_CONSUMERS]
     yield from draw_list(
-        ("consumer", "allocations"), [(consumer, in_words(amounts)) for consumer, amounts in shown], width
+        ("consumer", "allocations"), [(with_name(consumer), in_words(amounts)) for consumer, amounts in shown], width
     )
     if len(allocations) > len(shown):
         more = f"{len(allocations) - len(shown):,} more consumers; `stead who` lists them"

@@ -21,14 +21,14 @@ from urllib.parse import quote as url_quoted
 from stead.cli.arguments import Options, chosen_data_dir, data_directory, options
 from stead.cli.errors import NO, REFUSED, CommandError
 from stead.cli.suggestions import hint_for
-from stead.client.calls import NotSent
-from stead.client.errors import Error, Refused, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
 
     from stead import Site
+    from stead.client.blocking.transport import Transport
+    from stead.client.errors import Refused
     from stead.config import Settings
 
 
@@ -92,7 +92,7 @@ def _none_runs(given: Options, directory: Path) -> str:
 
 
 def _admin_token(directory: Path) -> str | None:
-    from stead.auth.tokens import read_regular
+    from stead.process.files import read_regular
 
     try:
         return read_regular(directory / "admin-token").decode().strip() or None
@@ -261,15 +261,21 @@ _STATUSES_THAT_MEAN_NO = frozenset({404, 409})
 
 
 @contextmanager
-def connect() -> Iterator[Site]:
+def connect(*, may_open: bool = False) -> Iterator[Site]:
     """The server that the shared options name (see :func:`stead.cli.server`).
+
+    Args:
+        may_open: if no server runs on the data directory that is named, open it in this process.
 
     Raises:
         CommandError: what the library raised inside, in the words of a command.
     """
-    where = endpoint()
+    from stead.client.errors import Error, Refused
+
+    directory = _without_server() if may_open else None
+    where = endpoint() if directory is None else Endpoint(str(directory), None)
     try:
-        with open_site(where) as site:
+        with open_site(where) if directory is None else _open_here(directory) as site:
             try:
                 yield site
             except Refused as error:
@@ -278,12 +284,39 @@ def connect() -> Iterator[Site]:
         raise CommandError(str(error)) from error
 
 
+def _without_server() -> Path | None:
+    """The data directory that the options name, if no server runs on it."""
+    given = options()
+    if given.data_dir is None or (given.url is not None and not _is_outranked(given)):
+        return None
+    directory = data_directory()
+    return directory if running(directory) is None else None
+
+
+def _open_here(directory: Path) -> Site:
+    import logging
+
+    from stead.client.blocking.connecting import open as open_in_process
+
+    logging.getLogger().addHandler(logging.NullHandler())  # else the log of the service is on stderr
+    return open_in_process(directory)
+
+
 def open_site(where: Endpoint) -> Site:
     """The site at *where*. No call is repeated: the user sees each error at once."""
-    from stead.client.blocking.connecting import connect as connect_to
+    from stead.cli import plain_http
+    from stead.client import calls
+    from stead.client.blocking.site import Site
 
-    certificate = None if where.certificate is None else _only(where.certificate)
-    return connect_to(where.url, where.token, certificate=certificate, timeout=_ANSWER_SECONDS, retry=False)
+    address = calls.read(where.url, encrypted=where.certificate is not None)
+    transport: Transport
+    if plain_http.serves(address):
+        transport = plain_http.PlainHttp(address)
+    else:
+        from stead.client.blocking.transport import Http
+
+        transport = Http(address, None if where.certificate is None else trusting_only(where.certificate))
+    return Site(transport, where.token, timeout=_ANSWER_SECONDS, retry=False)
 
 
 def summary(error: Refused) -> str:
@@ -292,6 +325,9 @@ def summary(error: Refused) -> str:
 
 
 def _complaint(error: Refused, site: Site, where: Endpoint) -> CommandError:
+    from stead.client.calls import NotSent
+    from stead.client.errors import Unsupported
+
     words = summary(error)
     if isinstance(error, NotSent):
         words += " (`stead serve` starts a server, --url names another)"
@@ -310,10 +346,12 @@ def _complaint(error: Refused, site: Site, where: Endpoint) -> CommandError:
 
 def _hint(error: Refused, site: Site) -> str:
     """A similar name that exists; empty if there is none."""
+    from stead.client.errors import Unavailable
+
     return "" if isinstance(error, Unavailable) else hint_for(site, error.detail)
 
 
-def _only(certificate: Path) -> ssl.SSLContext:
+def trusting_only(certificate: Path) -> ssl.SSLContext:
     """Trust only the first certificate of the PEM file *certificate*, which need not name the host."""
     import ssl
 
@@ -374,7 +412,7 @@ class Occupation:
 
     def announce(self, url: str, certificate: Path | None = None) -> None:
         """Publish *url*, at which commands find this process."""
-        from stead.auth.tokens import replace_privately
+        from stead.process.files import replace_privately
 
         note = {"url": url, "pid": os.getpid(), "network": _network()}
         if certificate is not None:

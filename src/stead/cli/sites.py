@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from stead.cli.errors import CommandError, Negative
 from stead.client.calls import MOST_TREES, TREES, random_pause
-from stead.client.errors import CapacityBelowUse, Refused, TooLarge
+from stead.client.errors import CapacityBelowUse, NotFound, Refused, Stale, TooLarge
 from stead.domain.provider import Inventory
 from stead.topology.plan import (
     CreateClass,
@@ -38,10 +38,15 @@ from stead.topology.plan import (
     Step,
     plan,
 )
-from stead.topology.site import Description, Part, Site, as_name, as_record, halves, parts_of, site_of
+from stead.topology.provider_config import COMPUTE_NODE, settle
+from stead.topology.site import Description, Part, Site, SiteError, as_name, as_record, halves, parts_of, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import stead
+    from stead import Provider
+    from stead.topology.provider_config import Addition
 
 
 PART = 2_000
@@ -210,13 +215,7 @@ class _Applying:
         for record in answer["providers"]:
             self._outcome.steps += _steps(record, self._site.providers[record["name"]])
         self._note_removals(answer)
-        changes = {record["name"]: record["differences"].get("inventories", {}) for record in answer["providers"]}
-        self._outcome.overcommitted += tuple(
-            Overcommitted(
-                record["name"], _change(record["resource_class"], changes[record["name"]][record["resource_class"]])
-            )
-            for record in answer["overcommitted"]
-        )
+        self._outcome.overcommitted += tuple(_overcommitted(answer))
 
     def _note_removals(self, answer: Any) -> None:
         # In a dry run, a provider that moves to the tree of another part still is where it was.
@@ -304,6 +303,14 @@ def _steps(record: Any, described: Description) -> Iterator[Step]:
                 yield SetAggregates(name, described.aggregates, _words(differences["aggregates"]))
 
 
+def _overcommitted(answer: Any) -> Iterator[Overcommitted]:
+    """The capacities that a dry run, or a write that allows it, makes less than their use."""
+    changes = {record["name"]: record["differences"].get("inventories", {}) for record in answer["providers"]}
+    for record in answer["overcommitted"]:
+        name, resource_class = record["name"], record["resource_class"]
+        yield Overcommitted(name, _change(resource_class, changes[name][resource_class]))
+
+
 def _change(resource_class: str, difference: Any) -> InventoryChange:
     before, after = (None if difference[key] is None else Inventory.of(difference[key]) for key in ("before", "after"))
     return InventoryChange(resource_class, before, after, difference["used"])
@@ -320,6 +327,111 @@ def _kept(record: Any) -> NotPruned:
     if record["needed_by"] is not None:
         return NotPruned(record["name"], None, f"it is the parent of {record['needed_by']}, which stays")
     return NotPruned(record["name"], None, "it has allocations")
+
+
+# What configuration files of nova add to providers, in one document of those that change.
+
+
+def apply_additions(api: stead.Site, additions: Sequence[Addition], hosts: Sequence[str], *, dry_run: bool) -> Outcome:
+    """Give providers what *additions* say, and remove what earlier ones gave them.
+
+    Providers below the host and those that are identified are compared. The rest of the site stays as it is. The
+    document has the generations that were read, so it is a transaction over reading and writing.
+
+    Args:
+        hosts: possible names of the host; the first that exists is it.
+
+    Raises:
+        SiteError: an addition is for a provider that does not exist, or two are for the same.
+        Overcommits: a capacity would be less than its use.
+        Negative: other clients changed the providers during all :data:`ATTEMPTS` attempts.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _add(api, _compared(api, additions, hosts), dry_run=dry_run)
+        except Stale as error:
+            reason = error
+            time.sleep(random_pause(attempt, _FIRST_PAUSE))
+        except CapacityBelowUse as error:
+            lowered = [_Lowered(record) for record in error.overcommitted]
+            raise Overcommits(lowered, done="nothing was changed", advice="release claims first") from error
+    raise Negative(f"gave up after {ATTEMPTS} attempts: {reason}")
+
+
+def _compared(
+    api: stead.Site, additions: Sequence[Addition], hosts: Sequence[str]
+) -> list[tuple[Provider, Addition | None]]:
+    """The providers that may change, each with what is added to it."""
+    host: Provider | None = None
+    found: dict[str, Provider] = {}
+    for called in hosts:
+        try:
+            tree = api.tree(called)
+        except NotFound:
+            continue
+        host = tree.find(called)
+        if host is not None:
+            found = {each.uuid: each for each in tree.below(host)}
+            break
+    added: dict[str, Addition] = {}
+    for addition in additions:
+        if addition.provider == COMPUTE_NODE and not addition.is_name:
+            provider, missing = host, f"{' or '.join(hosts)}, for {COMPUTE_NODE}; name the host with --host"
+        else:
+            provider, missing = _identified(api, addition, found), addition.provider
+        if provider is None:
+            raise SiteError(f"{addition.place}: no resource provider {missing}")
+        first = added.setdefault(provider.uuid, addition)
+        if first is not addition:
+            raise SiteError(
+                f"{addition.place}: provider {addition.provider!r} is described twice; first in {first.place}"
+            )
+        found[provider.uuid] = provider
+    return [(provider, added.get(uuid)) for uuid, provider in found.items()]
+
+
+def _identified(api: stead.Site, addition: Addition, found: Mapping[str, Provider]) -> Provider | None:
+    for each in found.values():
+        if addition.provider == (each.name if addition.is_name else each.uuid):
+            return each
+    if addition.is_name:
+        listed = next(iter(api.providers(name=addition.provider)), None)
+        if listed is None:
+            return None
+        return api.tree(listed.uuid).find(listed.uuid)
+    try:
+        return api.tree(addition.provider).find(addition.provider)
+    except NotFound:
+        return None
+
+
+def _add(api: stead.Site, compared: Sequence[tuple[Provider, Addition | None]], *, dry_run: bool) -> Outcome:
+    outcome = Outcome()
+    settled: list[Description] = []
+    records: list[dict[str, Any]] = []
+    for provider, addition in compared:
+        inventories = {name: Inventory(**asdict(each)) for name, each in (provider.inventories or {}).items()}
+        present = Description(
+            provider.name, provider.uuid, inventories=inventories, traits=provider.traits or frozenset()
+        )
+        wanted, kept = settle(present, provider.usages or {}, addition)
+        outcome.kept += tuple(kept)
+        if wanted == present:
+            continue
+        settled.append(wanted)
+        record = as_record(wanted)
+        # Only what may change. A name would undo what renames the provider meanwhile.
+        parts = {part: record[part] for part in ("uuid", "inventories", "traits")}
+        records.append({**parts, "generation": provider.generation})
+    if not records:
+        return outcome
+    answer = api.apply(_document(records, prune=False), exact=True, create_names=True, dry_run=dry_run).document
+    outcome.steps += map(CreateClass, answer["created_names"]["resource_classes"])
+    outcome.steps += map(CreateTrait, answer["created_names"]["traits"])
+    for changed, wanted in zip(answer["providers"], settled, strict=True):
+        outcome.steps += _steps(changed, wanted)
+    outcome.overcommitted = tuple(_overcommitted(answer))
+    return outcome
 
 
 # The site of any Placement server: reads it over HTTP provider by provider, and changes it step by step.
@@ -348,16 +460,19 @@ class Outcome:
 class Overcommits(CommandError):
     """A plan would make inventories smaller than their allocations."""
 
-    def __init__(self, overcommitted: Sequence[object], steps_done: int = 0, done: str | None = None) -> None:
+    def __init__(
+        self,
+        overcommitted: Sequence[object],
+        steps_done: int = 0,
+        done: str | None = None,
+        advice: str = "--dry-run shows all changes, --allow-overcommit applies them",
+    ) -> None:
         """*done* says what is done, if it is not counted in steps."""
         amounts = "; ".join(map(str, overcommitted[:_NAMED]))
         more = f"; and {len(overcommitted) - _NAMED:,} more" if len(overcommitted) > _NAMED else ""
         if done is None:
             done = f"{steps_done:,} steps are done, the rest is not" if steps_done else "nothing was changed"
-        super().__init__(
-            f"more is used than the site leaves: {amounts}{more}; {done} "
-            "(--dry-run shows all changes, --allow-overcommit applies them)"
-        )
+        super().__init__(f"more is used than the site leaves: {amounts}{more}; {done} ({advice})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from stead.cli.errors import Negative
-from stead.client.errors import Refused
-from stead.domain.provider import BY_NAME
+from stead.client import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +43,9 @@ def hint_for(site: Site, detail: str) -> str:
 
     Empty if the server's message already has one.
     """
+    # Imported when there is an error, as all that only some commands need: each of them would wait for it.
+    from stead.client.errors import Refused
+
     if "Did you mean" in detail:
         return ""
     if match := _NO_REFERENCE.search(detail):

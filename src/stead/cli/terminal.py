@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -10,34 +11,74 @@ import select
 import shutil
 import sys
 import termios
+import time
 import tty
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
-from rich.cells import cell_len
-from rich.text import Text
-
-from stead.class_order import in_class_order
-from stead.domain.names import printable
+from stead import aliases
+from stead.aliases import named_in
+from stead.class_order import in_class_order, short_amount, unit_of
+from stead.cli.arguments import options
+from stead.cli.errors import CommandError
+from stead.cli.text import Text, cell_len, has_colors, is_terminal
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console
+    from rich.progress import Progress
 
 
 PIPE_WIDTH = 1000
 """Width of lines that are not for a terminal: longer than any name, so that programs get complete names."""
 
 _USUAL_WIDTH = 80
+_USUAL_HEIGHT = 24
+_YAML_WIDTH = 10_000  # a text stays on its line
 _PER_STEP = 1_000  # items for which a progress bar moves
+_UNSHOWN = 0.5  # seconds of work without a bar
 
 T = TypeVar("T")
 
 
 _MACHINE_READABLE = "utf-8"
+
+
+_REPLACED = "stead-terminal"
+"""The name of the error handler of outputs: what an encoding lacks is drawn with what it has, in as many cells."""
+
+_PLAIN = {
+    "█": "#", "▓": "+", "░": ".", "│": "|", "─": "-", "├": "|", "└": "`",
+    "…": "~", "–": "-", "›": ">", "⊂": "<", "⇄": "=",
+}  # fmt: skip
+
+
+def _in_plain_characters(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(char, "?" * cell_len(char)) for char in missing), error.end
+
+
+codecs.register_error(_REPLACED, _in_plain_characters)
+
+
+def prepare_streams() -> None:
+    """Let outputs replace what their encoding lacks, as in a locale that is not UTF-8, and never fail for it."""
+    # Python has no stream for a descriptor that is closed, as after `>&-`.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_REPLACED)
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w")  # it stays open as long as the process
 
 
 class _ReadOrNot(io.FileIO):
@@ -98,20 +139,109 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]
 
 
-def print_json(data: Any) -> None:
-    """Write *data* to stdout, indented."""
-    print(json_text(data, indent=2), file=machine_readable())
+def print_json(data: Any, rows: Sequence[Mapping[str, Any]] | None = None) -> None:
+    """Write *data* to stdout in the format that ``--output`` names: JSON, YAML, a CSV row for each item, or names.
+
+    Args:
+        rows: the items of *data*. Default: its first list of objects; *data* itself if there is none.
+    """
+    out = machine_readable()
+    data = with_aliases(data)
+    match options().output:
+        case "yaml":
+            out.write(_yaml_text(data))
+        case "csv":
+            _write_csv(_rows_of(data) if rows is None else rows, out)
+        case "name":
+            for row in _rows_of(data) if rows is None else rows:
+                print(printable(_name_of(row)), file=out)
+        case _:
+            print(json_text(data, indent=2), file=out)
+
+
+def with_aliases(data: Any) -> Any:
+    """*data* with ``aliases``: the names that ``stead alias`` has for UUIDs in it, if there are any."""
+    if not isinstance(data, dict) or "aliases" in data:
+        return data
+    try:
+        names = named_in(data, aliases.read(aliases.file_of_user()))
+    except aliases.NoAliases as error:
+        raise CommandError(str(error)) from error
+    return {**data, "aliases": names} if names else data
+
+
+def _rows_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    lists = (value for value in data.values() if isinstance(value, list))
+    items = next((value for value in lists if all(isinstance(each, dict) for each in value)), None)
+    return [data] if items is None else items
+
+
+_NAMES = ("name", "uuid", "consumer", "project", "user", "type", "query", "token", "url")
+"""The keys whose values name an item, the first that it has."""
+
+
+def _name_of(row: Mapping[str, Any]) -> str:
+    return str(next((row[key] for key in _NAMES if row.get(key)), ""))
+
+
+def _write_csv(rows: Iterable[Mapping[str, Any]], out: TextIO) -> None:
+    import csv
+
+    flat = [dict(_flat("", row)) for row in rows]
+    columns = list(dict.fromkeys(chain.from_iterable(flat)))
+    writer = csv.writer(out, lineterminator="\n")
+    if columns:
+        writer.writerow([printable(column) for column in columns])
+    for row in flat:
+        writer.writerow([printable(row.get(column, "")) for column in columns])
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The cells of *value* by column: members of objects are columns such as ``resources.VCPU``."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), member)
+    elif isinstance(value, list):
+        is_plain = all(isinstance(each, str) for each in value)
+        yield prefix, " ".join(value) if is_plain else json_text(value)
+    elif value is None or isinstance(value, bool):
+        yield prefix, "" if value is None else str(value).lower()
+    else:
+        yield prefix, str(value)
+
+
+def _yaml_text(data: Any) -> str:
+    """*data* as YAML, like site files: if a character could control a terminal, all non-ASCII ones are escaped."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # PyYAML's signature
+            return True
+
+    def dumped(*, allow_unicode: bool) -> str:
+        text: str = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=allow_unicode, width=_YAML_WIDTH)
+        return text
+
+    text = dumped(allow_unicode=True)
+    return text if text.replace("\n", "").isprintable() else dumped(allow_unicode=False)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, with its width or that of the environment variable COLUMNS; a pipe is wide enough for any name."""
+    """Rich's view of the terminal, for what moves; a pipe is wide enough for any name."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, width=_width_of(stream))
+    plain: dict[str, Any] = {} if _has_colors(stream) else {"color_system": None}
+    return Console(file=stream, highlight=False, width=_width_of(stream), **plain)
+
+
+def _has_colors(stream: TextIO) -> bool:
+    return has_colors(stream) and not options().no_color
 
 
 def _width_of(stream: TextIO) -> int:
+    if options().output == "wide":
+        return PIPE_WIDTH
     chosen = os.environ.get("COLUMNS", "")
     if chosen.isascii() and chosen.isdigit() and len(chosen) < 6 and int(chosen) > 0:
         return int(chosen)
@@ -124,26 +254,15 @@ def _width_of(stream: TextIO) -> int:
 
 def line_width() -> int:
     """The width of a line on stdout, in cells."""
-    return console().width
+    return _width_of(sys.stdout)
 
 
-def show(renderable: RenderableType) -> None:
-    """Draw *renderable* on stdout."""
-    console().print(renderable)
-
-
-def show_lines(lines: Iterable[Text]) -> None:
-    """Write *lines* unchanged to stdout; a command drew them for :func:`line_width`."""
-    terminal = console()
+def show_lines(lines: Iterable[Text], *, stderr: bool = False) -> None:
+    """Write *lines* unchanged to stdout or stderr; a command drew them for :func:`line_width`."""
+    stream = sys.stderr if stderr else sys.stdout
+    is_colored = _has_colors(stream)
     for line in lines:
-        _write_line(terminal, line)
-
-
-def _write_line(terminal: Console, line: Text) -> None:
-    if terminal.color_system is None:
-        terminal.file.write(f"{line.plain}\n")  # several times as fast, which matters for a site of 10,000 hosts
-        return
-    terminal.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
+        stream.write(f"{line.colored() if is_colored else line.plain}\n")
 
 
 def page_lines(lines: Iterable[Text]) -> None:
@@ -151,19 +270,19 @@ def page_lines(lines: Iterable[Text]) -> None:
 
     The pager is ``PAGER``, by default ``less``; an empty ``PAGER`` or ``cat`` uses none.
     """
-    terminal = console()
     remaining = iter(lines)
-    command = _pager(terminal)
+    command = _pager()
     if command is None:
         show_lines(remaining)
         return
-    screen = list(islice(remaining, terminal.height - 1))
+    screen = list(islice(remaining, _height() - 1))
     following = next(remaining, None)
     if following is None:
         show_lines(screen)
         return
     import subprocess
 
+    is_colored = _has_colors(sys.stdout)
     environment = {"LESS": "FRX", **os.environ}  # colours, and the text stays on the terminal
     with (
         subprocess.Popen(
@@ -172,46 +291,58 @@ def page_lines(lines: Iterable[Text]) -> None:
         suppress(BrokenPipeError),  # the reader has seen enough
     ):
         for line in chain(screen, [following], remaining):
-            with terminal.capture() as written:
-                terminal.print(line, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
-            pager.stdin.write(written.get())  # type: ignore[union-attr]  # it is a pipe
+            pager.stdin.write(f"{line.colored() if is_colored else line.plain}\n")  # type: ignore[union-attr]  # it is a pipe
         pager.stdin.close()  # type: ignore[union-attr]  # it is a pipe
 
 
-def _pager(terminal: Console) -> str | None:
+def _height() -> int:
+    return shutil.get_terminal_size((_USUAL_WIDTH, _USUAL_HEIGHT)).lines
+
+
+def _pager() -> str | None:
     """The pager's command line; None if none is needed."""
     chosen = os.environ.get("PAGER", "less")
-    if not (terminal.is_terminal and sys.stdout.isatty() and sys.stdin is not None and sys.stdin.isatty()):
+    if not (sys.stdout.isatty() and sys.stdin is not None and sys.stdin.isatty()):
         return None
     if chosen.strip() in ("", "cat") or shutil.which(chosen.split()[0]) is None:
         return None
     return chosen
 
 
+class Advance(Protocol):
+    """Takes the completed amount and the whole amount (None: it is not known yet), and a new name of the work."""
+
+    def __call__(self, done: int, total: int | None, work: str | None = None, /) -> None: ...
+
+
 @contextmanager
-def progress(work: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar for *work* on stderr, if that is a terminal.
+def progress(work: str) -> Iterator[Advance]:
+    """A progress bar for *work* on stderr, if that is a terminal and the work takes more than half a second."""
+    begun = time.monotonic()
+    bar: Progress | None = None
 
-    The block calls the yielded function with the completed amount and the whole amount; None: it is not known yet.
-    """
-    terminal = console(stderr=True)
-    if not terminal.is_terminal:
-        yield lambda _done, _all: None
+    def advance(done: int, total: int | None, now: str | None = None, /) -> None:
+        nonlocal bar, work
+        work = work if now is None else now
+        if bar is None:
+            if time.monotonic() - begun < _UNSHOWN or (total is not None and done >= total):
+                return  # a bar that flashes says nothing
+            from rich.progress import Progress
+
+            bar = Progress(console=console(stderr=True), transient=True)
+            bar.add_task(work, total=None)
+            bar.start()
+        bar.update(bar.task_ids[0], completed=done, total=total, description=work)
+
+    if options().quiet or not is_terminal(sys.stderr):
+        yield lambda _done, _all, _work=None, /: None
         return
-    from rich.progress import Progress
-
-    bar = Progress(console=terminal, transient=True)
-    task = bar.add_task(work, total=None)
-
-    def advance(done: int, total: int | None) -> None:
-        if total is None or done < total:
-            bar.start()  # only for work that takes more than one step
-        bar.update(task, completed=done, total=total)
 
     try:
         yield advance
     finally:
-        bar.stop()
+        if bar is not None:
+            bar.stop()
 
 
 def read_all(work: str, items: Iterable[T]) -> list[T]:
@@ -226,11 +357,44 @@ def read_all(work: str, items: Iterable[T]) -> list[T]:
 
 
 def say(sentence: str, indent: int = 2) -> None:
-    """Write *sentence* to stdout, wrapped to the terminal; lines after the first are indented."""
-    from rich.text import Text
-
+    """Write *sentence* to stdout, wrapped to the terminal; lines after the first are indented. Not with ``--quiet``."""
+    if options().quiet:
+        return
     show_lines(wrapped(Text(sentence), line_width(), indent))
 
+
+def agreed(question: str, action: str, listing: Iterable[Text]) -> bool:
+    """Whether the operator says yes to *question*, which follows the *listing* on stderr; the end of the input is a no.
+
+    Args:
+        action: what several items need to have a terminal or ``--yes`` for, for the error message.
+
+    Raises:
+        CommandError: there is no terminal to ask on.
+    """
+    import typer
+
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise CommandError(f"{action} without a terminal requires --yes (--dry-run lists them)")
+    show_lines(listing, stderr=True)
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False
+
+
+def draw_counts(rows: Iterable[tuple[int | None, str]], width: int) -> Iterator[Text]:
+    """A line for each number and its words, the numbers below each other; ``provider(s)`` has the ending it needs."""
+    lines = [
+        ("" if count is None else number(count), _ENDING.sub("" if count == 1 else r"\1", words))
+        for count, words in rows
+    ]
+    cells = widest(count for count, _ in lines)
+    for count, words in lines:
+        yield from wrapped(Text(f"{count:>{cells}} {words}"), width, cells + 1)
+
+
+_ENDING = re.compile(r"\((e?s)\)")
 
 # Rows under headings; on a terminal that is too narrow, a paragraph for each row instead.
 
@@ -282,6 +446,7 @@ LEAST_LEFT = 17
 _MOST_LEFT = 100
 _LEAST_INDENT = 4
 _LEAST_BAR = 4
+_FEW = 0.25
 _USUAL_BAR = 12
 _MOST_BAR = 32
 
@@ -304,8 +469,13 @@ def lay_out(
     titles: Iterable[int], details: int, width: int, *, most_left: int = _MOST_LEFT, most_bar: int | None = None
 ) -> Columns:
     """Columns for titles of these widths, and for *details*, the width of the widest without its bar; all in cells."""
+    widths = [title + GAP for title in titles]
     most = min(most_left, width - details)
-    left_width = max([title + GAP for title in titles if title + GAP <= most], default=0)
+    with_bars = min(most_left, width - details - GAP - _LEAST_BAR)
+    # A few long titles get their own lines rather than cost all lines their bars.
+    if sum(cells > with_bars for cells in widths) <= max(len(widths) * _FEW, 1):
+        most = max(with_bars, min(most, LEAST_LEFT))
+    left_width = max([cells for cells in widths if cells <= most], default=0)
     left_width = min(max(left_width, LEAST_LEFT), max(width - details, _LEAST_INDENT))
     most_bar = most_bar or min(max(width // 7, _USUAL_BAR), _MOST_BAR)
     bar = width - left_width - details - GAP
@@ -449,6 +619,12 @@ def widest(texts: Iterable[str]) -> int:
 def in_words(amounts: Mapping[str, int]) -> str:
     """``512 MEMORY_MB, 3 VCPU``."""
     return ", ".join(f"{number(amount)} {name}" for name, amount in in_class_order(amounts).items())
+
+
+def amount_text(resource_class: str, amount: int) -> str:
+    """*amount* with commas; of memory and disk with a unit, ``1.5 TiB``, in about three digits, unless ``--raw``."""
+    shown, unit = unit_of(resource_class, amount)
+    return f"{short_amount(shown)} {unit}" if unit and not options().raw else number(amount)
 
 
 def number(amount: int) -> str:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from stead.class_order import class_order, in_class_order
 from stead.cli.arguments import options
 from stead.cli.errors import CommandError
 from stead.cli.forest import Amount, Provider, TreeGroup, amount_as_json, draw_groups, draw_sums, fill, natural, sums_of
 from stead.cli.server import connect, summary
-from stead.cli.terminal import console, print_json, shorten, show_lines, single_keys
+from stead.cli.terminal import console, in_words, line_width, print_json, shorten, show_lines, single_keys
+from stead.cli.text import Text, is_terminal
 from stead.cli.tree import EVERY_TREE, fetch_roots
 from stead.cli.watch import lines_of
-from stead.client.errors import Failed, StartOver, Unavailable
+from stead.client.errors import Failed, Refused, StartOver, Unavailable, Unsupported
 from stead.client.provider import CONSUMER
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stead import Changes, Site
 
@@ -60,9 +62,8 @@ def top(
         if options().json:
             print_json(frame_as_json(reader.frame, view))
         elif once or not (sys.stdout.isatty() and sys.stdin is not None and sys.stdin.isatty()):
-            terminal = console()
-            lines = terminal.height if terminal.is_terminal else _LINES
-            show_lines(draw_frame(reader.frame, view, terminal.width, lines)[:-1])
+            lines = shutil.get_terminal_size().lines if is_terminal(sys.stdout) else _LINES
+            show_lines(draw_frame(reader.frame, view, line_width(), lines)[:-1])
         else:
             _live(reader, view, interval)
 
@@ -101,6 +102,8 @@ class Reader:
             if roots is None:
                 raise CommandError("the server has no GET /provider_trees; stead top requires Stead with `stead 1.1`")
             self.frame.roots = roots
+            with suppress(Refused, Unsupported):  # an older server, or a user who may not count
+                self.frame.stranded = self._site.stranded().stranded
         if changes is not None:
             self._token = changes.token
             consumers = [each for each in changes.changes if each.kind == CONSUMER]
@@ -172,12 +175,13 @@ class View:
 
 @dataclass(slots=True)
 class Frame:
-    """What is shown: roots with the sums of their trees, claims per second, and recent changes."""
+    """What is shown: roots with the sums of their trees, claims per second, recent changes, what the mix cannot use."""
 
     roots: Sequence[Provider] = ()
     rate: float | None = None
     changes: list[str] = field(default_factory=list)
     time: str = ""
+    stranded: Mapping[str, int] = field(default_factory=dict)
 
 
 def visible(frame: Frame, view: View) -> list[Provider]:
@@ -200,6 +204,9 @@ def draw_frame(frame: Frame, view: View, width: int, height: int) -> list[Text]:
     sums = sums_of(roots)
     lines = [_title(frame, view, roots, width), Text()]
     lines += list(draw_sums(f"all {len(roots):,} hosts", sums, width))[: max(height // 3, 1)]
+    stranded = {name: amount for name, amount in frame.stranded.items() if amount}
+    if stranded:
+        lines.append(Text(shorten(f"stranded for the flavors: {in_words(stranded)}", width)))
     changes = frame.changes[-_MOST_CHANGES:] if height > 2 * _LEAST_FRAME else []
     changes = changes[-max(height // 6, 1) :]
     below = [Text(), Text("changes", style="bold"), *(Text(shorten(printable(each), width)) for each in changes)]
@@ -283,6 +290,7 @@ def frame_as_json(frame: Frame, view: View) -> dict[str, Any]:
     return {
         "claims_per_second": frame.rate,
         "totals": _amounts(sums_of(roots)),
+        "stranded": in_class_order(frame.stranded),
         "hosts": [
             {"uuid": root.uuid, "name": root.name, "providers": root.hidden + 1, "sums": _amounts(root.shown_amounts)}
             for root in roots

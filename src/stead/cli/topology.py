@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import count as numbers
-from pathlib import Path  # noqa: TC003  # Typer reads the annotations
+from pathlib import Path  # Typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from stead.cli.sites import (
     Overcommits,
     SiteSnapshot,
     Watcher,
+    apply_additions,
     apply_documents,
     has_documents,
     paused_collector,
@@ -30,29 +32,49 @@ from stead.cli.sites import (
     rehearse,
 )
 from stead.cli.sites import apply_steps as apply_site
-from stead.cli.terminal import console, machine_readable, number, print_json, say, show
+from stead.cli.terminal import (
+    draw_counts,
+    line_width,
+    machine_readable,
+    print_json,
+    progress,
+    say,
+    show_lines,
+)
 from stead.client.calls import TREES
-from stead.domain.names import one_line, printable
+from stead.client.errors import NotFound
+from stead.domain.provider import Inventory
+from stead.printing import one_line, printable
 from stead.topology.document import MAX_BYTES as MAX_SITE_BYTES
 from stead.topology.document import as_data, dump, load
 from stead.topology.hwloc import Options, Reserve, describe, omissions, reserve
 from stead.topology.machine import MAX_BYTES, read_xml
+from stead.topology.nvidia import COMMANDS, additions, describe_cards, read_cards
+from stead.topology.nvidia import MAX_BYTES as MAX_OUTPUT
 from stead.topology.plan import SetInventories
+from stead.topology.provider_config import load_additions
 from stead.topology.site import Description, Site, SiteError, site_of, write_allocations, write_inventories
+from stead.topology.table import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import stead
     from stead.cli.sites import Holder
+    from stead.cli.text import Text
     from stead.topology.plan import InventoryChange, Step
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load, save and generate provider trees as files.")
+
+Apply = Annotated[
+    bool, typer.Option("--apply", help="Change the server's providers to match, instead of writing a site file.")
+]
 
 _NUMBER = re.compile(r"\{n(?::0(\d))?\}")
 _SPLIT = "split it into several files, which form one site"
 _SHARE_ALL = "all"
 _PER_NODE = "node"
+_PATIENCE = 60  # seconds for each run of nvidia-smi: without persistence mode, it starts the cards first
 
 
 @app.command("apply")
@@ -89,14 +111,18 @@ def apply_files(
     """
     with _refusing(), paused_collector(), _watched() as watcher:
         described = _load(files, watcher)
-        manner = Manner(exact, prune, prune_all, allow_overcommit, dry_run)
-        with connect() as api:
-            if has_documents(api):
-                outcome = apply_documents(api, described, watcher, manner)
-            else:
-                outcome = _apply_steps(api, described, watcher, manner)
-    _report(outcome, len(described.providers), dry_run=dry_run)
-    if outcome.overcommitted and not allow_overcommit:
+        _apply(described, watcher, Manner(exact, prune, prune_all, allow_overcommit, dry_run))
+
+
+def _apply(described: Site, watcher: Watcher, manner: Manner) -> None:
+    """Change the server's providers to match, and print what changed."""
+    with connect(may_open=True) as api:
+        if has_documents(api):
+            outcome = apply_documents(api, described, watcher, manner)
+        else:
+            outcome = _apply_steps(api, described, watcher, manner)
+    _report(outcome, len(described.providers), dry_run=manner.dry_run)
+    if outcome.overcommitted and not manner.allow_overcommit:
         raise Overcommits(outcome.overcommitted)
     if outcome.kept:
         raise typer.Exit(NO)
@@ -185,6 +211,7 @@ def hwloc(
             metavar="COUNT[:node]", help="Hardware threads that each host keeps for itself; with :node, each NUMA node."
         ),
     ] = "0",
+    apply: Apply = False,
 ) -> None:
     """Convert output of lstopo to a site file: hosts, NUMA nodes, memory without CPUs, GPUs, NICs, NVMe disks."""
     has_one_name = count > 1 if name is None else len(machines) * count > 1 and not _NUMBER.search(name)
@@ -202,9 +229,155 @@ def hwloc(
             for _ in range(count):
                 host = None if name is None else _numbered(name, next(following))
                 descriptions.extend(reserve(describe(machine, host, chosen, source=name_of(path)), memory, cpus))
-        _write(site_of(descriptions))
+        _deliver(site_of(descriptions), apply=apply)
     for file, reason in dict.fromkeys(left_out):
         print(f"stead: warning: {printable(file)}: {one_line(reason)}", file=sys.stderr)
+
+
+@app.command("csv")
+def from_tables(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Tables with a row per provider, together one site; - reads standard input.", metavar="FILE"
+        ),
+    ],
+    apply: Apply = False,
+) -> None:
+    """Convert tables to a site file: name, parent, uuid, traits, aggregates, and a column per resource class."""
+    with _refusing():
+        tables = (load_table(_text_of(path), name_of(path)) for path in files)
+        _deliver(site_of([described for table in tables for described in table.providers.values()]), apply=apply)
+
+
+@app.command("nvidia-smi")
+def nvidia_smi(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Outputs of `nvidia-smi -q -x`, and of `topo -m` and `-L`, of one machine; - reads standard input. "
+            "Default: run nvidia-smi.",
+            metavar="FILE",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the host. Default: the name in --hwloc, or that of this machine.")
+    ] = None,
+    hwloc: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MACHINE.xml", help="Output of `lstopo --of xml` on this machine: describe its other parts too."
+        ),
+    ] = None,
+    shares: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Number of claims that share a card, as CUSTOM_GPU_SHARE in place of PGPU."),
+    ] = None,
+    apply: Apply = False,
+) -> None:
+    """Convert output of nvidia-smi to a site file: GPUs, their memory, MIG instances, links and NUMA nodes."""
+    with _refusing():
+        machine = None if hwloc is None else read_xml(read_file(hwloc, MAX_BYTES), name_of(hwloc))
+        if files and name is None and machine is None:
+            raise CommandError("the files do not name the machine; give the name of the host with --name")
+        host = name if name is not None or machine is not None else socket.gethostname()
+        outputs = [(name_of(path), read_file(path, MAX_OUTPUT)) for path in files or ()]
+        cards = read_cards(outputs or list(_outputs_of_nvidia_smi()))
+        if machine is not None:
+            known = describe(machine, host, source=name_of(hwloc or Path()))
+            _deliver(site_of(describe_cards(cards, known[0].name, known, shares=shares)), apply=apply)
+            return
+        host = _host_name(host or "")
+        known = _tree_on_server(host) if apply else []
+        described = describe_cards(cards, host, known, shares=shares)
+        _deliver(site_of(additions(described, known)), apply=apply)
+
+
+@app.command("provider-yaml")
+def provider_yaml(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="nova's provider.yaml files for one host; - reads standard input.", metavar="FILE"),
+    ],
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the host, which is $COMPUTE_NODE. Default: that of this machine."),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the changes instead of printing them.")] = False,
+) -> None:
+    """Give providers the inventories and traits of nova's provider.yaml, and remove what left the files.
+
+    Without --apply, the changes are printed.
+    """
+    own = socket.gethostname()
+    hosts = [own, own.partition(".")[0]] if host is None else [_host_name(host)]
+    with _refusing():
+        additions = [each for path in files for each in load_additions(_text_of(path), name_of(path))]
+        with connect(may_open=True) as api:
+            if not has_documents(api):
+                raise CommandError(f"provider-yaml requires Stead {TREES} or newer, which {api.url} is not")
+            outcome = apply_additions(api, additions, list(dict.fromkeys(hosts)), dry_run=not apply)
+    _report(outcome, len(additions), dry_run=not apply)
+    if outcome.overcommitted:
+        raise Overcommits(outcome.overcommitted, advice="release claims first")
+    if outcome.kept:
+        raise typer.Exit(NO)
+
+
+def _host_name(text: str) -> str:
+    name = text.strip()
+    if not name:
+        raise CommandError("the name of the host is empty; give one with --name")
+    return name
+
+
+def _outputs_of_nvidia_smi() -> Iterator[tuple[str, bytes]]:
+    """What nvidia-smi of this machine prints."""
+    import subprocess
+
+    for words in COMMANDS:
+        command = ["nvidia-smi", *words]
+        source = " ".join(command)
+        try:
+            run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False)
+        except FileNotFoundError:
+            raise CommandError("no nvidia-smi on this machine; give files with its output") from None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CommandError(f"{source}: {error}") from error
+        if run.returncode:
+            said = (run.stderr or run.stdout).decode(errors="replace")
+            raise CommandError(f"{source} ended with {run.returncode}: {one_line(said)}")
+        yield source, run.stdout
+
+
+def _tree_on_server(host: str) -> list[Description]:
+    """The tree of *host*, as the server has it; empty if the server does not have the host."""
+    with connect(may_open=True) as api:
+        try:
+            tree = api.tree(host)
+        except NotFound:
+            return []
+    names = {each.uuid: each.name for each in tree}
+    return [
+        Description(
+            each.name,
+            each.uuid,
+            None if each.parent is None else names[each.parent],
+            {name: Inventory(**asdict(inventory)) for name, inventory in (each.inventories or {}).items()},
+            each.traits or frozenset(),
+            each.aggregates or frozenset(),
+        )
+        for each in tree
+    ]
+
+
+def _deliver(site: Site, *, apply: bool) -> None:
+    """Write *site* as a file, or make the server match it."""
+    if not apply:
+        _write(site)
+        return
+    with _watched() as watcher:
+        _apply(site, watcher, Manner())
 
 
 @contextmanager
@@ -220,16 +393,20 @@ def _load(files: list[Path], watcher: Watcher) -> Site:
     watcher.begin("reading files", len(files))
     descriptions: list[Description] = []
     for path in files:
-        try:
-            text = read_file(path, MAX_SITE_BYTES, _SPLIT).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise SiteError(f"{name_of(path)}: not a site file: it is not UTF-8 text") from error
+        text = _text_of(path)
         # A failed `stead topology hwloc … > FILE` leaves an empty file. With --prune, it would delete all providers.
         if not text.strip():
             raise SiteError(f"{name_of(path)}: empty file. A site without providers is `providers: []`.")
         descriptions.extend(load(text, name_of(path)).providers.values())
         watcher.advance()
     return site_of(descriptions)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return read_file(path, MAX_SITE_BYTES, _SPLIT).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SiteError(f"{name_of(path)}: not a site file: it is not UTF-8 text") from error
 
 
 def _numbered(template: str, number: int) -> str:
@@ -270,20 +447,21 @@ def _write(site: Site, consumers: list[dict[str, Any]] | None = None) -> None:
 
 @contextmanager
 def _watched() -> Iterator[Watcher]:
-    """A progress bar on stderr, if it is a terminal."""
-    terminal = console(stderr=True)
-    if not terminal.is_terminal:
-        yield Watcher()
-        return
-    from rich.progress import Progress
-
-    with Progress(console=terminal, transient=True) as progress:
-        task = progress.add_task("", total=None)
+    """A progress bar on stderr, as that of :func:`stead.cli.terminal.progress`, for one work after another."""
+    with progress("") as advance:
+        done = total = 0
 
         def begin(work: str, size: int) -> None:
-            progress.reset(task, description=work, total=size)
+            nonlocal done, total
+            done, total = 0, size
+            advance(done, total, work)
 
-        yield Watcher(begin, lambda: progress.advance(task))
+        def step() -> None:
+            nonlocal done
+            done += 1
+            advance(done, total)
+
+        yield Watcher(begin, step)
 
 
 def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
@@ -311,7 +489,7 @@ def _report(outcome: Outcome, described: int, *, dry_run: bool) -> None:
     if dry_run:
         for step in outcome.steps:
             _show_step(step)
-    show(_summary(outcome, described, dry_run=dry_run))
+    show_lines(_summary(outcome, described, dry_run=dry_run))
     for remaining in outcome.kept:
         say(one_line(str(remaining)))
     for overcommitted in outcome.overcommitted:
@@ -345,36 +523,29 @@ def _change_as_json(change: InventoryChange) -> dict[str, Any]:
 
 
 _ROWS = {
-    "CreateClass": "resource classes created",
-    "CreateTrait": "traits created",
-    "CreateProvider": "providers created",
-    "MoveProvider": "providers moved",
-    "RenameProvider": "providers renamed",
-    "SetInventories": "providers whose inventories changed",
-    "SetTraits": "providers whose traits changed",
-    "SetAggregates": "providers whose aggregates changed",
-    "DeleteProvider": "providers deleted",
+    "CreateClass": "resource class(es) created",
+    "CreateTrait": "trait(s) created",
+    "CreateProvider": "provider(s) created",
+    "MoveProvider": "provider(s) moved",
+    "RenameProvider": "provider(s) renamed",
+    "SetInventories": "provider(s) whose inventories changed",
+    "SetTraits": "provider(s) whose traits changed",
+    "SetAggregates": "provider(s) whose aggregates changed",
+    "DeleteProvider": "provider(s) deleted",
 }
 
 
-def _summary(outcome: Outcome, described: int, *, dry_run: bool) -> Any:
-    from rich.table import Table
-
+def _summary(outcome: Outcome, described: int, *, dry_run: bool) -> Iterator[Text]:
     amounts = Counter(type(step).__name__ for step in outcome.steps)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_row(number(described), "providers described")
-    for action, words in _ROWS.items():
-        if amounts[action]:
-            table.add_row(number(amounts[action]), words)
+    rows: list[tuple[int | None, str]] = [(described, "provider(s) described")]
+    rows += [(amounts[action], words) for action, words in _ROWS.items() if amounts[action]]
     if not outcome.steps:
-        table.add_row("0", "changes: none; the server already matches")
+        rows.append((0, "changes: none; the server already matches"))
     if outcome.kept:
-        table.add_row(number(len(outcome.kept)), "kept, although not described")
+        rows.append((len(outcome.kept), "kept, although not described"))
     if dry_run:
-        table.add_row("", "(a dry run: nothing was done)")
+        rows.append((None, "(a dry run: nothing was done)"))
         if outcome.parts > 1:
             # A change that needs one of another part, as a move below a new provider, may look different in the end.
-            table.add_row("", f"({outcome.parts:,} parts, each compared with the site as it is now)")
-    return table
+            rows.append((None, f"({outcome.parts:,} parts, each compared with the site as it is now)"))
+    return draw_counts(rows, line_width())

@@ -21,8 +21,10 @@ from stead.cli.errors import Negative
 from stead.cli.forest import (
     amount_as_json,
     as_json,
+    as_row,
     draw_forest,
     draw_groups,
+    draw_hosts,
     draw_sums,
     group_trees,
     groups_as_json,
@@ -36,17 +38,14 @@ from stead.cli.forest import (
 from stead.cli.server import connect
 from stead.cli.suggestions import no_provider
 from stead.cli.terminal import line_width, page_lines, print_json, progress, wrapped
-from stead.client.calls import MOST_TREES
-from stead.client.errors import Unsupported
-from stead.domain.provider import BY_NAME
+from stead.client import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from rich.text import Text
-
     from stead import Site, Tree
     from stead.cli.forest import Provider
+    from stead.cli.text import Text
 
 _PATTERN = re.compile(r"[*?\[]")
 _PER_STEP = 50  # providers for which a progress bar moves
@@ -92,9 +91,10 @@ class TreeFilter:
         providers = list(walk([tree]))
         if self.provider is not None and not any(is_called(self.provider, each) for each in providers):
             return False
-        return any(self._passes(each) for each in providers)
+        return any(self.passes(each) for each in providers)
 
-    def _passes(self, provider: Provider) -> bool:
+    def passes(self, provider: Provider) -> bool:
+        """Whether *provider* passes the conditions on names, traits and aggregates."""
         if self.name is not None and not fnmatchcase(provider.name, self.name):
             return False
         return all(_matches(value, provider.traits) for value in self.traits) and all(
@@ -146,6 +146,9 @@ def fetch_roots(site: Site, chosen: TreeFilter) -> list[Provider] | None:
     Raises:
         Refused: the server refused, for example an unknown trait.
     """
+    from stead.client.calls import MOST_TREES
+    from stead.client.errors import Unsupported
+
     if chosen.needs_admission:
         return None
     try:
@@ -165,6 +168,8 @@ def fetch_trees(
     Raises:
         Refused: the server refused, for example an unknown trait.
     """
+    from stead.client.errors import Unsupported
+
     try:
         tops = _planted(site.trees(**chosen.filters), advance)
         return [top for top in tops if chosen.admits(top)] if chosen.needs_admission else tops
@@ -308,7 +313,8 @@ def tree(
         typer.Option(
             min=0,
             metavar="LEVELS",
-            help="Number of levels to show below the roots, with the sums of the rest. 0: only roots. Default: all.",
+            help="Number of levels to show below the roots, with the sums of the rest. 0: a line for each root. "
+            "Default: all.",
         ),
     ] = None,
     traits: Annotated[bool, typer.Option("--traits", help="Show the traits of each provider.")] = False,
@@ -330,9 +336,16 @@ def tree(
     sort_trees(tops, (sort or Order.NAME).value)
     is_summary = summary or (may_summarise and len(tops) > SUMMARY_ABOVE)
     if options().json:
-        print_json(summary_as_json(tops, sort) if is_summary else {"roots": [as_json(top) for top in tops]})
+        if is_summary:
+            print_json(summary_as_json(tops, sort))
+        else:
+            # A row for each provider, with its parent in the place of its children.
+            rows = [as_row(provider) for provider in walk(tops)]
+            print_json({"roots": [as_json(top) for top in tops]}, rows)
     elif is_summary:
         page_lines(draw_summary(tops, sort, line_width()))
+    elif depth == 0 and not traits:
+        page_lines(draw_hosts(tops, line_width()))
     else:
         page_lines(draw_forest(tops, line_width(), traits=traits))
 
@@ -399,7 +412,7 @@ def summary_as_json(roots: list[Provider], order: Order | None) -> dict[str, Any
 
 def draw_summary(roots: list[Provider], order: Order | None, width: int) -> Iterator[Text]:
     """The lines of the summary, none longer than *width* cells."""
-    from rich.text import Text
+    from stead.cli.text import Text
 
     providers = sum(root.hidden + 1 for root in roots)
     yield from draw_groups(group_trees(roots, order), width)

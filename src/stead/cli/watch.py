@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stead.class_order import in_class_order
+from stead.cli.aliases import with_name
 from stead.cli.arguments import options
 from stead.cli.consumers import fetch_places
 from stead.cli.errors import Negative
 from stead.cli.server import connect, summary
-from stead.cli.terminal import in_words, json_text, machine_readable, number, say
+from stead.cli.terminal import in_words, json_text, machine_readable, number, say, with_aliases
 from stead.client.calls import random_pause
 from stead.client.errors import Refused, StartOver, Unavailable
 from stead.client.provider import CONSUMER
-from stead.domain.names import one_line
+from stead.printing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +54,7 @@ def watch(
     with connect() as site:
         for changes in fetch_changes(site, since, wait, _lost):
             if options().json:
-                print(json_text(changes.document), file=machine_readable(), flush=True)
+                print(json_text(with_aliases(changes.document)), file=machine_readable(), flush=True)
             else:
                 now = datetime.now().astimezone()
                 for line in lines_of(site, changes.changes, now):
@@ -152,9 +153,9 @@ def _of_provider(change: Change, name: str, provider: Provider | None) -> str:
 
 def _of_consumer(change: Change, claim: Claim | None, names: dict[str, str]) -> str:
     if change.is_deletion:
-        return f"consumer {change.uuid} released"
+        return f"consumer {with_name(change.uuid)} released"
     if claim is None:
-        return f"consumer {change.uuid} changed"
-    owner = f"{claim.type} of project {claim.project}"
+        return f"consumer {with_name(change.uuid)} changed"
+    owner = f"{claim.type} of project {with_name(claim.project)}"
     hosts = ", ".join(sorted(names.get(uuid, uuid) for uuid in claim.allocations))
-    return f"consumer {change.uuid} ({owner}): {in_words(claim.amounts)} from {hosts}"
+    return f"consumer {with_name(change.uuid)} ({owner}): {in_words(claim.amounts)} from {hosts}"

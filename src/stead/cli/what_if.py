@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from stead.class_order import in_class_order
+from stead.cli.aliases import with_name
 from stead.cli.arguments import InventoryText, copies, inventory, of_provider, options
 from stead.cli.candidates import (
     QUERY_HELP,
@@ -40,6 +40,7 @@ from stead.cli.terminal import (
     wrapped,
 )
 from stead.cli.terminal import number as shown
+from stead.cli.text import Text
 from stead.cli.tree import TreeFilter, fetch_names, fetch_trees, find, is_pattern, reference_to
 from stead.client.calls import query_of
 from stead.client.errors import NotFound
@@ -54,7 +55,7 @@ from stead.client.what_if import (
     RemoveTrait,
     SetInventory,
 )
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,6 +89,15 @@ SameAggregates = Annotated[
     bool,
     typer.Option(
         "--same-aggregates", help="Consumers move only to hosts that share an aggregate with their present ones."
+    ),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        "--order",
+        metavar="ORDER",
+        help="Which new places are the best, such as headroom or pack, as in `order_by` of a request.",
+        show_default=False,
     ),
 ]
 Several = list[str] | None
@@ -137,6 +147,7 @@ def whatif(
     ] = None,
     same_traits: SameTraits = False,
     same_aggregates: SameAggregates = False,
+    order: Order = None,
 ) -> None:
     """Answer a question as if planned changes were made. Nothing is written.
 
@@ -168,15 +179,27 @@ def whatif(
             *(AddTrait(reference_to(site, provider), name) for provider, name in gained),
             *(RemoveTrait(reference_to(site, provider), name) for provider, name in lost),
             *(DeleteAggregate(aggregate) for aggregate in delete_aggregate or ()),
-            *(Drain(reference_to(site, host), same_traits, same_aggregates) for host in drain or ()),
+            *(Drain(reference_to(site, host), same_traits, same_aggregates, order) for host in drain or ()),
         ]
         answer = ask_what_if(site, changes, question, requested)
         if options().json:
             print_json(answer.document)
         else:
             _show(site, question, requested, answer, changes)
-    if question is Question.CANDIDATES and not answer.document["candidates"]["allocation_requests"]:
+    if not _fits(question, answer.document):
         raise Negative("nothing fits; `stead whatif` with the question explain says why")
+
+
+def _fits(question: Question, document: Mapping[str, Any]) -> bool:
+    match question:
+        case Question.CANDIDATES:
+            return bool(document["candidates"]["allocation_requests"])
+        case Question.HEADROOM:
+            return bool(document["headroom"]["at_most"])
+        case Question.EXPLAIN:
+            return bool(document["explanation"]["candidates"])
+        case Question.TOTALS:
+            return True
 
 
 def _show(site: Site, question: Question, query: str, answer: WhatIf, changes: Sequence[PlannedChange]) -> None:
@@ -282,7 +305,7 @@ def draw_plan(
         yield Text("no consumers", style="dim")
         return
     numbers = widest(["move", *(number for number, _, _ in rows)])
-    titles = [f"{number:>{numbers}}  {consumer}" for number, consumer, _ in rows]
+    titles = [f"{number:>{numbers}}  {printable(with_name(consumer))}" for number, consumer, _ in rows]
     columns = lay_out([widest(titles)], _LEAST_DETAILS, width)
     for heading in beside(Text(f"{'move':>{numbers}}  consumer"), [Text("from → to")], columns):
         heading.stylize("bold")
@@ -291,7 +314,7 @@ def draw_plan(
         yield from beside(Text(title), [Text(printable(details))], columns, indent=numbers + GAP)
     for each in without_place:
         for reason in _reasons(each):
-            yield from wrapped(Text(f"{each.consumer} {printable(reason)}"), width, GAP)
+            yield from wrapped(Text(printable(f"{with_name(each.consumer)} {reason}")), width, GAP)
 
 
 def _reasons(stuck: Unplaced) -> list[str]:

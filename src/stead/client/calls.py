@@ -6,7 +6,8 @@ import io
 import random
 import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import orjson
 
+from stead.client import BY_NAME
 from stead.client.consumers import DEFAULT_TYPE, UNKNOWN_TYPE
 from stead.client.errors import (
     Failed,
@@ -26,13 +28,15 @@ from stead.client.errors import (
     Unsupported,
     refusal,
 )
-from stead.client.request import BY_NAME, encoded
+from stead.client.request import as_request, encoded
+from stead.client.times import moment, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
     from wsgiref.types import WSGIApplication
 
-    from stead.client.request import Request
+    from stead.client.request import RequestLike
 
 
 Json = dict[str, Any]
@@ -44,11 +48,12 @@ WITHOUT_TYPES = "1.37"
 """The last microversion that writes a consumer without its type. The consumer keeps its type, or has none."""
 
 OWN, TREES, ORDER = "1.0", "1.1", "1.2"
+LEASES = ORDER
 """Versions of Stead's own features. A call requests the lowest one that has what it needs, so that older servers do."""
 
 OWN_PATHS = (
     *("/allocation_candidates/explain", "/changes", "/claims", "/consumers", "/flavors", "/headroom"),
-    *("/advice", "/provider_trees", "/whatif"),
+    *("/advice", "/leases", "/mix", "/provider_trees", "/whatif"),
 )
 """What the paths of Stead's own features begin with. OpenStack Placement has none of them."""
 
@@ -79,6 +84,11 @@ class Call:
     stead: str | None = None
     is_repeatable: bool = True
     placement: str = PLACEMENT
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
 
     @property
     def versions(self) -> str:
@@ -136,7 +146,7 @@ class Reply:
         except orjson.JSONDecodeError:
             body = None
         error = refusal(self.status, body, self.headers)
-        path = call.target.partition("?")[0]
+        path = call.path
         if (
             isinstance(error, NotFound)
             and path.startswith(OWN_PATHS)
@@ -192,11 +202,15 @@ def _numbers(version: str) -> tuple[int, ...]:
 _QUERY_CHARACTERS = "%=&+!,:;/?@$'()*[]~"
 
 
-def query_of(request: Request | str, limit: int | None = None) -> str:
-    """The query string of *request*, percent-encoded. A text may be a query string, or a URL with one.
+def query_of(asked: RequestLike, limit: int | None = None) -> str:
+    """The query string of a request, percent-encoded. A text may be a query string, or a URL with one.
 
     *limit* replaces that of a request; that of a text stays.
+
+    Raises:
+        InvalidRequest: *asked* is no request.
     """
+    request = as_request(asked)
     if not isinstance(request, str):
         return request.query(limit)
     query = quote(request.strip().rpartition("?")[2], safe=_QUERY_CHARACTERS)
@@ -205,52 +219,89 @@ def query_of(request: Request | str, limit: int | None = None) -> str:
     return f"{query}&limit={limit}" if query else f"limit={limit}"
 
 
-def candidates(request: Request | str, limit: int | None) -> Call:
+def candidates(request: RequestLike, limit: int | None) -> Call:
     """The candidates of *request*."""
     return Call("GET", f"/allocation_candidates?{query_of(request, limit)}", stead=version_for(request))
 
 
-def explain(request: Request | str) -> Call:
+def explain(request: RequestLike) -> Call:
     """Why *request* finds what it finds."""
     return Call("GET", f"/allocation_candidates/explain?{query_of(request)}", stead=version_for(request))
 
 
-def headroom(request: Request | str) -> Call:
+def headroom(request: RequestLike) -> Call:
     """How many times *request* fits, with the trees of one page."""
-    return Call("GET", f"/headroom?{query_of(request, MOST_TREES)}", stead=TREES)
+    return Call("GET", f"/headroom?{query_of(request, MOST_TREES)}", stead=_since_trees(version_for(request)))
 
 
-def advice(request: Request | str, number: int, *, same_traits: bool, same_aggregates: bool) -> Call:
+def stranded() -> Call:
+    """What is free, and what of it the mix cannot use."""
+    return Call("GET", "/headroom", stead=ORDER)
+
+
+def advice(request: RequestLike, number: int, *, same_traits: bool, same_aggregates: bool) -> Call:
     """Which consumers to move so that *request* fits this number of times."""
     options = {
         "make_room_for": str(number),
         "same_traits": "true" if same_traits else None,
         "same_aggregates": "true" if same_aggregates else None,
     }
-    return Call("GET", with_query(f"/advice?{query_of(request)}", options), stead=TREES)
+    query = query_of(request)
+    # Before, the order of new places was always `pack`.
+    has_order = any(key == "order_by" and value != "pack" for key, value in parse_qsl(query))
+    return Call("GET", with_query(f"/advice?{query}", options), stead=ORDER if has_order else TREES)
 
 
-def headroom_of_mix(mix: Mapping[str, int] | str, request: Request | str | None) -> Call:
+def improvement(moves: int, *, same_traits: bool, same_aggregates: bool) -> Call:
+    """Which consumers to move so that the most room is left for the mix."""
+    options = {
+        "same_traits": "true" if same_traits else None,
+        "same_aggregates": "true" if same_aggregates else None,
+    }
+    return Call("GET", with_query(f"/advice?improve=mix&moves={moves}", options), stead=ORDER)
+
+
+def headroom_of_mix(mix: Mapping[str, int] | str, request: RequestLike | None) -> Call:
     """How many times several flavors fit together, each as often as its weight says."""
     text = mix if isinstance(mix, str) else ",".join(f"{name}:{weight}" for name, weight in mix.items())
     path = "/headroom" if request is None else f"/headroom?{query_of(request)}"
     return Call("GET", with_query(path, {"mix": text}), stead=TREES)
 
 
-def claim(records: Sequence[Json], requests: Iterable[Request | str], *, distinct_roots: bool, explain: bool) -> Call:
+def claim(records: Sequence[Json], requests: Iterable[RequestLike], *, distinct_roots: bool, explain: bool) -> Call:
     """Claims for all *records*, or for none. May be repeated: the server recognizes what it did."""
     body = {"claims": records, "explain": explain, **({"distinct_roots": True} if distinct_roots else {})}
-    return Call("POST", "/claims", body, max(map(version_for, requests), key=_numbers, default=OWN))
+    has_ends = any("on_expiry" in record for record in records)
+    needed = [OWN, *map(version_for, requests), *([LEASES] if has_ends else [])]
+    return Call("POST", "/claims", body, max(needed, key=_numbers))
 
 
-def flavors(*, headroom: bool) -> Call:
+def lease_of(lease: float | timedelta | datetime, on_expiry: str) -> Json:
+    """The fields of a claim about its end.
+
+    Raises:
+        InvalidRequest: it is no length, and no time with a zone.
+    """
+    if isinstance(lease, datetime):
+        return {"expires_at": moment(lease), "on_expiry": on_expiry}
+    return {"lease": seconds_of(lease), "on_expiry": on_expiry}
+
+
+def renew(seconds_of: Mapping[str, int]) -> Call:
+    """Let the leases of some consumers end a number of seconds from now, by uuid."""
+    body = {"leases": [{"consumer_uuid": uuid, "lease": seconds} for uuid, seconds in seconds_of.items()]}
+    return Call("PUT", "/leases", body, LEASES)
+
+
+def flavors(*, headroom: bool, weights: bool = False) -> Call:
     """The first page of flavors."""
-    return Call("GET", with_query("/flavors", {"headroom": "true" if headroom else None}), stead=TREES)
+    target = with_query("/flavors", {"headroom": "true" if headroom else None})
+    return Call("GET", target, stead=ORDER if weights else TREES)
 
 
-def flavor(name: str) -> Call:
+def flavor(name: str, *, weight: bool = False) -> Call:
     """One flavor."""
-    return Call("GET", f"/flavors{path_of(name)}", stead=TREES)
+    return Call("GET", f"/flavors{path_of(name)}", stead=ORDER if weight else TREES)
 
 
 def put_flavor(name: str, query: str, description: str, weight: float | None) -> Call:
@@ -267,13 +318,31 @@ def delete_flavor(name: str) -> Call:
     return Call("DELETE", f"/flavors{path_of(name)}", stead=TREES)
 
 
+def mix() -> Call:
+    """The mix of requests that the site is to serve."""
+    return Call("GET", "/mix", stead=ORDER)
+
+
+def forget_mix() -> Call:
+    """Forget what was learned of the mix."""
+    return Call("DELETE", "/mix", stead=ORDER)
+
+
 def what_if(changes: Sequence[Json], ask: Json) -> Call:
     """What planned changes would lead to. It writes nothing."""
-    return Call("POST", "/whatif", {"changes": changes, "ask": ask}, TREES)
+    questions = [query for query in ask.values() if isinstance(query, str)]
+    has_order = any("order_by" in change for change in changes)
+    newest = ORDER if has_order else _since_trees(*map(version_for, questions))
+    return Call("POST", "/whatif", {"changes": changes, "ask": ask}, newest)
 
 
-def version_for(request: Request | str) -> str:
-    """The version of Stead's own features that *request* needs: a newer one if it names a provider or a flavor."""
+def _since_trees(*versions: str) -> str:
+    return max([TREES, *versions], key=_numbers)
+
+
+def version_for(asked: RequestLike) -> str:
+    """The version of Stead's own features that a request needs: a newer one if it names a provider or a flavor."""
+    request = as_request(asked)
     if isinstance(request, str):
         pairs = parse_qsl(request.rpartition("?")[2])
         if ("order_by", "headroom") in pairs:
@@ -287,17 +356,18 @@ def version_for(request: Request | str) -> str:
     return TREES if any(reference and reference.startswith(BY_NAME) for reference in references) else OWN
 
 
-def allocations(consumer: str) -> Call:
+def allocations(consumer: str, *, with_end: bool = False) -> Call:
     """What *consumer* has."""
-    return Call("GET", f"/allocations/{consumer}")
+    return Call("GET", f"/allocations/{consumer}", stead=LEASES if with_end else None)
 
 
 def hold(consumer: str, record: Json) -> Call:
     """Give *consumer* exactly the allocations of *record*, if it is still at its generation; its type stays."""
+    stead = LEASES if "on_expiry" in record else None
     if record["consumer_type"] != UNKNOWN_TYPE:
-        return Call("PUT", f"/allocations/{consumer}", record)
+        return Call("PUT", f"/allocations/{consumer}", record, stead)
     untyped = {name: value for name, value in record.items() if name != "consumer_type"}
-    return Call("PUT", f"/allocations/{consumer}", untyped, placement=WITHOUT_TYPES)
+    return Call("PUT", f"/allocations/{consumer}", untyped, stead, placement=WITHOUT_TYPES)
 
 
 def release(consumer: str, project: str, user: str, kind: str, generation: int | None) -> Call:
@@ -319,16 +389,25 @@ def release_whatever(consumer: str) -> Call:
 
 
 def consumers(
-    project: str | None, user: str | None, kind: str | None, provider: str | None, in_tree: str | None
-) -> tuple[Call, Call | None]:
-    """The first page of consumers; and that of a server with Stead 1.0 only, which has no filters by provider.
+    project: str | None,
+    user: str | None,
+    kind: str | None,
+    provider: str | None,
+    in_tree: str | None,
+    expires_before: str | None = None,
+) -> list[Call]:
+    """The first page of consumers; the further ones are for older servers, which lack ends, and filters by provider.
 
     Args:
         provider, in_tree: references to a provider.
+        expires_before: a time.
     """
     filters = {"project_id": project, "user_id": user, "consumer_type": kind, "limit": PAGE}
-    call = Call("GET", with_query("/consumers", {**filters, "provider": provider, "in_tree": in_tree}), stead=TREES)
-    return call, Call("GET", call.target, stead=OWN) if provider is None and in_tree is None else None
+    named = {"provider": provider, "in_tree": in_tree, "expires_before": expires_before}
+    call = Call("GET", with_query("/consumers", {**filters, **named}), stead=LEASES)
+    if expires_before is not None:
+        return [call]
+    return [call, replace(call, stead=TREES), *([replace(call, stead=OWN)] if provider is None is in_tree else [])]
 
 
 def part_of_provider(provider: str, part: str) -> Call:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
-from stead.client.provider import Displayed, Room, shown_allocations, shown_amounts, table_of
+from stead.client.provider import Displayed, Room, counted, shown_allocations, shown_amounts, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,10 +33,12 @@ class Candidate:
     Attributes:
         allocations: amounts by class, by uuid of the provider.
         mappings: uuids of the providers of each group, by its name.
+        names: of providers, by uuid, as far as the site has read them before. They are for people.
     """
 
     allocations: Mapping[str, Amounts]
     mappings: Mapping[str, Sequence[str]]
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def record(self) -> Json:
         """The entry of ``allocation_requests`` of GET ``/allocation_candidates``."""
@@ -43,7 +46,7 @@ class Candidate:
         return {"allocations": allocations, "mappings": dict(self.mappings)}
 
     def __repr__(self) -> str:
-        return f"<Candidate {shown_allocations(self.allocations)}>"
+        return f"<Candidate {shown_allocations(self.allocations, self.names)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,12 +63,14 @@ class Candidates(Displayed, Sequence[Candidate]):
     is_complete: bool = True
 
     @classmethod
-    def of(cls, body: Json, *, is_complete: bool) -> Candidates:
-        """Those of the response *body*."""
+    def of(cls, body: Json, *, is_complete: bool, names: Mapping[str, str] = MappingProxyType({})) -> Candidates:
+        """Those of the response *body*; *names* are those of providers that are known, by uuid."""
+        known = {uuid: names[uuid] for uuid in body["provider_summaries"] if uuid in names}
         items = tuple(
             Candidate(
                 {uuid: record["resources"] for uuid, record in request["allocations"].items()},
                 request.get("mappings", {}),
+                known,
             )
             for request in body["allocation_requests"]
         )
@@ -84,11 +89,11 @@ class Candidates(Displayed, Sequence[Candidate]):
 
     def __repr__(self) -> str:
         cut = "" if self.is_complete else ", not complete"
-        return f"<{len(self)} candidates of {len(self.summaries)} providers{cut}>"
+        return f"<{counted(len(self), 'candidate')} of {counted(len(self.summaries), 'provider')}{cut}>"
 
     def __rich__(self) -> RenderableType:
         rows = [
-            (str(number), provider, shown_amounts(amounts))
+            (str(number), candidate.names.get(provider, provider), shown_amounts(amounts))
             for number, candidate in enumerate(self, 1)
             for provider, amounts in candidate.allocations.items()
         ]
@@ -113,6 +118,20 @@ class Explanation(Displayed):
     """
 
     document: Json = field(hash=False)
+
+    @classmethod
+    def of(cls, document: object, *, otherwise: str) -> Explanation:
+        """The explanation in a response; one that has the words *otherwise* alone if there is none."""
+        if isinstance(document, dict):
+            return cls(document)
+        nothing = {"candidates": 0, "more": False, "complete": False, "groups": [], "relaxations": []}
+        trees = {"in_play": 0, "steps": []}
+        return cls({"summary": otherwise, **nothing, "roots": trees, "trees": {**trees, "undecided": 0}})
+
+    @property
+    def summary(self) -> str:
+        """A sentence, or a few: how many candidates there are, or why there are none."""
+        return str(self.document.get("summary") or _counted(self.document))  # older servers have none
 
     @property
     def candidates(self) -> int:
@@ -140,7 +159,7 @@ class Explanation(Displayed):
         return [(constraint_words(step), step["removed"], step["left"]) for step in steps]
 
     def __str__(self) -> str:
-        lines = [f"{self.candidates} candidates{'' if self.is_complete else ' (not complete)'}"]
+        lines = [self.summary]
         lines += [
             f"{text}: removes {removed}, {remaining} remain" for text, removed, remaining in self.steps if removed
         ]
@@ -148,23 +167,30 @@ class Explanation(Displayed):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Explanation: {self.candidates} candidates, {len(self.relaxations)} changes would help>"
+        return f"<Explanation: {self.summary}>"
 
     def __rich__(self) -> RenderableType:
         rows = [(text, str(removed), str(remaining)) for text, removed, remaining in self.steps]
-        title = "; ".join([f"{self.candidates} candidates", *(f"would help: {text}" for text in self.relaxations)])
+        title = " ".join([self.summary, *(f"Would help: {text}." for text in self.relaxations)])
         return table_of(title, ("constraint", "removes", "remain"), rows)
+
+
+def _counted(document: Json) -> str:
+    """The summary of a server that sends none."""
+    if document["candidates"]:
+        return f"There {'is' if document['candidates'] == 1 else 'are'} {count_words(document)}."
+    return "Nothing fits." if document["complete"] else "No candidate was found within the work of one query."
 
 
 # The words of explanations: the only ones, also those of the command line and of the web interface.
 
 
 _CHECKS = {
-    "inventory": "have any",
-    "units": "in such units",
-    "room": "have room",
-    "part": "have room for a part",
-    "sum": "all groups together",
+    "inventory": "have {0}",
+    "units": "allow {1} {0} at once",
+    "room": "have {1} {0} free",
+    "part": "have a part of {1} {0} free",
+    "each": "groups of {0}:{1}",
 }
 
 
@@ -177,11 +203,20 @@ def constraint_words(step: Json) -> str:
     words, check = f"{step['parameter']}={step['value']}", step.get("check")
     if check == "unknown":
         return f"{words}: no such {'aggregate' if 'member_of' in step['parameter'] else 'provider'}"
-    return words if not check else f"{words}: {_CHECKS.get(check, check)}"
+    if check == "sum":
+        return f"have enough free for all groups together ({step['value'].replace(',', ', ')})"
+    if step["parameter"] == "disabled":
+        return "are enabled"
+    name, _, amount = step["value"].rpartition(":")
+    if check in _CHECKS and amount.isdecimal():
+        return _CHECKS[check].format(name, f"{int(amount):,}")
+    return f"{words}: {check}" if check else words
 
 
 def group_words(suffix: str, resource_class: str | None) -> str:
     """A group of a request and, in the group without a suffix, the class that one provider gives."""
+    if not suffix and resource_class is not None:
+        return resource_class
     name = f"group {suffix}" if suffix else "the unsuffixed group"
     return name if resource_class is None else f"{name}, {resource_class}"
 
@@ -201,6 +236,9 @@ def relaxation_words(change: Json) -> str:
         return "without change" if instead is None else f"with {constraint_words(instead)}"
     if instead is None:
         return f"without {constraint_words(without)}"
+    if instead.get("check") == "each":
+        number = int(without["value"].rpartition(":")[2])
+        return f"with {number:,} {constraint_words(instead)} instead of {without['value']}"
     return f"with {constraint_words(instead)} instead of {without['value']}"
 
 

@@ -1,4 +1,4 @@
-"""Names of consumers become uuids, the same ones everywhere and always; and their types."""
+"""Names of consumers and aggregates become uuids, the same ones everywhere and always; and types of consumers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "consumers.stead")
 """The namespace of consumer names: ``uuid.uuid5(NAMESPACE, name)`` is the uuid of the consumer with this name."""
 
+AGGREGATES = uuid.uuid5(uuid.NAMESPACE_DNS, "aggregates.stead")
+"""The same for names of aggregates."""
+
 DEFAULT_TYPE = "INSTANCE"
 
 UNKNOWN_TYPE = "unknown"
@@ -29,10 +32,24 @@ def uuid_of(consumer: str | UUID) -> str:
     Raises:
         InvalidRequest: the name is empty.
     """
-    text = str(consumer)
+    return _named(str(consumer), NAMESPACE, "a consumer")
+
+
+def rack(name: str | UUID) -> str:
+    """The uuid of an aggregate with this name, as a rack: *name* itself if it is a uuid with hyphens, else its UUIDv5.
+
+    ``Node("host1", aggregates=rack("r7"))`` is in the rack that ``Group(member_of=rack("r7"))`` requests.
+
+    Raises:
+        InvalidRequest: the name is empty.
+    """
+    return _named(str(name), AGGREGATES, "an aggregate")
+
+
+def _named(text: str, namespace: UUID, thing: str) -> str:
     if not text:
-        raise InvalidRequest("a consumer needs a name or a uuid")
-    return text.lower() if _UUID.fullmatch(text.lower()) else str(uuid.uuid5(NAMESPACE, text))
+        raise InvalidRequest(f"{thing} needs a name or a uuid")
+    return text.lower() if _UUID.fullmatch(text.lower()) else str(uuid.uuid5(namespace, text))
 
 
 def names_of_gang(consumer: str | UUID | Sequence[str | UUID] | None, size: int) -> list[str]:

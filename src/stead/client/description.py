@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.client import request
+from stead.client import BY_NAME, request
 from stead.client.errors import InvalidRequest
-from stead.client.provider import Displayed, Inventory, Tree, table_of
+from stead.client.provider import Displayed, Inventory, Tree, counted, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,7 +78,7 @@ class Node:
         for key, names in (("traits", self.traits), ("aggregates", self.aggregates)):
             if names is not None:
                 record[key] = sorted(names)
-        below = [entry for child in self.children for entry in child.records(request.BY_NAME + self.name)]
+        below = [entry for child in self.children for entry in child.records(BY_NAME + self.name)]
         return [record, *below]
 
 
@@ -112,7 +112,7 @@ class Applied(Displayed):
 
     def __repr__(self) -> str:
         verb = "would change" if self.document["dry_run"] else "changed"
-        return f"<Applied: {verb} {len(self.changes)} providers>"
+        return f"<Applied: {verb} {counted(len(self.changes), 'provider')}>"
 
     def __rich__(self) -> RenderableType:
         rows = [(name, ", ".join(changes)) for name, changes in self.changes.items()]

@@ -3,14 +3,17 @@
 Error:
     ├── InvalidRequest           the API cannot say this; nothing was sent (also a ValueError)
     ├── CannotOpen               a database cannot be used by Stead in this process
+    ├── SiteClosed               the site was closed; nothing was sent
+    ├── LeaseLost                a claim that was held ended, or may have ended
     └── Refused                  the server answered with an error
         ├── Invalid              400, 415: the request is malformed, or names something that does not exist
         ├── NotAllowed           401, 403
         ├── NotFound             404, 405
         ├── Unsupported          404, 406: the server does not have this feature or version
         ├── Conflict             409
-        │   ├── NothingFits          no place for a claim
-        │   ├── NothingFound         no place for a claim within the limit of the search
+        │   ├── NoPlace              no place for a claim
+        │   │   ├── NothingFits          there is none
+        │   │   └── NothingFound         none was found within the limit of the search
         │   ├── Stale                another client changed it first
         │   ├── InUse                something to be removed has allocations
         │   ├── ProviderDisabled     an operator disabled the provider
@@ -26,6 +29,8 @@ Error:
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stead.client.candidate import Explanation
+    from stead.client.provider import Consumer
 
 
 class Error(Exception):
@@ -57,15 +63,41 @@ class CannotOpen(Error):
     advice = "Check the path or URL. Create missing tables with `upgrade=True` or `stead db upgrade`."
 
 
+class SiteClosed(Error):
+    """The site was closed before the call. Nothing was sent."""
+
+    advice = "Close a site after its last use, or open another one."
+
+
+class LeaseLost(Error):
+    """The lease of a claim that was held ended, or may have ended: another client may have its place.
+
+    Attributes:
+        consumer: its name or uuid.
+        reason: why it was lost.
+    """
+
+    advice = "Stop using the place. Hold again, or with a longer lease."
+
+    def __init__(self, consumer: str, reason: str) -> None:
+        super().__init__(consumer, reason)
+        self.consumer = consumer
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the lease of {self.consumer} was lost: {self.reason}"
+
+
 class Refused(Error):
     """The server answered with an error, or not at all.
 
     Attributes:
         status: the HTTP status; 0 if there was no answer.
         code: the error code, as ``placement.concurrent_update``; empty if the server sent none.
-        detail: the server's words.
+        detail: the server's words; of a fault in a body or a query, its place and what must be there.
         request_id: names the request in the server's log; empty if the server sent none.
-        facts: the error object of the response with all its fields, also those that this library does not know.
+        facts: the error object of the response with all its fields, also those that this library does not know. Its
+            ``detail`` is what the server sent.
         advice: what the caller can do about it.
     """
 
@@ -132,36 +164,72 @@ class Conflict(Refused):
     advice = "Read the object again and decide."
 
 
-class NothingFits(Conflict):
-    """There is no place for a claim.
+class NoPlace(Conflict):
+    """A claim has no place. Its text is the reason: the summary of the explanation.
 
     Attributes:
         claim: index of the claim without a place.
-        explanation: what each constraint removed; None if the request did without.
+        consumer: its consumer, by the name that the caller gave it, or by its uuid; empty if that is not known.
+        explanation: what each constraint removed. If the request did without, it has the words of the server only.
     """
+
+    advice = "Read the explanation."
+    claim: int = 0
+    consumer: str = ""
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """What each constraint removed."""
+        from stead.client.candidate import Explanation
+
+        return Explanation.of(self.facts.get("explanation"), otherwise=self.detail)
+
+    def __str__(self) -> str:
+        if not self.consumer:
+            return super().__str__()
+        return f"no place for {self.consumer}: {self.explanation.summary}"
+
+
+class NothingFits(NoPlace):
+    """There is no place for a claim."""
 
     advice = "Read the explanation, wait for room (`wait=`), or request less."
-    claim: int = 0
-    explanation: Explanation | None = None
 
 
-class NothingFound(Conflict):
-    """The search for the places of claims reached its limit, so there may be some.
-
-    Attributes:
-        claim: index of the claim without a place.
-        explanation: what each constraint removed; None if the request did without.
-    """
+class NothingFound(NoPlace):
+    """The search for the places of claims reached its limit, so there may be some."""
 
     advice = "Repeat the request, claim fewer at a time, or raise `[stead] max_candidate_work`."
-    claim: int = 0
-    explanation: Explanation | None = None
 
 
 class Stale(Conflict):
-    """Another client changed the object after it was read. Nothing was written."""
+    """Another client changed the object after it was read. Nothing was written.
+
+    Attributes:
+        consumer: its name or uuid, if the object is a consumer; otherwise empty.
+        was_read: whether the consumer's claim was read before. Otherwise it was taken to have none.
+        holding: what the consumer has now; None if that is nothing, or not known.
+    """
 
     advice = "Read the object again and repeat."
+    consumer: str = ""
+    was_read: bool = True
+    holding: Consumer | None = None
+
+    def __str__(self) -> str:
+        if not self.consumer:
+            return super().__str__()
+        what = "nothing" if self.holding is None else self.holding.shown
+        if self.was_read:
+            return f"{self.consumer} was changed by another client, and has {what} now; {self._find} reads it again"
+        return (
+            f"{self.consumer} has another claim: {what}. Repeat the request of that claim, move it with "
+            f"{self._find}.move(request), or release it with site.release({self.consumer!r})"
+        )
+
+    @property
+    def _find(self) -> str:
+        return f"site.find({self.consumer!r})"
 
 
 class InUse(Conflict):
@@ -269,21 +337,62 @@ def refusal(status: int, body: object, headers: dict[str, str]) -> Refused:
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status, Failed if status >= 500 else Refused)
     lines = str(problem.get("detail") or problem.get("title") or "").strip().splitlines()
     # Placement begins with a general sentence for the status; the last line is the message.
-    detail = lines[-1].strip() if lines else _phrase(status)
+    detail = plain(lines[-1].strip()) if lines else _phrase(status)
     request_id = str(problem.get("request_id") or headers.get("x-openstack-request-id", ""))
     error = kind(status, detail, code=code, request_id=request_id)
     error.facts = problem
-    if isinstance(error, NothingFits | NothingFound):
-        _explain(error, problem)
+    if isinstance(error, NoPlace):
+        error.claim = int(problem.get("claim") or 0)
     return error
 
 
-def _explain(error: NothingFits | NothingFound, problem: dict[str, Any]) -> None:
-    from stead.client.candidate import Explanation
+# What servers say of bodies and queries that a schema rejects is written for authors of schemas.
 
-    error.claim = int(problem.get("claim") or 0)
-    if isinstance(problem.get("explanation"), dict):
-        error.explanation = Explanation(problem["explanation"])
+_FAULT = re.compile(
+    r"(?P<start>.*?)(?P<what>\S.*?) Failed validating '\w+' in schema.*? On instance(?P<place>(?:\[[^\]]*\])*): .*"
+)
+_STARTS = {"JSON does not validate: ": "", "Invalid query string parameters: ": "the query: "}
+_PHRASES = (
+    (r"Additional properties are not allowed \((.+) w(?:as|ere) unexpected\)", r"unknown: \1"),
+    (r"(.+) is a required property", r"\1 is missing"),
+    (r"(.+) is not of type (.+)", r"expected \2, not \1"),
+    (r"(.+) is not a 'date-time'", r"\1 is not a time with a zone such as 2031-01-01T00:00:00Z"),
+    (r"(.+) is not a 'uuid'", r"\1 is not a uuid"),
+    (r"(.+) does not match '\^CUSTOM_\[A-Z0-9_\]\+\$'", r"\1 must begin with CUSTOM_, and have A-Z, 0-9 and _ only"),
+    (r"(.+) does not match '(.+)'", r"\1 does not have the form \2"),
+    (r"(.+) is not a '(.+)'", r"\1 is not \2"),
+    (r"(.+) should be non-empty", "it is empty"),
+    (r"(.+) does not have enough properties", "it is empty"),
+    (r"(.+) has non-unique elements", r"\1 has an element twice"),
+    (r"(.+) is not valid under any of the given schemas", r"\1 has none of the possible forms"),
+)
+_UNKNOWN = re.compile(r"(?:[Nn]o such|unknown) (?:resource class|trait(?:\(s\):)?) (?!CUSTOM_)([A-Z0-9_]+)\b")
+
+
+def plain(detail: str) -> str:
+    """*detail* without the words of a validator of schemas, and with a hint at names that may be made."""
+    start = next((each for each in _STARTS if detail.startswith(each)), None)
+    fault = _FAULT.fullmatch(detail.removeprefix(start or ""))
+    if fault is not None:
+        place = re.sub(r"\['?([^\]']*)'?\]", _step, fault["place"]).removeprefix(".")
+        detail = f"{_STARTS.get(start or '', '')}{place and place + ': '}{_rephrased(fault['start'] + fault['what'])}"
+    elif start is not None:
+        place, colon, what = detail.removeprefix(start).rpartition(": ")
+        detail = f"{_STARTS[start]}{place}{colon}{_rephrased(what)}"
+    if (unknown := _UNKNOWN.search(detail)) and "Did you mean" not in detail:
+        detail = f"{detail.removesuffix('.')}. Names of your own begin with CUSTOM_, as CUSTOM_{unknown[1]}"
+    return detail
+
+
+def _step(part: re.Match[str]) -> str:
+    return f"[{part[1]}]" if part[1].isdecimal() else f".{part[1]}"
+
+
+def _rephrased(text: str) -> str:
+    for pattern, replacement in _PHRASES:
+        if re.fullmatch(pattern, text):
+            return re.sub(pattern, replacement, text)
+    return text
 
 
 def _phrase(status: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from stead.client.candidate import Explanation, limit_words
@@ -115,6 +116,42 @@ class MixHeadroom(Bounded):
         return table_of(repr(self).strip("<>"), ("flavor", "per mix", "alone, at least", "at most"), rows)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Stranded(Displayed):
+    """What is free on a site, and how much of it its mix of flavors cannot use.
+
+    Attributes:
+        document: the ``headroom`` in the response of GET ``/headroom`` without a query.
+        is_complete: False if the server stopped at its limit of work.
+    """
+
+    document: Json = field(hash=False)
+    is_complete: bool = True
+
+    @property
+    def free(self) -> dict[str, int]:
+        """What all enabled providers have free, by name of each class that the mix takes."""
+        return dict(self.document["free"])
+
+    @property
+    def stranded(self) -> dict[str, int]:
+        """What is left of it when a flavor fits no more, by class name: the mean over the flavors by their demand."""
+        return dict(self.document["stranded"])
+
+    @property
+    def course(self) -> list[tuple[datetime, dict[str, int]]]:
+        """What was stranded before, and when: an entry per five minutes of the last day, as far as a worker knows."""
+        entries = self.document.get("course", ())
+        return [(datetime.fromisoformat(entry["at"]), dict(entry["stranded"])) for entry in entries]
+
+    def __repr__(self) -> str:
+        return f"<Stranded: {', '.join(f'{amount} {name}' for name, amount in self.stranded.items()) or 'nothing'}>"
+
+    def __rich__(self) -> RenderableType:
+        rows = [(name, str(self.free[name]), str(amount)) for name, amount in self.stranded.items()]
+        return table_of(repr(self).strip("<>"), ("class", "free", "stranded"), rows)
+
+
 # Flavors, as the library returns them.
 
 
@@ -147,6 +184,7 @@ class Flavor:
     Attributes:
         query: as it was stored, percent-encoded.
         description: one line for people; may be empty.
+        weight: how often it is asked for, in proportion to the others; None if it has none, or was not requested.
         headroom: None if it was not requested, or cannot be counted.
         fault: why it cannot be counted, for example because a resource class was deleted; None otherwise.
         document: the entry of GET ``/flavors``.
@@ -158,6 +196,7 @@ class Flavor:
     headroom: FlavorHeadroom | None = None
     fault: str | None = None
     document: Json = field(default_factory=dict, repr=False, compare=False)
+    weight: float | None = None
 
     @classmethod
     def of(cls, record: Json) -> Flavor:
@@ -167,7 +206,8 @@ class Flavor:
         if "at_least" in counted:
             limits = [(limit_words(limit), limit["trees"]) for limit in counted["limited_by"]]
             headroom = FlavorHeadroom(counted["at_least"], counted["at_most"], limits, counted["complete"])
-        return cls(record["name"], record["query"], record["description"], headroom, counted.get("error"), record)
+        name, query, description = record["name"], record["query"], record["description"]
+        return cls(name, query, description, headroom, counted.get("error"), record, record.get("weight"))
 
     @property
     def request(self) -> Request:
@@ -177,3 +217,48 @@ class Flavor:
             InvalidRequest: it has a parameter that this library does not have.
         """
         return Request.parse(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class MixForm:
+    """A request of the mix.
+
+    Attributes:
+        query: percent-encoded.
+        share: its weight, as a part of all weights.
+        flavor: the name of the flavor, if it is one.
+    """
+
+    query: str
+    share: float
+    flavor: str | None = None
+
+    @property
+    def request(self) -> Request:
+        """The query as a value.
+
+        Raises:
+            InvalidRequest: it has a parameter that this library does not have.
+        """
+        return Request.parse(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The requests that the site is to serve, for which the order ``headroom`` leaves room.
+
+    Attributes:
+        source: ``weights`` of flavors; ``learned``; all ``flavors``, the same each; or ``none``.
+        forms: the heaviest first.
+        document: the ``mix`` of the response of GET ``/mix``.
+    """
+
+    source: str
+    forms: Sequence[MixForm]
+    document: Json = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, record: Json) -> Mix:
+        """That of a response of GET ``/mix``."""
+        forms = [MixForm(form["query"], form["share"], form["flavor"]) for form in record["forms"]]
+        return cls(record["source"], forms, record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stead.class_order import in_class_order
@@ -169,6 +170,14 @@ class Tree(Displayed, Sequence[Provider]):
         """The provider with this name or uuid."""
         return next((each for each in self.providers if name_or_uuid in (each.uuid, each.name)), None)
 
+    def below(self, provider: Provider) -> list[Provider]:
+        """*provider* and all below it, parents before their children."""
+        uuids = {provider.uuid}
+        for each in self.providers:
+            if each.parent in uuids:
+                uuids.add(each.uuid)
+        return [each for each in self.providers if each.uuid in uuids]
+
     def children(self, provider: Provider) -> list[Provider]:
         """The children of *provider*, ordered by name."""
         return [each for each in self.providers if each.parent == provider.uuid]
@@ -184,7 +193,7 @@ class Tree(Displayed, Sequence[Provider]):
         return self.providers[place]
 
     def __repr__(self) -> str:
-        return f"<Tree of {self.root.name}: {len(self)} providers>"
+        return f"<Tree of {self.root.name}: {counted(len(self), 'provider')}>"
 
     def __rich__(self) -> RenderableType:
         from rich.text import Text
@@ -254,9 +263,16 @@ Json = dict[str, Any]
 Amounts = Mapping[str, int]
 
 
-def shown_allocations(allocations: Mapping[str, Amounts]) -> str:
-    """Allocations as one line: amounts, then the provider."""
-    return ", ".join(f"{shown_amounts(amounts)} of {provider}" for provider, amounts in allocations.items())
+def shown_allocations(allocations: Mapping[str, Amounts], names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Allocations as one line: amounts, then the provider, by its name if *names* has it."""
+    return ", ".join(
+        f"{shown_amounts(amounts)} of {names.get(provider, provider)}" for provider, amounts in allocations.items()
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 provider``, ``2 providers``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def shown_amounts(amounts: Amounts) -> str:
@@ -322,6 +338,8 @@ class Consumer(Displayed):
         type: ``unknown`` if it has none, as all of nova's.
         name: the name from which the uuid was made; None if only the uuid is known.
         created_at: when it got its first allocation; None if that was not read, or if the server does not tell.
+        expires_at: when its lease ends, or ended; None if it has no end, or if that was not read.
+        on_expiry: what happens then: ``release`` or ``mark``; None likewise.
         allocations: amounts by class, by uuid of the provider; empty after a release.
         mappings: uuids of the providers of each group, by its name; empty if they are unknown.
         generation: of the consumer; None after a release, or if the server's database has lost the consumer's row.
@@ -336,6 +354,9 @@ class Consumer(Displayed):
     mappings: Mapping[str, Sequence[str]]
     name: str | None = None
     created_at: datetime | None = None
+    expires_at: datetime | None = None
+    on_expiry: str | None = None
+    _names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -347,14 +368,18 @@ class Consumer(Displayed):
         """The amounts of all providers together, by class."""
         return add_up(self.allocations.values())
 
+    @property
+    def shown(self) -> str:
+        """The allocations as one line, with the names of the providers that the site has read."""
+        return shown_allocations(self.allocations, self._names) or "nothing"
+
     def __repr__(self) -> str:
-        allocations = shown_allocations(self.allocations) or "nothing"
-        return f"<Claim of {self.name or self.consumer} ({self.project}): {allocations}>"
+        return f"<Claim of {self.name or self.consumer} ({self.project}): {self.shown}>"
 
     def __rich__(self) -> RenderableType:
         groups = {provider: name for name, providers in self.mappings.items() for provider in providers}
         rows = [
-            (provider, groups.get(provider, ""), shown_amounts(amounts))
+            (self._names.get(provider, provider), groups.get(provider, ""), shown_amounts(amounts))
             for provider, amounts in self.allocations.items()
         ]
         title = f"{self.name or self.consumer}  {self.project}"

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, Union
 from urllib.parse import quote, unquote_plus
 from uuid import UUID
 
+from stead.client import BY_NAME
 from stead.client.errors import InvalidRequest
 
 MAX_WEIGHT = 1_000_000
@@ -104,6 +106,21 @@ class Group:
         """Amounts by resource class."""
         return dict(self.amounts)
 
+    def times(self, number: int) -> tuple[Group, ...]:
+        """The group *number* times, with the names ``gpu0``, ``gpu1``, … if its own is ``gpu``.
+
+        For devices that are providers of their own: ``Request(*Group("gpu", PGPU=1).times(4), near=True)``.
+
+        Raises:
+            InvalidRequest: the group has no name, or *number* is negative.
+        """
+        if not self.name or number < 0:
+            raise InvalidRequest("only a group with a name can be repeated, and not a negative number of times")
+        groups = tuple(copy(self) for _ in range(number))
+        for place, group in enumerate(groups):
+            object.__setattr__(group, "name", group_name(f"{self.name}{place}"))
+        return groups
+
     def pairs(self) -> list[tuple[str, str]]:
         """The parameters of the group with their values, not encoded."""
         pairs = []
@@ -162,7 +179,7 @@ class Request:
         self,
         *groups: Group,
         flavor: str | None = None,
-        near: Iterable[str] | Iterable[Iterable[str]] = (),
+        near: bool | Iterable[str] | Iterable[Iterable[str]] = (),
         isolate: bool | Iterable[str] = False,
         root_required: Names = (),
         root_forbidden: Names = (),
@@ -178,7 +195,7 @@ class Request:
 
         Args:
             flavor: the name of a flavor.
-            near: names of groups, or several collections of them.
+            near: names of groups, or several collections of them; True for all groups with a name.
             isolate: True, or names of groups.
             order: ``pack``, ``spread``, ``random``, ``headroom``, or a mapping of resource classes to ``asc``, ``desc``
                 or weights.
@@ -189,13 +206,13 @@ class Request:
         values = {
             "groups": groups,
             "flavor": None if flavor is None else flavor_name(flavor),
-            "near": _near(near),
+            "near": _near(_named_groups(groups) if near is True else near or ()),
             "isolate": isolate if isinstance(isolate, bool) else frozenset(map(group_name, _several(isolate))),
             "root_required": frozenset(map(trait, names(root_required))),
             "root_forbidden": frozenset(map(trait, names(root_forbidden))),
             "root_member_of": aggregate_clauses(root_member_of, "root_member_of"),
             "root_not_member_of": frozenset(map(aggregate, names(root_not_member_of))),
-            "order": _order(order),
+            "order": order_by(order),
             "limit": _limit(limit),
         }
         for field, value in values.items():
@@ -259,6 +276,31 @@ class Request:
         return f"Request({', '.join(parts)})"
 
 
+RequestLike: TypeAlias = Union[Request, Group, Mapping[str, int], str]  # noqa: UP007  # `|` would not show the names
+"""What methods take as a request: also a group alone, amounts by resource class, or the text of a query."""
+
+
+def as_request(asked: RequestLike) -> Request | str:
+    """*asked* as a request, or as the text that it is.
+
+    Raises:
+        InvalidRequest: it is neither.
+    """
+    if isinstance(asked, Request):
+        return asked
+    if isinstance(asked, str):
+        if asked and "=" not in asked:
+            raise InvalidRequest(
+                f"{asked!r} is not a query such as resources=VCPU:2. A flavor is requested by Request(flavor={asked!r})"
+            )
+        return asked
+    if isinstance(asked, Group):
+        return Request(asked)
+    if isinstance(asked, Mapping):
+        return Request(Group(resources=asked))
+    raise InvalidRequest(f"expected a Request, a Group, amounts by class, or the text of a query, not {asked!r}")
+
+
 @lru_cache(maxsize=256)
 def _text(request: Request) -> str:
     """The query string of a request that a program claims again and again. Requests that are equal have the same."""
@@ -303,7 +345,7 @@ def _split(name: str, classes: frozenset[str], split: bool | Iterable[str]) -> f
     if name:
         raise InvalidRequest(
             f"group {name!r}: only the group without a name can be split over several providers; "
-            f"request a group for each provider, as {name}0 and {name}1"
+            f"request a group for each provider, as {name}0 and {name}1, which Group.times makes"
         )
     if split is True:
         return classes
@@ -326,6 +368,13 @@ def _near(value: Iterable[str] | Iterable[Iterable[str]]) -> tuple[frozenset[str
     return tuple(_subtree(_several(item)) for item in items)
 
 
+def _named_groups(groups: Iterable[Group]) -> list[str]:
+    names = [group.name for group in groups if group.name]
+    if not names:
+        raise InvalidRequest('near=True needs groups with a name, as Group("gpu", PGPU=1)')
+    return names
+
+
 def _subtree(members: Iterable[str]) -> frozenset[str]:
     members = frozenset(members)
     for member in members:
@@ -338,7 +387,12 @@ def _subtree(members: Iterable[str]) -> frozenset[str]:
     return members
 
 
-def _order(value: str | Mapping[str, str | float] | None) -> str | None:
+def order_by(value: str | Mapping[str, str | float] | None) -> str | None:
+    """The value of ``order_by`` that states this order; None for none.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
     if isinstance(value, Mapping):
         value = ",".join(f"{name}:{_weight(weight)}" for name, weight in value.items())
     if value is None or value in _ORDERS:
@@ -568,8 +622,6 @@ Clauses = str | UUID | Iterable[str | UUID | Iterable[str | UUID]]
 Terms = frozenset[frozenset[str]]
 """Canonical clauses: of each, at least one name."""
 
-BY_NAME = "name:"
-
 _NAME = re.compile(r"[A-Z0-9_]{1,255}")
 _FLAVOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,254}")
 _GROUP = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -616,7 +668,9 @@ def flavor_name(text: str) -> str:
 def aggregate(value: str | UUID) -> str:
     """The uuid of an aggregate, as spelled: other spellings are other aggregates."""
     if not is_uuid(str(value)):
-        raise InvalidRequest(f"{value!r} is no uuid of an aggregate")
+        raise InvalidRequest(
+            f"{str(value)!r} is no uuid of an aggregate; stead.rack({str(value)!r}) makes one of a name"
+        )
     return str(value)
 
 

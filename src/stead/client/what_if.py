@@ -13,7 +13,7 @@ from stead.client.candidate import Candidates, Explanation
 from stead.client.consumers import UNKNOWN_TYPE
 from stead.client.errors import InvalidRequest
 from stead.client.headroom import Headroom
-from stead.client.provider import Displayed, Total, shown_allocations, table_of
+from stead.client.provider import Displayed, Total, counted, shown_allocations, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ class PlannedChange:
 
     def record(self) -> Json:
         """The entry of the body of POST ``/whatif``."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = {_KEYS.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
         return {"change": self.kind, **{name: value for name, value in given.items() if value is not None}}
 
 
@@ -50,12 +50,14 @@ class Drain(PlannedChange):
         provider: its name or uuid.
         same_traits: a new provider has all traits of the one that it replaces.
         same_aggregates: the new root shares an aggregate with the old one.
+        order: which new places are the best, as in a :class:`Request`; None for any.
     """
 
     kind = "drain"
     provider: str | UUID
     same_traits: bool = False
     same_aggregates: bool = False
+    order: str | Mapping[str, str | float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,10 @@ _CANONICAL = {
     "resource_class": request.resource_class,
     "trait": request.trait,
     "aggregate": request.aggregate,
+    "order": request.order_by,
 }
+_KEYS = {"order": "order_by"}
+"""Fields that have another name in a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +261,9 @@ class WhatIf(Displayed):
 
     def __repr__(self) -> str:
         stuck = len(self.document["without_place"])
-        return f"<WhatIf: {len(self.document['moves'])} moves{f', {stuck} without a place' if stuck else ''}>"
+        return (
+            f"<WhatIf: {counted(len(self.document['moves']), 'move')}{f', {stuck} without a place' if stuck else ''}>"
+        )
 
     def __rich__(self) -> RenderableType:
         rows = [
@@ -324,10 +331,61 @@ class Advice(Displayed):
     def __repr__(self) -> str:
         if not self.is_found:
             return f"<Advice: {'impossible' if self.is_impossible else 'no plan found'}>"
-        return f"<Advice: {len(self.document['moves'])} moves, then it fits {self.fits_after} times>"
+        return f"<Advice: {counted(len(self.document['moves']), 'move')}, then it fits {self.fits_after} times>"
 
     def __rich__(self) -> RenderableType:
         rows = [
             (move.consumer, shown_allocations(move.before), shown_allocations(move.allocations)) for move in self.moves
         ]
         return table_of(repr(self).strip("<>"), ("consumer", "from", "to"), rows)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Improvement(Displayed):
+    """Moves after which the site has more room for its mix of flavors.
+
+    Attributes:
+        document: the ``advice`` in the response of GET ``/advice?improve=mix``.
+        is_complete: False if the server stopped at its limit of work, or did not consider all consumers.
+    """
+
+    document: Json = field(hash=False)
+    is_complete: bool = True
+
+    @property
+    def has_mix(self) -> bool:
+        """Whether the site has flavors; without them, there are no moves."""
+        return self.document["moves"] is not None
+
+    @property
+    def moves(self) -> list[Move]:
+        """The moves, for :meth:`Site.move`. Each is valid after the moves before it."""
+        return [Move.of(record) for record in self.document["moves"] or ()]
+
+    @property
+    def gains(self) -> list[float]:
+        """By how much each move raises the value of the site."""
+        return [float(record["gain"]) for record in self.document["moves"] or ()]
+
+    @property
+    def value_before(self) -> float:
+        """What the site is worth for its mix now: the sum of the values of its trees."""
+        return float(self.document["before"]["value"])
+
+    @property
+    def value_after(self) -> float:
+        """What it is worth after the moves."""
+        return float(self.document["after"]["value"])
+
+    def __repr__(self) -> str:
+        if not self.has_mix:
+            return "<Improvement: no mix>"
+        moves = counted(len(self.moves), "move")
+        return f"<Improvement: {moves}, value {self.value_before:.6g} to {self.value_after:.6g}>"
+
+    def __rich__(self) -> RenderableType:
+        rows = [
+            (move.consumer, shown_allocations(move.before), shown_allocations(move.allocations), f"{gain:.6g}")
+            for move, gain in zip(self.moves, self.gains, strict=True)
+        ]
+        return table_of(repr(self).strip("<>"), ("consumer", "from", "to", "gain"), rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as oslo_policy_opts
 
+from stead.aliases import file_of_user
 from stead.domain.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -126,6 +128,13 @@ UI_OPTS: list[cfg.Opt] = [
         help="Offer claims and releases in the web interface to users whose policy allows them. Default false: the web "
         "interface only reads. Embedded: default true.",
     ),
+    cfg.StrOpt(
+        "ui_aliases",
+        default="",
+        metavar="FILE",
+        help="File of `stead alias` whose names the web interface shows beside UUIDs. It is read again when "
+        "it changes. Default: none. Embedded: the file of the user who runs the service.",
+    ),
     cfg.ListOpt(
         "ui_hosts",
         default=[],
@@ -144,12 +153,13 @@ UI_OPTS: list[cfg.Opt] = [
 
 @dataclass(frozen=True, slots=True)
 class UiSettings:
-    """The web interface. ``hosts`` are lower case; None accepts every Host header."""
+    """The web interface. ``hosts`` are lower case; None accepts every Host header. ``aliases`` is a file of names."""
 
     enabled: bool
     writes: bool
     hosts: frozenset[str] | None
     public_docs: bool
+    aliases: Path | None = None
 
 
 def ui_settings(conf: cfg.ConfigOpts, *, embedded: bool) -> UiSettings:
@@ -161,6 +171,7 @@ def ui_settings(conf: cfg.ConfigOpts, *, embedded: bool) -> UiSettings:
         writes=embedded if group.ui_writes is None else group.ui_writes,
         hosts=hosts if hosts or embedded else None,
         public_docs=group.public_docs,
+        aliases=Path(group.ui_aliases) if group.ui_aliases else file_of_user() if embedded else None,
     )
 
 
@@ -384,6 +395,21 @@ STEAD_OPTS: list[cfg.Opt] = [
         "while another service writes to the same database, as during a rolling switch, and remove it "
         "afterwards. Default 0: no passes.",
     ),
+    cfg.IntOpt(
+        "max_lease",
+        default=_LIMITS.lease,
+        min=0,
+        help="Maximum number of seconds from now to the end of a lease. Default 0: no maximum. Requests for more "
+        "return 400. Claims without a lease have no end, whatever the maximum is.",
+    ),
+    cfg.FloatOpt(
+        "expiry_interval",
+        default=1.0,
+        min=0.1,
+        max=5.0,
+        help="Seconds between two looks of each worker for leases that have ended, 0.1 to 5. Default 1. An ended lease "
+        "counts as used until a worker finds it.",
+    ),
     cfg.StrOpt(
         "snapshot_dir",
         default="",
@@ -478,6 +504,18 @@ STEAD_OPTS: list[cfg.Opt] = [
         min=0,
         help="Maximum work of one candidate query, in the units of docs/api.md. Default 5000000; 0: no maximum. "
         "Beyond it, the response has the candidates found until then, and the header Stead-Incomplete.",
+    ),
+    cfg.StrOpt(
+        "default_order",
+        default="off",
+        choices=[
+            ("off", "None: in the order in which they are found, and claims draw a place."),
+            ("pack", "The fullest trees first."),
+            ("spread", "The emptiest trees first."),
+            ("headroom", "First those after which the most still fits of the mix, see docs/stead-api.md."),
+        ],
+        help="Order of candidates and claims whose query has no `order_by`, at every microversion, as for nova. With "
+        "`limit`, the best are returned. It replaces `[placement] randomize_allocation_candidates`. Default off.",
     ),
     cfg.IntOpt(
         "max_concurrent_requests",
@@ -583,9 +621,15 @@ def known_to(conf: cfg.ConfigOpts) -> Iterator[tuple[str, cfg.Opt]]:
     """The options that :func:`register` has registered in *conf*, each with its group."""
     for name, options in [*GROUPS.items(), *oslo_policy_opts.list_opts()]:
         yield from ((name, option) for option in options)
+    # oslo.log lists more than it registers.
+    yield from (("DEFAULT", option) for option in _options_of_log() if option.dest in conf)
+
+
+@cache
+def _options_of_log() -> tuple[cfg.Opt, ...]:
+    # To find an entry point, the metadata of all installed packages are read.
     (of_log,) = entry_points(group="oslo.config.opts", name="oslo.log")
-    for _, options in of_log.load()():
-        yield from (("DEFAULT", option) for option in options if option.dest in conf)  # it lists more than it registers
+    return tuple(option for _, options in of_log.load()() for option in options)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

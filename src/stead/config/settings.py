@@ -66,6 +66,13 @@ class DatabaseSettings:
     kept_changes: int = 1_000_000  # writes in the change log
     snapshot_file: Path | None = None  # for the next start; None: none
     snapshot_interval: float = 600.0  # between two writes of it, at least
+    expiry_interval: float = 1.0  # between two looks for leases that have ended
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the database, if it is one of this machine."""
+        scheme, _, path = self.url.partition(":///")
+        return Path(path).absolute() if scheme.partition("+")[0] == "sqlite" and path else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ class CandidateSettings:
     randomize: bool = False
     maximum: int | None = None  # per request, before `limit`; None: no limit
     breadth_first: bool = False
+    order: str | None = None  # of requests without `order_by`, a value of it; None: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +319,7 @@ def _settings(
             suffix_length=conf.stead.max_suffix_length,
             allocations=conf.stead.max_allocations,
             claims=conf.stead.max_claims,
+            lease=conf.stead.max_lease,
             tree_providers=conf.stead.max_tree_providers,
             answer_size=conf.stead.max_answer_size,
         ),
@@ -395,6 +404,7 @@ def _database(conf: cfg.ConfigOpts, embedded_dir: Path | None) -> DatabaseSettin
         kept_changes=conf.stead.kept_changes,
         snapshot_file=_snapshot_file(conf.stead.snapshot_dir, url),
         snapshot_interval=conf.stead.snapshot_interval,
+        expiry_interval=conf.stead.expiry_interval,
     )
 
 
@@ -413,6 +423,7 @@ def _candidates(conf: cfg.ConfigOpts) -> CandidateSettings:
         randomize=group.randomize_allocation_candidates,
         maximum=None if maximum < 0 else maximum,
         breadth_first=group.allocation_candidates_generation_strategy == "breadth-first",
+        order=None if conf.stead.default_order == "off" else conf.stead.default_order,
     )
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from stead.domain.errors import CapacityExceeded, NoSuchInventory, ProviderDisabled, UnitsViolated
+from stead.domain.errors import CapacityExceeded, LeaseRefused, NoSuchInventory, ProviderDisabled, UnitsViolated
+from stead.domain.moments import in_utc
 from stead.domain.provider import exact_capacity, has_room, keeps_units
 
 if TYPE_CHECKING:
@@ -32,6 +33,69 @@ Expected = int | None | Unchecked
 """The consumer generation that a client knows: a number, None for a new consumer, or unchecked."""
 
 
+class Unchanged(Enum):
+    """The client did not say whether its claim ends."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+
+
+class OnExpiry(Enum):
+    """What happens to the allocations of a consumer when its lease ends."""
+
+    RELEASE = "release"
+    MARK = "mark"
+    """They stay, and the consumer is overdue until its owner renews or releases it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The requested end of a claim: a number of seconds from now, or a time; exactly one of the two.
+
+    ``most`` is the operator's maximum of seconds from now; 0: none.
+    """
+
+    seconds: int | None = None
+    expires_at: int | None = None
+    """In seconds since 1970 (UTC)."""
+    on_expiry: OnExpiry = OnExpiry.RELEASE
+    most: int = 0
+
+    def end(self, consumer: str, now: int, before: HeldLease | None) -> int:
+        """When it ends, in seconds since 1970.
+
+        Args:
+            now: the database's time.
+            before: the present lease of the consumer, whose end the client may repeat, whatever it is.
+
+        Raises:
+            LeaseRefused: the end has passed, or is too far away.
+        """
+        end = now + self.seconds if self.seconds is not None else self.expires_at
+        assert end is not None, "a lease has one of the two"
+        if before is not None and end == before.expires_at:
+            return end
+        if end <= now:
+            raise LeaseRefused(f"expires_at of consumer {consumer} is in the past: {in_utc(end)}", in_utc(now))
+        if self.most and end - now > self.most:
+            most = f"is more than {self.most} s away ([stead] max_lease)"
+            raise LeaseRefused(f"The end of the lease of consumer {consumer} {most}: {in_utc(end)}", in_utc(now))
+        return end
+
+
+class HeldLease(NamedTuple):
+    """The end of a consumer's claim, in seconds since 1970 (UTC), and what happens then.
+
+    An overdue consumer reached its end, and keeps its allocations until its owner releases or renews it.
+    """
+
+    expires_at: int
+    on_expiry: OnExpiry
+    is_overdue: bool = False
+
+
 NOBODY = "00000000-0000-0000-0000-000000000000"
 """The project and the user of consumers whose own are unknown."""
 
@@ -41,7 +105,7 @@ class Claim:
     """The complete new allocations of one consumer; empty allocations release everything.
 
     ``allocations`` maps provider uuids to class names to amounts (each at least 1). ``consumer_type`` None leaves the
-    type of an existing consumer alone, and gives a new one none.
+    type of an existing consumer alone, and gives a new one none. ``lease`` None: the claim has no end.
     """
 
     consumer: str
@@ -50,6 +114,7 @@ class Claim:
     user: str
     consumer_type: str | None = None
     expected: Expected = UNCHECKED
+    lease: Lease | Unchanged | None = UNCHANGED
 
 
 class Place(NamedTuple):
@@ -162,7 +227,7 @@ def require_enabled(
 class ClaimRequest:
     """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new.
 
-    ``consumer_type`` is as of a `Claim`.
+    ``consumer_type`` and ``lease`` are as of a `Claim`.
     """
 
     consumer: str
@@ -171,14 +236,16 @@ class ClaimRequest:
     user: str
     consumer_type: str | None
     expected: int | None
+    lease: Lease | Unchanged | None = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The result for one consumer: amounts by provider uuid and class name, and the providers of each group."""
+    """The result for one consumer: amounts by provider uuid and class name, providers of each group, and its end."""
 
     allocations: Mapping[str, Mapping[str, int]]
     mappings: Mapping[str, Sequence[str]]
+    lease: HeldLease | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ SteadError
 │   ├── UnknownResourceClass        ├── UnknownTraits             ├── UnknownProvider (named in a body)
 │   │   └── UnknownClassInOrder     │                             │
 │   ├── NoInventoryRecord           ├── StandardClass             ├── StandardTrait
-│   ├── ParentRefused               ├── UntilPassed
+│   ├── ParentRefused               ├── UntilPassed               ├── LeaseRefused
 │   └── UnknownFlavor
 ├── NotFound                        what the path names does not exist
 │   ├── ProviderNotFound            ├── InventoryNotFound         ├── ResourceClassNotFound
@@ -253,6 +253,17 @@ class UntilPassed(BadRequest):
 
     def __str__(self) -> str:
         return f"disabled.until is in the past: {self.until}. The database's time is {self.now}."
+
+
+@dataclass(eq=False)
+class LeaseRefused(BadRequest):
+    """The requested end of a lease has passed, or is too far away; ``now`` is the database's time as text."""
+
+    reason: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}. The database's time is {self.now}."
 
 
 class NotFound(SteadError):

@@ -20,3 +20,5 @@ class RequestLimits:
     """In one document of provider trees."""
     answer_size: int = 1 << 30
     """In bytes, of a list or of candidates: what a worker needs for one answer grows with the site."""
+    lease: int = 0
+    """In seconds from now to the end of a lease; 0: no maximum."""

@@ -150,7 +150,7 @@ class ByAmount:
 
 @dataclass(frozen=True, slots=True)
 class ByHeadroom:
-    """The best candidate lowers the worth of its tree for the site's mix of flavors least."""
+    """The best candidate lowers the value of its tree for the site's mix of flavors least."""
 
 
 Order = Drawn | ByShare | ByAmount | ByHeadroom
@@ -163,6 +163,21 @@ class Wanted(NamedTuple):
 
     request: CandidateRequest
     weight: float
+
+
+class AskedForm(NamedTuple):
+    """How often clients asked for a form, which is a query in its usual spelling.
+
+    Attributes:
+        times: as of ``counted_at``; it decays from then on.
+        surplus: this part of it may be of forms that are no longer counted.
+        counted_at: in seconds since 1970.
+    """
+
+    query: str
+    times: float
+    surplus: float
+    counted_at: int
 
 
 # Flavors: candidate queries that are stored by name.

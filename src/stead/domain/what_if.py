@@ -13,18 +13,21 @@ from stead.domain.errors import BadRequest, NotFound
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stead.domain.request import Order
+
 
 @dataclass(frozen=True, slots=True)
 class Drain:
     """Disable the tree of a provider and move its consumers elsewhere.
 
     ``same_traits``: a new provider has all traits of the one that it replaces. ``same_aggregates``: the root of the new
-    tree is in at least one aggregate of the root of the old one.
+    tree is in at least one aggregate of the root of the old one. ``order``: which new place is the best, None for any.
     """
 
     provider: str
     same_traits: bool = False
     same_aggregates: bool = False
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)

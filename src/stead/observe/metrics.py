@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from wsgiref.types import WSGIEnvironment
 
     from stead.domain.provider import Inventories, Sums
@@ -189,6 +189,18 @@ BROKEN = Metric("stead_database_connections_broken", "gauge", "Connections that 
 WATCHERS = Metric(
     "stead_watchers", "gauge", "Requests of `/changes` that wait for a change (`[stead] max_watchers`).", ("worker",)
 )
+ENDED_LEASES = Metric(
+    "stead_leases_ended_total",
+    "counter",
+    "Leases that ended by themselves, by what happened to the allocations: `release`, or `mark` if they stay.",
+    ("happened",),
+)
+OVERDUE_LEASES = Metric(
+    "stead_leases_overdue",
+    "gauge",
+    "Consumers whose lease ended and whose allocations stay until their owner releases or renews them.",
+    ("worker",),
+)
 REFUSED = Metric(
     "stead_http_refused_total",
     "counter",
@@ -270,8 +282,8 @@ BUILD = Metric("stead_build_info", "gauge", "Always 1. The version is in the lab
 
 METRICS: tuple[Metric, ...] = (
     REQUESTS, PHASES, CANDIDATES, CUT, CLAIMS, RELEASES, CONFLICTS, RETRIES, REFRESHES, PROVIDERS, LAG, POOL,
-    POOL_LIMIT, BROKEN, WATCHERS, REFUSED, SIGN_INS, HTTP_CONNECTIONS, QUEUE_LENGTH, QUEUE_AGE, BODY_BYTES,
-    UNSENT_BYTES, MEMORY, CPU, REPORTED, WORKERS, WORKER_FAILURES, BUILD,
+    POOL_LIMIT, BROKEN, WATCHERS, ENDED_LEASES, OVERDUE_LEASES, REFUSED, SIGN_INS, HTTP_CONNECTIONS, QUEUE_LENGTH,
+    QUEUE_AGE, BODY_BYTES, UNSENT_BYTES, MEMORY, CPU, REPORTED, WORKERS, WORKER_FAILURES, BUILD,
 )  # fmt: skip
 
 METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -518,6 +530,15 @@ FLAVORS = (
     ("stead_headroom_at_most", "at_most", "Number of times that a flavor fits at most."),
 )
 """Name, attribute of `FlavorRoom` and meaning."""
+
+
+STRANDED = "stead_stranded"
+
+
+def text_of_stranded(amounts: Mapping[str, int]) -> str:
+    """The metric of what is stranded for the mix, by resource class."""
+    samples = (f'{STRANDED}{{resource_class="{name}"}} {amount:.17g}\n' for name, amount in amounts.items())
+    return family(STRANDED, "Free amount that the flavors cannot use, on average by weight.", samples)
 
 
 def text_of_flavors(rooms: Iterable[FlavorRoom]) -> str:

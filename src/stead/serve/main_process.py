@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stead.domain.names import one_line
+from stead.printing import one_line
 from stead.process import siblings
 from stead.serve import supervisor, worker
 from stead.serve.supervisor import Order, Step, Supervisor

@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from stead.api.limits import longest_body
-from stead.auth.sessions import session_in
 from stead.process import siblings
 from wsgi_lanes.bounds import Bounds
 from wsgi_lanes.requests import Lane
@@ -91,8 +89,8 @@ def _loaded(orders: Orders) -> Server:
     from stead.config import ConfigError, load
     from stead.config.settings import serving_program
     from stead.domain.errors import SteadError
-    from stead.domain.names import one_line
     from stead.observe.log import silenced
+    from stead.printing import one_line
     from stead.process.memory import return_freed
     from wsgi_lanes.server import Server
 
@@ -207,8 +205,14 @@ class ApiRoutes:
 
     def __init__(self, prefix: str, longest_body: int) -> None:
         """*prefix* begins with a slash, or is empty; *longest_body* is in bytes."""
+        # Not with the module: the main process imports it, and would load the API and the engine for nothing.
+        from stead.api import limits
+        from stead.auth.sessions import session_in
+
         self._prefix = prefix
         self._longest = longest_body
+        self._limit_of = limits.longest_body
+        self._session_in = session_in
 
     def lane(self, request: Request) -> Lane:
         """The lane of a request."""
@@ -233,12 +237,12 @@ class ApiRoutes:
     def credential(self, request: Request) -> str | None:
         """The token or, for the web interface, the session of its cookie, which alone identifies the user there."""
         if request.path.removeprefix(self._prefix).startswith("/ui"):
-            return session_in(request.fields.get("HTTP_COOKIE", ""))
+            return self._session_in(request.fields.get("HTTP_COOKIE", ""))
         return request.fields.get("HTTP_X_AUTH_TOKEN") or None
 
     def longest_body(self, method: str, path: str) -> int:
         """Maximum size in bytes of a body that the API reads."""
-        return longest_body(method, path.removeprefix(self._prefix).removeprefix("/ui/api"), self._longest)
+        return self._limit_of(method, path.removeprefix(self._prefix).removeprefix("/ui/api"), self._longest)
 
 
 def _is_gang(body: bytes) -> bool:

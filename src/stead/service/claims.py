@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import exp2, inf
-from threading import Lock
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Identities, Snapshot
     from stead.domain.changes import Moment
-    from stead.domain.claim import ClaimRequest
+    from stead.domain.claim import ClaimRequest, HeldLease
     from stead.store.consumer_listing import HeldAllocations
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.store import Store
@@ -73,8 +73,11 @@ class View(Known, Protocol):
 class Writer(Protocol):
     """Writes claims."""
 
-    def __call__(self, claims: Sequence[Claim], since: Clock | None) -> None:
-        """Replace all allocations of the consumers. Raise if providers changed since *since* other than by claims."""
+    def __call__(self, claims: Sequence[Claim], since: Clock | None) -> Mapping[str, HeldLease]:
+        """Replace all allocations of the consumers; return their leases.
+
+        Raise if providers changed since *since* other than by claims.
+        """
         ...
 
 
@@ -134,8 +137,8 @@ class Claiming:
             try:
                 if not isinstance(attempt.placed, NoPlace):
                     writes += 1
-                    self._write_all(claim_requests, attempt)
-                    return Outcome(attempt.granted, writes)
+                    leases = self._write_all(claim_requests, attempt)
+                    return Outcome(_with_leases(claim_requests, attempt.granted, leases), writes)
                 # After a lost race, the search may have ended at the deadline, and then it proves nothing.
                 was_searched_whole = writes == 0 or time.monotonic() <= until
                 if was_searched_whole and self._is_as_known(claim_requests, attempt.allocations, attempt.clock):
@@ -162,6 +165,9 @@ class Claiming:
     ) -> _Attempt:
         """Find a place for each request, and announce it to the other claims of this process.
 
+        If every place is one that other claims are about to take, wait until those have ended, and look again: most of
+        them are granted, so this claim would lose the race.
+
         Read the list of other pending claims before the snapshot, see :meth:`PendingClaims.looking`. A separate
         transaction reads the allocations that the requests replace. If they change before the snapshot, the search
         releases too much or too little; the consumers' generations reveal that, under the locks or in `_is_as_known`.
@@ -170,23 +176,28 @@ class Claiming:
         # Before the snapshot: allocations that change in between differ in generation, which the write checks.
         allocations_of = self._store.read(of_consumers, replaced) if replaced else {}
         granted: list[Granted] = []
-        with self._pending.looking() as others:
-            snapshot, moment = self._catalog.view()
-            freed = snapshot.with_taken(_given_back(snapshot, allocations_of))
-            with self._pending.turn() as give_way:
-                how = partial(
-                    place, distinct_roots=distinct_roots, among_best=among_best, until=until, give_way=give_way
-                )
-                placed = self._placed(freed, claim_requests, others, how)
-                if not isinstance(placed, NoPlace):
-                    granted = [_granted(snapshot, candidate) for candidate in placed]
-                    taken = summed(map(taken_by, placed))
-                    # Within the turn, so that the next search sees these places.
-                    self._pending.add(PendingClaim(granted, snapshot.identities, taken))
-        return _Attempt(allocations_of, clock_of(moment), placed, granted)
+        patient_until = min(until, time.monotonic() + LONGEST_PATIENCE_SECONDS)
+        while True:
+            with self._pending.looking() as others:
+                snapshot, moment = self._catalog.view()
+                freed = snapshot.with_taken(_given_back(snapshot, allocations_of))
+                with self._pending.turn() as give_way:
+                    how = partial(
+                        place, distinct_roots=distinct_roots, among_best=among_best, until=until, give_way=give_way
+                    )
+                    placed, is_contested = self._placed(freed, claim_requests, others, how)
+                    if not isinstance(placed, NoPlace) and not (is_contested and time.monotonic() < patient_until):
+                        granted = [_granted(snapshot, candidate) for candidate in placed]
+                        taken = summed(map(taken_by, placed))
+                        # Within the turn, so that the next search sees these places.
+                        self._pending.add(PendingClaim(granted, snapshot.identities, taken))
+            if granted or isinstance(placed, NoPlace):
+                return _Attempt(allocations_of, clock_of(moment), placed, granted)
+            # Outside the turn, since other claims search meanwhile.
+            self._pending.wait_for(others, patient_until)
 
-    def _write_all(self, claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> None:
-        self._write(_claims(claim_requests, attempt), attempt.clock)
+    def _write_all(self, claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> Mapping[str, HeldLease]:
+        return self._write(_claims(claim_requests, attempt), attempt.clock)
 
     def _reload_what_contradicts(self, claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> None:
         """Reload the providers of a refused attempt if the snapshot still allows it: another service changed them.
@@ -208,8 +219,8 @@ class Claiming:
         claim_requests: Sequence[ClaimRequest],
         others: Announcements,
         place: Callable[..., list[Candidate] | NoPlace],
-    ) -> list[Candidate] | NoPlace:
-        """Places that none of *others* is about to take, if possible; otherwise any places.
+    ) -> tuple[list[Candidate] | NoPlace, bool]:
+        """Places that none of *others* is about to take, if possible, and False; otherwise any places, and True.
 
         The second search is necessary, since other claims may be refused, and since their places may be counted twice:
         in the hint and in the snapshot. A refusal must rest on the snapshot alone.
@@ -220,8 +231,8 @@ class Claiming:
             taken = summed(announced.amounts_in(snapshot) for announced in list(others.values()))
             placed = place(snapshot.with_taken(taken), requests, self._enumeration)
             if not isinstance(placed, NoPlace):
-                return placed
-        return place(snapshot, requests, self._enumeration)
+                return placed, False
+        return place(snapshot, requests, self._enumeration), bool(others)
 
     def _is_as_known(self, claim_requests: Sequence[ClaimRequest], allocations_of: Held, clock: Clock | None) -> bool:
         """Whether all consumers were, at the moment of *clock*, at the generations that their clients know.
@@ -269,7 +280,11 @@ class Claiming:
             self._candidate_of(snapshot, claim_request, allocations_of[claim_request.consumer])
             for claim_request in claim_requests
         ]
-        return [_granted(snapshot, candidate) for candidate in candidates if candidate] if all(candidates) else None
+        if not all(candidates):
+            return None
+        leases = {uuid: stored.lease for uuid, stored in allocations_of.items() if stored.lease is not None}
+        granted = [_granted(snapshot, candidate) for candidate in candidates if candidate]
+        return _with_leases(claim_requests, granted, leases)
 
     def _candidate_of(
         self, snapshot: Snapshot, claim_request: ClaimRequest, stored: HeldAllocations
@@ -315,7 +330,18 @@ def _claim(claim_request: ClaimRequest, granted: Granted) -> Claim:
         claim_request.user,
         claim_request.consumer_type,
         claim_request.expected,
+        claim_request.lease,
     )
+
+
+def _with_leases(
+    claim_requests: Sequence[ClaimRequest], granted: Sequence[Granted], leases: Mapping[str, HeldLease]
+) -> list[Granted]:
+    """*granted* with the leases of the consumers, if they have any."""
+    return [
+        replace(grant, lease=leases.get(claim_request.consumer))
+        for claim_request, grant in zip(claim_requests, granted, strict=True)
+    ]
 
 
 def _claims(claim_requests: Sequence[ClaimRequest], attempt: _Attempt) -> list[Claim]:
@@ -420,6 +446,11 @@ class CandidateDraw:
 LONGEST_TURN_SECONDS = 0.1
 """Maximum time that a search delays others. Most need a few milliseconds, a large gang may need seconds."""
 
+LONGEST_PATIENCE_SECONDS = 0.25
+"""Maximum time that a claim waits for others that are about to take the places it could have. Most end within a tenth
+of that. After it, the claim enters the race: others may come all the time.
+"""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PendingClaim:
@@ -443,7 +474,7 @@ class PendingClaims:
     def __init__(self) -> None:
         self._announced: Announcements = {}
         self._views: dict[int, Announcements] = {}
-        self._changing = Lock()
+        self._changing = Condition(Lock())
         self._turn = Lock()
         self._began = 0.0
 
@@ -499,7 +530,15 @@ class PendingClaims:
     def remove(self, granted: Sequence[Granted]) -> None:
         """Remove *granted* after its claim was written, refused, or never added. Present views keep it."""
         with self._changing:
-            self._announced.pop(id(granted), None)
+            if self._announced.pop(id(granted), None):
+                self._changing.notify_all()
+
+    def wait_for(self, others: Announcements, until: float) -> None:
+        """Wait until all of *others* were written or refused, but not beyond *until* on the monotonic clock."""
+        with self._changing:
+            self._changing.wait_for(
+                lambda: self._announced.keys().isdisjoint(others), max(until - time.monotonic(), 0.0)
+            )
 
 
 # Amounts of allocations by slot and class id, as searches use them.

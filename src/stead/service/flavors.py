@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from math import inf
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from stead.candidates.advice import requested
 from stead.candidates.headroom.each_tree import form_of
-from stead.candidates.headroom.headroom import headroom
+from stead.candidates.headroom.headroom import headroom, room_of, stranded_by
 from stead.candidates.headroom.keeping import HeadroomByTree, Places, after, headrooms_by_tree, most_together
+from stead.candidates.losses import heaviest
 from stead.candidates.work import Work, WorkSpent
-from stead.domain.errors import BadRequest, InvalidQuery, Unavailable
-from stead.domain.request import FlavorRoom, Wanted
+from stead.domain.errors import BadRequest
+from stead.domain.request import FlavorRoom
 from stead.process import slices
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from stead.candidates.headroom.keeping import Step
     from stead.catalog.blocks import Blocks
     from stead.catalog.snapshot import Mask, Snapshot
-    from stead.domain.request import CandidateRequest, Flavor
+    from stead.domain.request import CandidateRequest, Wanted
 
     Found = Headroom | HeadroomByTree | str
     """A headroom, or the reason why there is none."""
@@ -207,69 +208,110 @@ class _Updating:
             self.spent += before - budget.remaining
 
 
-MIX_SECONDS = 5.0
-"""Seconds after which the mix is read again. Other workers store weights, too."""
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """What is free of the classes that the mix takes, and how much of it the mix cannot take; by class id.
+
+    Each form strands what is left of a class when the form fits no more. ``stranded`` is the mean over the forms that
+    take the class. A form counts by its weight times what it takes.
+
+    Attributes:
+        free: of each class, what all enabled providers have free.
+        counted: number of forms that were counted, those of the greatest weights.
+        forms: number of forms of the mix.
+        is_complete: false if the work was used up first.
+        course: what was stranded before.
+    """
+
+    free: Mapping[int, int]
+    stranded: Mapping[int, int]
+    counted: int
+    forms: int
+    is_complete: bool
+    course: Sequence[StrandedAt] = ()
 
 
-class TargetMix:
-    """The requests that the site is to serve, from the flavors and their weights; safe for several threads."""
+class StrandedAt(NamedTuple):
+    """What was stranded at ``time`` (seconds since 1970), by the name of the class."""
 
-    def __init__(
-        self,
-        read: Callable[[], Sequence[Flavor]],
-        request_of: Callable[[str], CandidateRequest],
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Read nothing yet. *read* returns the heaviest flavors, *request_of* parses a query."""
-        self._read = read
-        self._request_of = request_of
-        self._now = now
-        self._reading = Lock()
-        self._flavors: Sequence[Flavor] | None = None
-        self._forms: Sequence[Wanted] = ()
-        self._until = -inf
-
-    def forms(self) -> Sequence[Wanted]:
-        """The mix: the same object as long as no flavor changed."""
-        if self._now() >= self._until:
-            # Only one thread reads; the others use what it read before, if it did.
-            with self._reading if self._flavors is None else _attempt(self._reading) as is_ours:
-                if is_ours and self._now() >= self._until:
-                    self._update()
-        return self._forms
-
-    def forget(self) -> None:
-        """Read the flavors at the next use, since one changed."""
-        self._until = -inf
-
-    def _update(self) -> None:
-        until = self._now() + MIX_SECONDS
-        try:
-            flavors = self._read()
-        except Unavailable:
-            if self._flavors is None:
-                raise
-            flavors = self._flavors
-        if flavors != self._flavors:
-            forms = []
-            for flavor in flavors:
-                with suppress(InvalidQuery):  # perhaps stored by another release
-                    forms.append(
-                        Wanted(self._request_of(flavor.query), 1.0 if flavor.weight is None else flavor.weight)
-                    )
-            self._flavors, self._forms = flavors, tuple(forms)
-        self._until = until
+    time: int
+    stranded: Mapping[str, int]
 
 
-@contextmanager
-def _attempt(lock: Lock) -> Iterator[bool]:
-    """Hold *lock* for the block if it is free; returns whether it was."""
-    is_ours = lock.acquire(blocking=False)
-    try:
-        yield is_ours
-    finally:
-        if is_ours:
-            lock.release()
+STRANDED_SECONDS = 300
+"""Time between two entries of the course of what is stranded."""
+
+_KEPT = 24 * 60 * 60 // STRANDED_SECONDS
+
+
+class StrandedAmounts:
+    """What is stranded in the latest snapshot for which this was requested; safe for several threads.
+
+    After a change, only the trees that changed are counted again. The course of one day is kept.
+    """
+
+    def __init__(self, mix: Callable[[], Sequence[Wanted]], now: Callable[[], float] = time.time) -> None:
+        """*mix* returns the present mix: the same object as long as nothing changed. *now*: seconds since 1970."""
+        self._mix = mix
+        self._time = now
+        self._headrooms = FlavorHeadrooms()
+        self._latest: tuple[str, Sequence[Wanted], Stranded] | None = None
+        self._course: tuple[StrandedAt, ...] = ()
+
+    def now(self, snapshot: Snapshot, state: str, work: int | None) -> Stranded:
+        """What is stranded in *snapshot*.
+
+        Args:
+            state: identifies the state of the site that the snapshot has.
+            work: units for all forms together, once to count them and once to sum up what they leave.
+        """
+        mix, latest = self._mix(), self._latest
+        if latest is not None and latest[0] == state and latest[1] is mix:
+            stranded = latest[2]
+        else:
+            stranded = self._count(snapshot, state, heaviest(mix), work)
+            self._latest = state, mix, stranded
+        self._keep(snapshot, stranded)
+        return replace(stranded, course=self._course)
+
+    def _keep(self, snapshot: Snapshot, stranded: Stranded) -> None:
+        """Append an entry to the course, if the last one is old and the mix has forms that can be counted."""
+        course, now = self._course, int(self._time())
+        if stranded.stranded and (not course or now - course[-1].time >= STRANDED_SECONDS):
+            names = snapshot.class_names.by_id
+            entry = StrandedAt(now, {names[class_id].name: amount for class_id, amount in stranded.stranded.items()})
+            self._course = (*course, entry)[-_KEPT:]
+
+    def _count(self, snapshot: Snapshot, state: str, mix: Sequence[Wanted], work: int | None) -> Stranded:
+        names = {str(number): wanted for number, wanted in enumerate(mix)}
+        requests = {name: replace(wanted.request, order=None, limit=None) for name, wanted in names.items()}
+        headroom_of = self._headrooms.headrooms(snapshot, state, requests, work)
+        summing = Work(work, give_way=slices.give_way)
+        left, demand = defaultdict[int, float](float), defaultdict[int, float](float)
+        counted, is_complete = 0, len(headroom_of) == len(requests)
+        for name, found in headroom_of.items():
+            if isinstance(found, str):
+                continue  # it fits nowhere, for a reason that is no lack of room
+            try:
+                stranded = stranded_by(snapshot, requests[name], found.at_least, summing)
+            except BadRequest:
+                continue
+            except WorkSpent:
+                break
+            counted, is_complete = counted + 1, is_complete and found.is_complete
+            amounts = requested(snapshot, requests[name])
+            for class_id, amount in stranded.items():
+                weight = names[name].weight * amounts[class_id]
+                left[class_id] += weight * amount
+                demand[class_id] += weight
+        classes = snapshot.in_class_order(left)
+        return Stranded(
+            {class_id: room_of(snapshot, class_id, snapshot.enabled) for class_id in classes},
+            {class_id: round(left[class_id] / demand[class_id]) for class_id in classes},
+            counted,
+            len(mix),
+            is_complete and not summing.is_cut,
+        )
 
 
 def _without_trees(counted: Headroom) -> Headroom:

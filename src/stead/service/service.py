@@ -20,15 +20,17 @@ from stead.candidates.provider_trees import current_trees
 from stead.candidates.work import Work
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
-from stead.domain.errors import ProviderNotFound
+from stead.domain.errors import ProviderNotFound, Unavailable
 from stead.domain.provider_trees import plan_trees
 from stead.domain.request import ByHeadroom
 from stead.process import memory, slices
 from stead.process.background import Background
 from stead.service.claims import Claiming
-from stead.service.flavors import FlavorHeadrooms, TargetMix
+from stead.service.flavors import STRANDED_SECONDS, FlavorHeadrooms, Stranded, StrandedAmounts
+from stead.service.leases import INTERVAL_SECONDS, Expiry
+from stead.service.mix import LEARN_SECONDS, Learning, TargetMix
 from stead.service.snapshot_keeper import SnapshotKeeper
-from stead.service.what_if import Advised, Bounds, Likeness, WhatIf, advice, what_if
+from stead.service.what_if import Advised, Bounds, Improved, Likeness, WhatIf, advice, improvement, what_if
 from stead.store import allocations, names, provider_trees, providers
 from stead.store.extensions import service_states
 from stead.store.extensions.flavors import heaviest as heaviest_flavors
@@ -53,11 +55,13 @@ if TYPE_CHECKING:
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
-    from stead.domain.claim import Claim, ClaimRequest, Outcome
+    from stead.domain.claim import Claim, ClaimRequest, HeldLease, Outcome
     from stead.domain.provider_trees import TreeDocument, TreePlan
     from stead.domain.request import CandidateRequest, FlavorRoom
     from stead.domain.what_if import Planned
     from stead.service.flavors import Found
+    from stead.service.mix import Part as MixPart
+    from stead.service.mix import Source
     from stead.store.allocations import NewInventories
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.connections import PoolState
@@ -90,6 +94,7 @@ class Vitals(NamedTuple):
     pools: Mapping[str, PoolState]
     broken_connections: int
     watchers: int
+    overdue_leases: int
 
 
 class Service:
@@ -106,6 +111,9 @@ class Service:
         snapshot_file: Path | None = None,
         snapshot_interval: float = SNAPSHOT_INTERVAL,
         request_of: Callable[[str], CandidateRequest] | None = None,
+        query_of: Callable[[CandidateRequest], str | None] | None = None,
+        expiry_interval: float = INTERVAL_SECONDS,
+        on_lease_end: Callable[[str, int], None] | None = None,
     ) -> None:
         """Connect to nothing yet; see :meth:`start`.
 
@@ -116,9 +124,20 @@ class Service:
             snapshot_file: where to store the snapshot for the next start; None: nowhere.
             snapshot_interval: seconds between two writes of that file, at least.
             request_of: parses the query of a flavor; without it, there is no mix for the order ``headroom``.
+            query_of: the usual spelling of a request; without it, no mix is learned.
+            expiry_interval: seconds between two looks for leases that have ended.
+            on_lease_end: as of `Expiry`.
         """
-        self.mix = TargetMix(partial(self.read, heaviest_flavors, MOST_FORMS), request_of) if request_of else None
+        self._expiry = Expiry(store, expiry_interval, on_lease_end)
+        self._expiry_interval = expiry_interval
+        self.learning = Learning(store, query_of) if query_of else None
+        self.mix = (
+            TargetMix(partial(self.read, heaviest_flavors, MOST_FORMS), request_of, self._learned)
+            if request_of
+            else None
+        )
         self.losses = Losses(self.mix.forms) if self.mix else None
+        self._stranded = StrandedAmounts(self.mix.forms) if self.mix else None
         enumeration = replace(enumeration, losses=self.losses)
         self.watchers = Watchers(store, watchers, watcher_threads)
         self._store = store
@@ -145,6 +164,8 @@ class Service:
             # Before the first refresh, which then reads only what has changed since.
             self._snapshot_file.start()
         self._catalog.fresh()
+        if self.learning is not None:
+            self.learning.step()
         memory.return_freed()  # a load needs twice the memory of what it loads
 
     def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:
@@ -158,6 +179,11 @@ class Service:
         self._in_background(Background("look", self._catalog.look, catalog.IDLE_SECONDS))
         self._in_background(Background("prune", Pruning(self._store, kept_changes).step, pruning.PAUSE_SECONDS))
         self._in_background(Background("enable", Overdue(self._store, self._catalog).step, catalog.IDLE_SECONDS))
+        self._in_background(Background("expire", self._expiry.step, self._expiry_interval))
+        if self.learning is not None:
+            self._in_background(Background("mix", self.learning.step, LEARN_SECONDS))
+        if self.mix is not None:
+            self._in_background(Background("stranded", self._keep_stranded, STRANDED_SECONDS))
         if self._snapshot_file is not None:
             self._in_background(Background("snapshot file", self._snapshot_file.step, self._snapshot_file.pause()))
         if reconcile_interval:
@@ -212,6 +238,7 @@ class Service:
             pools=self._store.pools(),
             broken_connections=self._store.connections.broken,
             watchers=self.watchers.waiting,
+            overdue_leases=self._expiry.overdue,
         )
 
     def candidates(
@@ -228,10 +255,14 @@ class Service:
         """
         snapshot = self.snapshot()
         phases.mark("refresh")
+        request = self._enumeration.ordered(request)
         make = partial(engine.answer, snapshot, request, self._enumeration, form, phases)
-        # The mix may change without the site.
-        if asked is None or self._enumeration.draws(request) or isinstance(request.order, ByHeadroom):
+        if asked is None or self._enumeration.draws(request):
             return make()
+        if self.losses and isinstance(request.order, ByHeadroom):
+            # The mix may change without the site. If it does so now, the answer is that of the next mix.
+            text, versions = asked
+            asked = text, (versions, self.losses.mix_number())
         return self._answers.get(snapshot, asked, make)
 
     def find(self, request: CandidateRequest) -> tuple[Snapshot, list[Candidate]]:
@@ -241,7 +272,7 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot = self.snapshot()
-        return snapshot, list(engine.find(snapshot, request, self._enumeration))
+        return snapshot, list(engine.find(snapshot, self._enumeration.ordered(request), self._enumeration))
 
     def explain(self, request: CandidateRequest) -> tuple[Snapshot, Explanation]:
         """Why *request* has its result, and the snapshot that the explanation refers to.
@@ -297,7 +328,7 @@ class Service:
         Raises:
             UnknownResourceClass, UnknownTraits
         """
-        return engine.answer(snapshot, request, self._enumeration, form)
+        return engine.answer(snapshot, self._enumeration.ordered(request), self._enumeration, form)
 
     def what_if(self, changes: Sequence[Planned], bounds: Bounds) -> tuple[WhatIf, str | None]:
         """A snapshot with *changes*, and the token of the moment to which they apply. It writes nothing.
@@ -315,15 +346,58 @@ class Service:
         """Which consumers to move so that *request* fits *number* times, and the token of the moment of the answer.
 
         Args:
+            request: its order is that of the new places.
             same_traits, same_aggregates: what new places must be like, see `draining.ConsumerHoldings`.
             most: about this number of consumers are considered.
 
         Raises:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
-        likeness = Likeness(same_traits, same_aggregates)
+        likeness = Likeness(same_traits, same_aggregates, request.order)
         advised = advice(self._store, self._catalog, self._enumeration, request, number, likeness, most)
         return advised, _token(advised.moment)
+
+    def improvement(
+        self, number: int, *, same_traits: bool, same_aggregates: bool, most: int
+    ) -> tuple[Improved, str | None]:
+        """Up to *number* consumers to move so that the most room is left for the mix, and the token of the moment.
+
+        Args:
+            same_traits, same_aggregates: what new places must be like, see `draining.ConsumerHoldings`.
+            most: about this number of consumers are considered.
+
+        Raises:
+            Unavailable
+        """
+        likeness = Likeness(same_traits, same_aggregates)
+        improved = improvement(self._store, self._catalog, self._enumeration, number, likeness, most)
+        return improved, _token(improved.moment)
+
+    def note_asked(self, request: CandidateRequest, consumer: str | None = None) -> None:
+        """A client asked for candidates of *request*, or for a claim of it for *consumer*: the mix learns it later."""
+        if self.learning is not None:
+            self.learning.note(request, consumer)
+
+    def parts_of_mix(self) -> tuple[Source, Sequence[MixPart]]:
+        """Where the mix is from, and its forms, the heaviest first.
+
+        Raises:
+            Unavailable
+        """
+        return self.mix.parts() if self.mix else ("none", ())
+
+    def forget_learned(self) -> None:
+        """Forget how often clients asked for what.
+
+        Raises:
+            Unavailable, ConcurrentUpdate
+        """
+        if self.learning is not None:
+            self.learning.forget()
+            self.forget_mix()
+
+    def _learned(self) -> Mapping[str, float]:
+        return {} if self.learning is None else self.learning.weights
 
     def forget_mix(self) -> None:
         """Read the mix again before its next use: a flavor changed."""
@@ -343,6 +417,24 @@ class Service:
         headroom_of = self._flavors.headrooms(snapshot, digest_of(moment), requests, self._enumeration.work)
         clock = clock_of(moment)
         return None if clock is None else Token.of(clock).text(), headroom_of
+
+    def stranded(self) -> tuple[Snapshot, str | None, Stranded]:
+        """What is stranded for the mix: the snapshot, the token of its moment, and the amounts.
+
+        The forms share the work of two requests. It is counted once for each state of the site.
+
+        Raises:
+            Unavailable
+        """
+        snapshot, moment = self._catalog.view()
+        if self._stranded is None:
+            return snapshot, _token(moment), Stranded({}, {}, 0, 0, is_complete=True)
+        return snapshot, _token(moment), self._stranded.now(snapshot, digest_of(moment), self._enumeration.work)
+
+    def _keep_stranded(self) -> float:
+        """Count what is stranded, so that its course has no gap; returns the seconds until the next time."""
+        self.stranded()
+        return STRANDED_SECONDS
 
     def rooms_of_flavors(
         self, requests: Mapping[str, CandidateRequest], aggregates: Mapping[str, str]
@@ -384,7 +476,7 @@ class Service:
         """Replace all allocations of some consumers; all of them or none.
 
         Raises:
-            ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
+            LeaseRefused, ConsumerConflict, UnknownProvider, UnknownResourceClass, AllocationRefused, Unavailable
             ConcurrentUpdate: the claim lost every race until the claim timeout.
         """
         self._replace(claims, None)
@@ -423,14 +515,14 @@ class Service:
             until: deadline on the monotonic clock; None: the claim timeout from now.
 
         Raises:
-            UnknownResourceClass, UnknownTraits, NothingFits, NothingFound, ConsumerConflict, Unavailable
+            UnknownResourceClass, UnknownTraits, NothingFits, NothingFound, ConsumerConflict, LeaseRefused, Unavailable
             ConcurrentUpdate: the claim lost every race until the deadline.
         """
         return self._claiming.claim(claim_requests, distinct_roots=distinct_roots, explained=explained, until=until)
 
-    def _replace(self, claims: Sequence[Claim], since: Clock | None) -> None:
+    def _replace(self, claims: Sequence[Claim], since: Clock | None) -> dict[str, HeldLease]:
         ids = self._catalog.recent_ids({uuid for claim in claims for uuid in claim.allocations})
-        self._store.write_within_claim_timeout(allocations.replace, claims, since, ids)
+        return self._store.write_within_claim_timeout(allocations.replace, claims, since, ids)
 
     def reshape(self, inventories: Mapping[str, NewInventories], claims: Sequence[Claim]) -> None:
         """Move inventories and allocations between providers; all of them or none.
@@ -483,12 +575,22 @@ class Service:
         if self._snapshot_file is not None:
             self._snapshot_file.write_at_end()
 
+    def pass_time(self, seconds: int) -> None:
+        """Let leases end as if nothing had been renewed for this time: for tests of programs with leases.
+
+        Returns when those that then have ended are released or marked.
+        """
+        self._expiry.pass_time(seconds)
+
     def close(self) -> None:
         """Close all connections, and stop all work."""
         # First all that uses connections, then the connections.
         self.watchers.close()
         while self._background:
             self._background.pop().stop()
+        if self.learning is not None:
+            with suppress(Unavailable):
+                self.learning.finish()
         self.store_snapshot()
         self._source.close()
         self._store.close()

@@ -8,10 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stead.candidates.advice import Advice, advise, movable_consumers, sources
+import numpy as np
+
+from stead.candidates.advice import Advice, MovableConsumer, advise, movable_consumers, sources
 from stead.candidates.draining import ConsumerHoldings, Move, Relocation, UnplacedConsumer, relocate
 from stead.candidates.explain import explain
 from stead.candidates.headroom.headroom import Headroom, headroom
+from stead.candidates.improving import Improvement, improve, promising
 from stead.candidates.placing import negated, summed
 from stead.candidates.work import Work, WorkSpent
 from stead.catalog.refresh import Draft, with_usage_moved
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
     from stead.domain.provider import Slot
-    from stead.domain.request import CandidateRequest
+    from stead.domain.request import CandidateRequest, Order
     from stead.domain.what_if import Planned
     from stead.store.protocol.store import Store
 
@@ -126,7 +129,7 @@ def what_if(
     for consumer, allocations in allocations_of.items():
         amounts = slots(snapshot, allocations.amounts())
         drain = next(drains[root][1] for slot in amounts if (root := snapshot.forest.root[slot]) in drains)
-        all_holdings.append(ConsumerHoldings(consumer, amounts, drain.same_traits, drain.same_aggregates))
+        all_holdings.append(ConsumerHoldings(consumer, amounts, drain.same_traits, drain.same_aggregates, drain.order))
     work = Work(enumeration.work, give_way=slices.give_way)
     relocation: Relocation = relocate(planned, all_holdings, drains.keys(), enumeration, work)
     planned = with_usage_moved(planned, relocation.amounts)
@@ -285,10 +288,11 @@ _TOGETHER = 16
 
 
 class Likeness(NamedTuple):
-    """What new places must be like, see `ConsumerHoldings`."""
+    """What new places must be like, and which is the best, see `ConsumerHoldings`."""
 
     same_traits: bool
     same_aggregates: bool
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +342,74 @@ def advice(
     if before.at_least >= number:
         return Advised(snapshot, moment, before, Advice((), 0, is_complete=True), before, {})
     trees = sources(snapshot, request, before, budget())
-    roots = [*trees.gaining, *trees.others][:_MOST_TREES]
+    allocations_of, movable, countable = _movable_of(store, snapshot, [*trees.gaining, *trees.others], likeness, most)
+    advised = advise(
+        snapshot, request, number, before, movable, countable, set(trees.gaining), enumeration, (budget(), budget())
+    )
+    if advised.moves is None:
+        return Advised(snapshot, moment, before, advised, None, allocations_of)
+    changes = [change for move in advised.moves for change in (negated(move.holdings.amounts), move.amounts)]
+    after = headroom(snapshot.with_taken(summed(changes)), request, budget())
+    return Advised(snapshot, moment, before, advised, after, allocations_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """Moves that raise the value of the site for its mix, and this value before and after them.
+
+    ``improvement`` is None if there is no mix. ``allocations`` has the present allocations of the consumers, by uuid.
+    ``is_complete``: all consumers had a part in the search, and no search was cut by its work.
+    """
+
+    snapshot: Snapshot
+    moment: Moment | None
+    before: float
+    improvement: Improvement | None
+    allocations: Mapping[str, HeldAllocations]
+    is_complete: bool
+
+    @property
+    def after(self) -> float:
+        """The value after the moves."""
+        return self.before + (sum(self.improvement.gains) if self.improvement else 0.0)
+
+
+def improvement(
+    store: Store, catalog: View, enumeration: Enumeration, number: int, likeness: Likeness, most: int
+) -> Improved:
+    """Up to *number* consumers to move so that the site keeps the most room for its mix.
+
+    Args:
+        most: about this number of consumers are read, those of the most promising trees.
+
+    Raises:
+        Unavailable
+    """
+    snapshot, moment = catalog.view()
+    losses = enumeration.losses
+    if losses is None or not losses.has_mix():
+        return Improved(snapshot, moment, 0.0, None, {}, is_complete=True)
+    work = Work(enumeration.work, give_way=slices.give_way)
+    try:
+        before = float(losses.values(snapshot, np.flatnonzero(snapshot.roots), work).sum())
+        trees = promising(snapshot, losses, work)
+    except WorkSpent:
+        return Improved(snapshot, moment, 0.0, Improvement((), (), is_complete=False), {}, is_complete=False)
+    allocations_of, movable, countable = _movable_of(store, snapshot, trees, likeness, most)
+    improved = improve(snapshot, movable, number, losses, enumeration, Work(enumeration.work, give_way=slices.give_way))
+    is_complete = improved.is_complete and len(countable) == len(trees)
+    return Improved(snapshot, moment, before, improved, allocations_of, is_complete)
+
+
+def _movable_of(
+    store: Store, snapshot: Snapshot, trees: Sequence[int], likeness: Likeness, most: int
+) -> tuple[dict[str, HeldAllocations], list[MovableConsumer], set[int]]:
+    """The consumers of the first of *trees*: what they have, those that can move, and the trees that are fully known.
+
+    Args:
+        most: about this number of consumers are read.
+    """
+    roots = trees[:_MOST_TREES]
     allocations_of = store.read(_consumers_of, [snapshot.identities.ids[root] for root in roots], most)
     amounts = {consumer: slots(snapshot, allocations.amounts()) for consumer, allocations in allocations_of.items()}
     # A tree whose consumers changed since the snapshot, or were not all read, has no part in the search.
@@ -350,14 +421,7 @@ def advice(
         for each in movable_consumers(snapshot, all_holdings)
         if each.root in countable and are_whole(snapshot, allocations_of[each.holdings.consumer].amounts())
     ]
-    advised = advise(
-        snapshot, request, number, before, movable, countable, set(trees.gaining), enumeration, (budget(), budget())
-    )
-    if advised.moves is None:
-        return Advised(snapshot, moment, before, advised, None, allocations_of)
-    changes = [change for move in advised.moves for change in (negated(move.holdings.amounts), move.amounts)]
-    after = headroom(snapshot.with_taken(summed(changes)), request, budget())
-    return Advised(snapshot, moment, before, advised, after, allocations_of)
+    return allocations_of, movable, countable
 
 
 def _consumers_of(connection: Connection, roots: Sequence[int], most: int) -> dict[str, HeldAllocations]:

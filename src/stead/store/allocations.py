@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import UNCHECKED, Place, PlaceUsage, require_enabled, require_room
+from stead.domain.claim import UNCHECKED, Lease, OnExpiry, Place, PlaceUsage, require_enabled, require_room
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, ConsumerConflict, UnknownProvider
 from stead.store import inventories, names, providers, resource_classes, usages
-from stead.store.extensions import service_states
+from stead.store.extensions import leases, service_states
 from stead.store.protocol.clock import EVERYTHING, Part
 from stead.store.protocol.store import NotYet, RaceLost
 from stead.store.sql.statements import LISTED, Insert, Query, Swap, in_portions, value
@@ -25,6 +25,7 @@ from stead.store.tables import (
     consumers,
     resource_providers,
     stead_disabled_provider,
+    stead_lease,
     stead_provider_change,
     stead_usage,
 )
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.domain.claim import Claim
+    from stead.domain.claim import Claim, HeldLease
     from stead.domain.provider import Inventory
     from stead.store.protocol.clock import Clock
     from stead.store.protocol.store import Store, Transaction
@@ -55,8 +56,8 @@ class StoredAllocation(NamedTuple):
 
 def replace(
     tx: Transaction, claims: Sequence[Claim], since: Clock | None = None, remembered: dict[str, int] | None = None
-) -> None:
-    """Replace all allocations of the consumers of *claims*. On an error nothing is written.
+) -> dict[str, HeldLease]:
+    """Replace all allocations of the consumers of *claims*; returns their leases. On an error nothing is written.
 
     Args:
         since: the moment of the snapshot in which the places were found. If the claimed providers or their roots
@@ -71,6 +72,7 @@ def replace(
         ConsumerConflict: the client's generation of its consumer is out of date.
         UnknownProvider, UnknownResourceClass
         AllocationRefused: the allocations do not fit.
+        LeaseRefused
     """
     owners = Owners.of(tx.connection, claims)
     # Consumers before providers: the order of locks that every write keeps, so that two writes cannot deadlock.
@@ -93,7 +95,7 @@ def replace(
     check_and_replace(tx, claims, present, ids, state.rows, allocated, taken, is_any_disabled=state.is_any_disabled)
     rises = {id_: generations[id_] for id_ in rising(claims, ids, allocated) & generations.keys()}
     usages.store_sums(tx, taken, generations | tx.bump_generations(rises, writes_sums=True))
-    write(tx, claims, present, owners)
+    return write(tx, claims, present, owners)
 
 
 class IdsOutdated(NotYet):
@@ -353,14 +355,52 @@ def release(tx: Transaction, consumer: str) -> None:
         raise AllocationsNotFound(consumer)
     if not present:
         require_still_missing(tx, [consumer])
+    _release(tx, present.values(), allocated)
+    tx.log_consumers([consumer])
+
+
+def _release(tx: Transaction, present: Collection[StoredConsumer], allocated: Sequence[StoredAllocation]) -> None:
+    """Delete locked consumers with all their allocations, and subtract these from the kept sums."""
     rows = providers.lock(tx, {row.provider_id for row in allocated})
     tx.touch_usage(rows)
     generations = {id_: row.generation for id_, row in rows.items()}
     taken = usages.of_locked(tx.connection, generations)
     _remove(tx, allocated, taken)
     usages.store_sums(tx, taken, generations)
-    remove(tx, present.values())
-    tx.log_consumers([consumer])
+    remove(tx, present)
+
+
+class Ended(NamedTuple):
+    """How many consumers were released and marked because their leases ended; ``is_all`` if no others had ended."""
+
+    released: int = 0
+    marked: int = 0
+    is_all: bool = True
+
+
+def end_leases(tx: Transaction, watch: leases.Watch, most: int) -> Ended:
+    """Release or mark up to *most* consumers whose leases have ended, as their claims said.
+
+    Time that does not count ends none, see `leases.watch_clock`.
+    """
+    # Before the leases are read: the worker that stores a reading changes them in the same transaction.
+    now = watch.counted(leases.read_clock(tx.connection, tx.dialect))
+    uuids = leases.lock_ended(tx, now, most)
+    if len(uuids) < most:
+        leases.forget_orphans(tx, now)
+    # Again under the locks: a database without a way to skip locked rows may have waited for a renewal.
+    ended = [
+        row
+        for row in find(tx.connection, uuids).values()
+        if row.lease is not None and row.lease.expires_at < now and not row.lease.is_overdue
+    ]
+    released = [row for row in ended if row.lease and row.lease.on_expiry is OnExpiry.RELEASE]
+    marked = [row for row in ended if row.lease and row.lease.on_expiry is OnExpiry.MARK]
+    if released:
+        _release(tx, released, held_by(tx.connection, [row.uuid for row in released]))
+    leases.mark(tx, [row.id for row in marked])
+    tx.log_consumers(row.uuid for row in ended)
+    return Ended(len(released), len(marked), len(uuids) < most)
 
 
 def held_by_claiming(
@@ -466,7 +506,7 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class StoredConsumer:
-    """A consumer's row, as read by a transaction."""
+    """A consumer's row, as read by a transaction, with its lease."""
 
     id: int
     uuid: str
@@ -474,6 +514,7 @@ class StoredConsumer:
     project: int
     user: int
     type: int | None
+    lease: HeldLease | None
 
 
 _BY_UUID = Query(
@@ -484,7 +525,10 @@ _BY_UUID = Query(
         _consumer_columns.project_id,
         _consumer_columns.user_id,
         _consumer_columns.consumer_type_id,
-    ).where(_consumer_columns.uuid.in_([LISTED]))
+        *leases.HELD,
+    )
+    .select_from(consumers.outerjoin(stead_lease, leases.OF_CONSUMER))
+    .where(_consumer_columns.uuid.in_([LISTED]))
 )
 
 
@@ -495,7 +539,11 @@ def find(connection: Connection, uuids: Collection[str]) -> dict[str, StoredCons
 
 def _spelled_anyhow(connection: Connection, uuids: Collection[str]) -> list[StoredConsumer]:
     """The rows that the database finds for *uuids*; a case-insensitive database also returns other spellings."""
-    return [StoredConsumer(*row) for row in _BY_UUID.rows(connection, sorted(uuids))]
+    rows = _BY_UUID.rows(connection, sorted(uuids))
+    return [
+        StoredConsumer(id_, uuid, generation, project, user, type_, leases.held(uuid, *lease))
+        for id_, uuid, generation, project, user, type_, *lease in rows
+    ]
 
 
 def _spelled(uuids: Collection[str], rows: Iterable[StoredConsumer]) -> dict[str, StoredConsumer]:
@@ -506,7 +554,7 @@ def _spelled(uuids: Collection[str], rows: Iterable[StoredConsumer]) -> dict[str
 def lock(
     tx: Transaction, uuids: Collection[str], *, in_one_spelling: bool = False, absent: Collection[str] = ()
 ) -> dict[str, StoredConsumer]:
-    """Lock consumers in id order and read their current rows; missing consumers are left out.
+    """Lock consumers in id order, then their leases, and read the current rows; missing consumers are left out.
 
     Args:
         absent: those of *uuids* that this transaction has not found; they are not searched again.
@@ -523,6 +571,8 @@ def lock(
     if not before:
         return {}
     tx.lock(consumers, (row.id for row in before.values()))
+    if leased := [row.id for row in before.values() if row.lease is not None]:
+        leases.lock(tx, leased)
     now = find(tx.connection, uuids)
     if {uuid: row.id for uuid, row in now.items()} != {uuid: row.id for uuid, row in before.items()}:
         raise RaceLost("consumers")
@@ -581,14 +631,17 @@ def require_still_missing(tx: Transaction, uuids: Collection[str]) -> None:
         raise RaceLost("consumers")
 
 
-def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, StoredConsumer], owners: Owners) -> None:
-    """Create, update and delete consumers according to their claims.
+def write(
+    tx: Transaction, claims: Sequence[Claim], present: Mapping[str, StoredConsumer], owners: Owners
+) -> dict[str, HeldLease]:
+    """Create, update and delete consumers according to their claims; returns their leases.
 
     A consumer with allocations exists afterwards, with a generation one higher, and with the project, user and type of
     the claim. A consumer without allocations is deleted. *present* are the locked rows of the consumers.
 
     Raises:
         RaceLost: a generation differs from the one that was read.
+        LeaseRefused
     """
     tx.log_consumers(claim.consumer for claim in claims if claim.allocations or claim.consumer in present)
     new, moved, generations, gone = [], [], {}, []
@@ -614,6 +667,22 @@ def write(tx: Transaction, claims: Sequence[Claim], present: Mapping[str, Stored
     tx.swap(_RAISE, generations, updated_at=tx.now)
     _MOVE.run(tx.connection, moved)  # safe: raising their generations has just verified and locked them
     remove(tx, gone)
+    return _write_leases(tx, [claim for claim in claims if claim.allocations], present)
+
+
+def _write_leases(
+    tx: Transaction, claims: Sequence[Claim], present: Mapping[str, StoredConsumer]
+) -> dict[str, HeldLease]:
+    """The leases of the consumers of *claims* after these; a claim that says nothing of its end keeps it."""
+    before = {uuid: row.lease for uuid, row in present.items() if row.lease is not None}
+    kept = {claim.consumer: before[claim.consumer] for claim in claims if claim.consumer in before}
+    ended = [claim.consumer for claim in claims if claim.lease is None and claim.consumer in kept]
+    if ended:
+        leases.forget(tx, [present[uuid].id for uuid in ended])
+    requested = {claim.consumer: claim.lease for claim in claims if isinstance(claim.lease, Lease)}
+    if requested:
+        kept |= leases.write(tx, requested, before)
+    return {uuid: lease for uuid, lease in kept.items() if uuid not in ended}
 
 
 _OWNED = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
@@ -624,7 +693,8 @@ _RAISE = Swap(
     )
 )
 _MOVE = Insert(consumers, "id", *_OWNED, changing=("project_id", "user_id", "consumer_type_id"))
-_REMOVE = Swap(sa.delete(consumers))
+REMOVE = Swap(sa.delete(consumers))
+"""Deletes consumers without allocations and leases."""
 
 
 def _type_id(claim: Claim, row: StoredConsumer | None, owners: Owners) -> int | None:
@@ -635,12 +705,14 @@ def _type_id(claim: Claim, row: StoredConsumer | None, owners: Owners) -> int | 
 
 
 def remove(tx: Transaction, rows: Collection[StoredConsumer]) -> None:
-    """Delete locked consumers.
+    """Delete locked consumers, with their leases.
 
     Raises:
         RaceLost: a generation differs from the one that was read.
     """
-    tx.swap(_REMOVE, {row.id: row.generation for row in rows})
+    tx.swap(REMOVE, {row.id: row.generation for row in rows})
+    if leased := [row.id for row in rows if row.lease is not None]:
+        leases.forget(tx, leased)
 
 
 # Reshaping: moves inventories and their allocations between providers, in one transaction.

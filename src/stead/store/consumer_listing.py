@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from stead.domain.claim import NOBODY
 from stead.domain.errors import ProviderNotFound
 from stead.store import names, providers
+from stead.store.extensions import leases
 from stead.store.sql.statements import in_portions, seconds
 from stead.store.tables import (
     allocations,
@@ -22,6 +23,7 @@ from stead.store.tables import (
     provider_generation,
     resource_classes,
     resource_providers,
+    stead_lease,
     users,
 )
 from stead.store.usages import UNKNOWN
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+    from stead.domain.claim import HeldLease
     from stead.domain.request import Page
 
 _columns = consumers.c
@@ -44,8 +47,9 @@ all consumers: among half a million, a page of 1,000 then needs at most 25,000 o
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFilter:
-    """A filter of consumers by project, user and type (``unknown``: without a type), and by their allocations: from
-    this provider, from any provider of this provider's tree. None: any. A provider is a uuid, or ``name:`` and a name.
+    """A filter of consumers by project, user and type (``unknown``: without a type), by their allocations: from
+    this provider, from any provider of this provider's tree, and by the end of their lease. None: any. A provider is a
+    uuid, or ``name:`` and a name.
     """
 
     project: str | None = None
@@ -53,6 +57,8 @@ class ConsumerFilter:
     consumer_type: str | None = None
     provider: str | None = None
     in_tree: str | None = None
+    expires_before: int | None = None
+    """In seconds since 1970 (UTC)."""
 
 
 @dataclass(slots=True)
@@ -66,6 +72,7 @@ class HeldAllocations:
     """None: the consumer has no row, so that its project and user are unknown."""
     modified: int
     """When the newest allocation was written, in seconds since 1970 (UTC)."""
+    lease: HeldLease | None
     providers: dict[str, tuple[int, dict[str, int]]]
 
     def amounts(self) -> dict[str, dict[str, int]]:
@@ -102,16 +109,20 @@ class _Filter:
     owners: Mapping[str, int | None]
     provider: int | None
     root: int | None
+    expires_before: int | None
 
     @property
     def admits_orphans(self) -> bool:
         """Whether consumers without a row match. They have no type, and their project and user are unknown."""
-        return all(name == "consumer_type_id" and id_ is None for name, id_ in self.owners.items())
+        return self.expires_before is None and all(
+            name == "consumer_type_id" and id_ is None for name, id_ in self.owners.items()
+        )
 
     @property
     def of_owners(self) -> list[sa.ColumnElement[bool]]:
         """The conditions on columns of ``consumers``."""
-        return [_columns[name] == id_ for name, id_ in self.owners.items()]
+        conditions = [_columns[name] == id_ for name, id_ in self.owners.items()]
+        return conditions if self.expires_before is None else [*conditions, leases.end_before(self.expires_before)]
 
     def of_providers(
         self, id_: sa.ColumnElement[int] = allocations.c.resource_provider_id
@@ -143,7 +154,7 @@ def _resolved(connection: Connection, whose: ConsumerFilter) -> _Filter | None:
         rows.append(row)
     owners = {**ids, "consumer_type_id": None} if whose.consumer_type == UNKNOWN else ids
     provider, in_tree = rows
-    return _Filter(owners, provider.id if provider else None, in_tree.root if in_tree else None)
+    return _Filter(owners, provider.id if provider else None, in_tree.root if in_tree else None, whose.expires_before)
 
 
 def page_of(
@@ -281,7 +292,9 @@ def _read(
             consumer_allocations = by_uuid.get(row.consumer)
             if consumer_allocations is None:
                 owner = row.project or NOBODY, row.user or NOBODY
-                consumer_allocations = HeldAllocations(*owner, row.type, row.consumer_generation, 0, {})
+                consumer_allocations = HeldAllocations(
+                    *owner, row.type, row.consumer_generation, 0, leases.held(row.consumer, *row[-3:]), {}
+                )
                 by_uuid[row.consumer] = consumer_allocations
             # An allocation may be of a provider or a class that does not exist.
             if row.uuid is not None and row.name is not None:
@@ -328,8 +341,10 @@ def _of(consumer: sa.Column[str], joined: sa.Join) -> sa.Select[*tuple[Any, ...]
             users.c.external_id.label("user"),
             consumer_types.c.name.label("type"),
             consumer.label("consumer"),
+            *(column.label(f"lease_{column.name}") for column in leases.HELD),
         )
         .select_from(joined)
+        .outerjoin(stead_lease, leases.OF_CONSUMER)
         .outerjoin(projects, projects.c.id == _columns.project_id)
         .outerjoin(users, users.c.id == _columns.user_id)
         .outerjoin(consumer_types, consumer_types.c.id == _columns.consumer_type_id)

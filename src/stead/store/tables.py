@@ -216,6 +216,34 @@ stead_ended_session = Table(
     Column("forget_at", _BigInteger, nullable=False),  # in seconds since 1970; the session ends then by itself
 )
 
+stead_asked_form = Table(
+    "stead_asked_form",
+    metadata,
+    Column("digest", String(64), primary_key=True),  # of the query
+    Column("query", Text, nullable=False),
+    Column("times", Double, nullable=False),  # as of `counted_at`; it decays
+    Column("surplus", Double, nullable=False),  # this part of `times` may be of forms that were removed
+    Column("counted_at", _BigInteger, nullable=False),  # in seconds since 1970
+)
+
+stead_learned_mix = Table(
+    "stead_learned_mix",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("number", _BigInteger, nullable=False),  # of the changes of stead_asked_form, whose writers lock this row
+)
+
+stead_lease = Table(
+    "stead_lease",
+    metadata,
+    # Both: if the database reuses ids, another service may have replaced the consumer.
+    Column("consumer_id", Integer, primary_key=True, autoincrement=False),
+    Column("uuid", String(36), nullable=False),
+    Column("expires_at", _BigInteger, nullable=False),  # in seconds since 1970, like the next column
+    Column("renewed_at", _BigInteger, nullable=False),  # when the database's clock was read for `expires_at`
+    Column("state", Integer, nullable=False),  # of leases.State
+)
+
 stead_epoch = Table(
     "stead_epoch",
     metadata,

@@ -20,7 +20,7 @@ from stead.testing.faults import Faults
 from wsgi_lanes.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.embedded import Opened
@@ -48,9 +48,10 @@ class Placement(str):
         faults: makes it fail.
     """
 
-    __slots__ = ("_sites", "faults")
+    __slots__ = ("_pass_time", "_sites", "faults")
 
     faults: Faults
+    _pass_time: Callable[[int], None]
     _sites: list[Site]
 
     def site(self, *, project: str = "test", timeout: float = 30.0) -> Site:
@@ -59,11 +60,20 @@ class Placement(str):
         self._sites.append(made)
         return made
 
+    def pass_time(self, seconds: int) -> None:
+        """Let all leases end sooner by *seconds*, as if no client had renewed them, and return when those have ended.
+
+        A claim that a site holds is lost, too, if its lease is shorter. The holder notices when it renews next, which
+        is after a third of the lease.
+        """
+        self._pass_time(seconds)
+
     @classmethod
-    def at(cls, port: int, faults: Faults) -> Placement:
+    def at(cls, port: int, faults: Faults, pass_time: Callable[[int], None]) -> Placement:
         """The server on this port of 127.0.0.1."""
         placement = cls(f"http://127.0.0.1:{port}")
         placement.faults = faults
+        placement._pass_time = pass_time
         placement._sites = []
         return placement
 
@@ -92,7 +102,7 @@ def placement(*, upstream_only: bool = False) -> Iterator[Placement]:
             threads=THREADS,
             error_body=error_body,
         )
-        url = Placement.at(listening.getsockname()[1], faults)
+        url = Placement.at(listening.getsockname()[1], faults, opened.pass_time)
         thread = Thread(target=server.run, args=([listening],), name="placement", daemon=True)
         thread.start()
         try:
@@ -111,6 +121,7 @@ def site(*, project: str = "test", upstream_only: bool = False) -> Iterator[Plac
         faults = Faults(opened.application, upstream_only=upstream_only)
         made = PlacementSite(InProcess(faults, "in memory", lambda: None), ADMIN, project=project)
         made.faults = faults
+        made.pass_time = opened.pass_time
         yield made
 
 
@@ -119,9 +130,11 @@ class PlacementSite(Site):
 
     Attributes:
         faults: makes it fail.
+        pass_time: as :meth:`Placement.pass_time`.
     """
 
     faults: Faults
+    pass_time: Callable[[int], None]
 
 
 @contextmanager

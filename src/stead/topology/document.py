@@ -24,7 +24,7 @@ from stead.domain.provider import MAX_FLOAT, MAX_INT, Inventory
 from stead.topology.site import NAME_LENGTH, Description, Site, SiteError, site_of, top_down
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -66,8 +66,17 @@ def load(text: str, source: str = "site") -> Site:
     Raises:
         SiteError: the text is not a site file; the message names the place.
     """
+    return site_of_nodes(read_documents(text, source), source)
+
+
+def site_of_nodes(documents: Iterable[Node], source: str) -> Site:
+    """The site that *documents* describe together, each with the structure of a site file.
+
+    Raises:
+        SiteError: they describe no site; the message names the place in *source*.
+    """
     reader = _Reader(source)
-    for document in read_documents(text, source):
+    for document in documents:
         reader.read_site(document)
     try:
         return site_of(reader.descriptions)
@@ -142,11 +151,35 @@ def _inventory_data(inventory: Inventory) -> int | dict[str, int | float]:
     return inventory.total if len(given) == 1 else given
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads nodes into descriptions; every error names the file, line, provider and field."""
+@dataclass
+class NodeReader:
+    """Reads the parts that files in YAML have in common; every error names the file and the line."""
 
     source: str
+
+    def _items(self, node: Node | None, where: str) -> list[Node]:
+        if node is None or node.value is None:
+            return []
+        if not isinstance(node.value, list):
+            raise self._error(node, f"{where} must be a list, not {shown(node)}")
+        return node.value
+
+    def _fields(self, node: Node, names: tuple[str, ...], where: str) -> dict[str, Node]:
+        if not isinstance(node.value, dict):
+            raise self._error(node, f"{where} must be a mapping, not {shown(node)}")
+        for key, value in node.value.items():
+            if key not in names:
+                raise self._error(value, f"{where}: unknown field {key[:60]!r}; known are {', '.join(names)}")
+        return node.value
+
+    def _error(self, node: Node, problem: str) -> SiteError:
+        return SiteError(f"{self.source}:{node.line}: {problem}")
+
+
+@dataclass
+class _Reader(NodeReader):
+    """Reads nodes into descriptions; every error names the file, line, provider and field."""
+
     descriptions: list[Description] = field(default_factory=list)
     _lines: dict[str, int] = field(default_factory=dict)
 
@@ -275,30 +308,12 @@ class _Reader:
             raise self._error(node, f"{where} must be text, not {shown(node)}{hint}")
         return node.value
 
-    def _items(self, node: Node | None, where: str) -> list[Node]:
-        if node is None or node.value is None:
-            return []
-        if not isinstance(node.value, list):
-            raise self._error(node, f"{where} must be a list, not {shown(node)}")
-        return node.value
-
-    def _fields(self, node: Node, names: tuple[str, ...], where: str) -> dict[str, Node]:
-        if not isinstance(node.value, dict):
-            raise self._error(node, f"{where} must be a mapping, not {shown(node)}")
-        for key, value in node.value.items():
-            if key not in names:
-                raise self._error(value, f"{where}: unknown field {key[:60]!r}; known are {', '.join(names)}")
-        return node.value
-
     def _distinct(self, values: list[str], node: Node | None, where: str) -> frozenset[str]:
         distinct = frozenset(values)
         if node is not None and len(distinct) < len(values):
             repeated = next(value for value in values if values.count(value) > 1)
             raise self._error(node, f"{where}: {repeated!r} is given twice")
         return distinct
-
-    def _error(self, node: Node, problem: str) -> SiteError:
-        return SiteError(f"{self.source}:{node.line}: {problem}")
 
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

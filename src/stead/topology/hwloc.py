@@ -22,7 +22,6 @@ from stead.topology.site import Description, Site, SiteError, site_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stead.topology.devices import Domain
     from stead.topology.machine import HwObject
     from stead.topology.numa import Layout, NumaNode
 
@@ -223,6 +222,28 @@ class Tree:
             parent = self.parents[parent]
         return above
 
+    def add_domains(self, link: str, domains: Sequence[Sequence[str]]) -> None:
+        """Find or add, for each domain of devices with *link*, a provider whose linked descendants are its devices.
+
+        That is an existing provider, or a new one between the devices and their common parent. If neither is possible,
+        as for two domains across the same NUMA nodes, only numbered traits distinguish the domains.
+        """
+        lines = {name: self.ancestors(name) for members in domains for name in members}
+        linked_below = Counter(above for line in lines.values() for above in line)
+        for number, members in enumerate(domains):
+            for name in members:
+                self.traits[name] |= {f"CUSTOM_{link}", f"CUSTOM_{link}_DOMAIN_{number}"}
+            common = next(above for above in lines[members[0]] if all(above in lines[name] for name in members))
+            if linked_below[common] == len(members):
+                holder = common
+            elif all(lines[name][0] == common for name in members):
+                holder = f"{self.host}_{link}{number}"
+                self.parents[holder] = common
+                self.parents |= dict.fromkeys(members, holder)
+            else:
+                continue
+            self.traits[holder].add(f"CUSTOM_{link}_DOMAIN")
+
 
 def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Device]) -> Tree:
     """The tree of *machine*; its *devices* become providers.
@@ -266,33 +287,9 @@ def tree_of(host: str, machine: Machine, layout: Layout, devices: Sequence[Devic
 
 
 def _add_domains(tree: Tree, machine: Machine, devices: Sequence[Device]) -> None:
-    """Find or add, for each domain of linked devices, a provider whose linked descendants are exactly its devices.
-
-    That is an existing provider, or a new one between the devices and their common parent. If neither is possible, as
-    for two domains across the same NUMA nodes, only numbered traits distinguish the domains.
-    """
     domains = domains_of(machine, devices)
     for link in dict.fromkeys(domain.link for domain in domains):
-        _add_domains_of_a_link(tree, [domain for domain in domains if domain.link == link])
-
-
-def _add_domains_of_a_link(tree: Tree, domains: Sequence[Domain]) -> None:
-    lines = {name: tree.ancestors(name) for domain in domains for name in map(tree.device, domain.devices)}
-    linked_below = Counter(above for line in lines.values() for above in line)
-    for domain in domains:
-        members = [tree.device(device) for device in domain.devices]
-        for name in members:
-            tree.traits[name] |= {f"CUSTOM_{domain.link}", f"CUSTOM_{domain.link}_DOMAIN_{domain.number}"}
-        common = next(above for above in lines[members[0]] if all(above in lines[name] for name in members))
-        if linked_below[common] == len(members):
-            holder = common
-        elif all(lines[name][0] == common for name in members):
-            holder = f"{tree.host}_{domain.link}{domain.number}"
-            tree.parents[holder] = common
-            tree.parents |= dict.fromkeys(members, holder)
-        else:
-            continue
-        tree.traits[holder].add(f"CUSTOM_{domain.link}_DOMAIN")
+        tree.add_domains(link, [list(map(tree.device, domain.devices)) for domain in domains if domain.link == link])
 
 
 def _ranges_of(place: Place) -> str:

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from stead.domain.errors import SteadError
-from stead.domain.names import printable
 from stead.domain.provider import Inventory
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

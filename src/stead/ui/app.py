@@ -26,6 +26,7 @@ from stead.ui.sessions import HostCheck, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
     from typing import Any
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -48,6 +49,7 @@ class Features:
     writes: bool
     public_docs: bool
     hosts: Hosts
+    aliases: Path | None = None
 
 
 def with_ui(
@@ -74,9 +76,8 @@ def with_ui(
         attempts: to sign in.
     """
     static = StaticFiles()
-    pages = _pages(
-        service, policy, strategy, Rendering(static, writes=features.writes), static, limits, counts, attempts
-    )
+    rendering = Rendering(static, writes=features.writes, aliases=features.aliases)
+    pages = _pages(service, policy, strategy, rendering, static, limits, counts, attempts)
     is_token = strategy.kind == "token"
 
     def has_ended(session: str) -> bool:

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import falcon
 import jinja2
 
+from stead.aliases import NoAliases
+from stead.aliases import read as read_aliases
 from stead.auth.authentication import Credentials
-from stead.class_order import in_class_order
+from stead.class_order import class_words, in_class_order, short_amount, unit_of
+from stead.client.errors import plain
 from stead.domain.moments import in_utc
 from stead.ui.sessions import SESSION_KEY, csrf_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.resources.abc import Traversable
+    from pathlib import Path
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from stead.api.request import Request, Response
+    from stead.domain.claim import HeldLease
 
 
 class Rendering:
     """The templates of the package, with what every page shows."""
 
-    def __init__(self, static: StaticFiles, *, writes: bool, signs_in: bool = True) -> None:
-        """*writes*: the pages offer claims and releases."""
+    def __init__(
+        self, static: StaticFiles, *, writes: bool, signs_in: bool = True, aliases: Path | None = None
+    ) -> None:
+        """*writes*: the pages offer claims and releases. *aliases*: a file of names for UUIDs."""
+        self._aliases = aliases
         self._static = static
         self.writes = writes
         self._signs_in = signs_in
@@ -44,7 +54,18 @@ class Rendering:
             auto_reload=False,
         )
         templates.filters.update(FILTERS)
+        templates.filters["named"] = self._named
         return templates
+
+    def _named(self, uuid: str) -> _Name | str:
+        """The name that an operator gave to a UUID, to be shown after it; empty if there is none."""
+        if self._aliases is None:
+            return ""
+        try:
+            name = read_aliases(self._aliases).get(uuid)
+        except NoAliases:
+            return ""  # `stead alias list` says what is wrong with the file
+        return "" if name is None else _Name(name)
 
     def show(self, req: Request, resp: Response, template: str, **values: Any) -> None:
         """Answer with *template*. Pages are never cached: they show what one user may see at one moment."""
@@ -67,6 +88,16 @@ class Rendering:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A name after its UUID; templates call ``__html__``."""
+
+    text: str
+
+    def __html__(self) -> str:
+        return f' <bdi class="quiet">{escape(self.text)}</bdi>'
+
+
 def describe(resp: Response) -> None:
     """Set the headers of a page."""
     resp.content_type = "text/html; charset=utf-8"
@@ -83,6 +114,12 @@ _LEVELS = 10
 def number(value: float) -> str:
     """A number with separated thousands; integers without a fraction."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def amount(value: float, resource_class: str) -> str:
+    """An amount of a resource class: of memory and disk in about three digits with their unit, others in full."""
+    shown, unit = unit_of(resource_class, value)
+    return f"{short_amount(shown)}\u202f{unit}" if unit else number(value)
 
 
 def percent(part: float, whole: float) -> str:
@@ -105,6 +142,11 @@ def moment(seconds: float) -> str:
     return in_utc(int(seconds))
 
 
+def ending(lease: HeldLease) -> str:
+    """When a lease ends, or since when its consumer is overdue."""
+    return f"{'overdue since' if lease.is_overdue else 'ends'} {moment(lease.expires_at)}"
+
+
 _REASONS = {
     "capacity_exceeded": "Not enough free",
     "units_violated": "Amount does not fit the units of the inventory",
@@ -125,13 +167,17 @@ def reason(name: str) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., object]] = {
+    "amount": amount,
     "in_class_order": in_class_order,
     "number": number,
     "percent": percent,
+    "plain": plain,
     "fill": fill,
     "level": level,
+    "ending": ending,
     "moment": moment,
     "reason": reason,
+    "words": class_words,
 }
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from stead.api.query.values import (
     BAD_VALUE,
@@ -118,6 +119,54 @@ def stored_request(query: str) -> CandidateRequest:
         InvalidQuery: it was valid when it was stored, perhaps by an older release.
     """
     return request_of(query, ALL_FEATURES)
+
+
+def usual_query(request: CandidateRequest) -> str | None:
+    """The query of *request* in its usual spelling, so that equal requests have the same one at the newest versions.
+
+    Without its order, its limit, and the rule of microversions before 1.29. None if it names a provider: then it is
+    not a form that could be requested again elsewhere.
+    """
+    if any(group.in_tree is not None or group.in_subtree is not None for group in request.groups):
+        return None
+    pairs: list[tuple[str, str]] = []
+    for group in sorted(request.groups, key=lambda group: group.suffix):
+        if group.resources:
+            amounts = ",".join(f"{name}:{amount}" for name, amount in sorted(group.resources.items()))
+            pairs.append((f"resources{group.suffix}", amounts))
+        pairs += [(f"required{group.suffix}", value) for value in _trait_values(group.traits)]
+        pairs += [(f"member_of{group.suffix}", value) for value in _aggregate_values(group.aggregates)]
+        if group.can_split:
+            pairs.append(("can_split", ",".join(sorted(group.can_split))))
+    pairs += [("root_required", value) for value in _trait_values(request.root_traits)]
+    pairs += [("root_member_of", value) for value in _aggregate_values(request.root_aggregates)]
+    if request.isolate:
+        pairs.append(("group_policy", "isolate"))
+    if request.isolated:
+        pairs.append(("isolate", ",".join(sorted(request.isolated))))
+    subtrees = [",".join(sorted(together)) for together in request.same_subtree]
+    subtrees += [
+        ",".join([*sorted(apart.together), *(f"!{suffix}" for suffix in sorted(apart.others))])
+        for apart in request.apart
+    ]
+    pairs += [("same_subtree", value) for value in sorted(set(subtrees))]
+    return urlencode(pairs, safe=":,!")
+
+
+def _trait_values(terms: Terms) -> list[str]:
+    """The values of ``required``: first the names, then the choices."""
+    names = sorted(name for clause in terms.clauses if len(clause) == 1 for name in clause)
+    names += [f"!{name}" for name in sorted(terms.forbidden)]
+    choices = sorted(f"in:{','.join(sorted(clause))}" for clause in terms.clauses if len(clause) > 1)
+    return [*([",".join(names)] if names else []), *choices]
+
+
+def _aggregate_values(terms: Terms) -> list[str]:
+    """The values of ``member_of``."""
+    values = sorted(
+        f"in:{','.join(sorted(clause))}" if len(clause) > 1 else "".join(clause) for clause in terms.clauses
+    )
+    return [*values, f"!in:{','.join(sorted(terms.forbidden))}"] if terms.forbidden else values
 
 
 def request_of(query: str, agreed: Agreed, flavors: Flavors | None = None) -> CandidateRequest:

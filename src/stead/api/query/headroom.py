@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stead.api.query import candidates, values
 from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.values import BAD_VALUE, Pairs, whole_number
+from stead.api.query.values import BAD_VALUE, INVALID, Pairs, whole_number
 from stead.api.validation import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.versions import S
 from stead.candidates.mixing import Part
@@ -139,18 +139,59 @@ ADVICE_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
 }
 """Keys beyond those of a candidate query, each with its first version and the schema of its last value."""
 
+IMPROVEMENT_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
+    "improve": (S.HEADROOM_ORDER, {"type": "string", "enum": ["mix"]}),
+    "moves": (S.HEADROOM_ORDER, ADVICE_KEYS["make_room_for"][1]),
+}
+"""Keys that replace the request and ``make_room_for``, likewise."""
+
 MOST = 1_000
-"""Maximum of ``make_room_for``."""
+"""Maximum of ``make_room_for`` and of ``moves``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceQuery:
-    """A request that must fit ``number`` times; see `stead.candidates.draining.ConsumerHoldings` for the rest."""
+    """A request that must fit ``number`` times; see `stead.candidates.draining.ConsumerHoldings` for the rest.
+
+    The order of the request is that of new places.
+    """
 
     request: CandidateRequest
     number: int
     same_traits: bool
     same_aggregates: bool
+
+
+class ImprovementQuery(NamedTuple):
+    """Up to ``number`` moves that raise the value of the site for its mix; likewise."""
+
+    number: int
+    same_traits: bool
+    same_aggregates: bool
+
+
+_WITH_IMPROVE = (*IMPROVEMENT_KEYS, "same_traits", "same_aggregates")
+
+
+def parse_improvement(pairs: Pairs, agreed: Agreed) -> ImprovementQuery | None:
+    """The query with ``improve``; None if this is the query of other advice.
+
+    Raises:
+        InvalidQuery: the first fault.
+    """
+    if not (agreed.knows(S.HEADROOM_ORDER) and pairs.all("improve")):
+        return None
+    pairs.require(advice_validator(agreed))
+    pairs.require_single(_WITH_IMPROVE)
+    for key, _ in pairs:
+        if key not in _WITH_IMPROVE:
+            raise InvalidQuery(f"improve and {key} cannot be used together.", BAD_VALUE)
+    if not pairs.all("moves"):
+        raise InvalidQuery("improve requires moves.", BAD_VALUE)
+    number = whole_number(pairs.all("moves")[0])
+    if number is None or number > MOST:
+        raise InvalidQuery(f"moves is at most {MOST}.", BAD_VALUE)
+    return ImprovementQuery(number, pairs.last("same_traits") == "true", pairs.last("same_aggregates") == "true")
 
 
 @cache
@@ -159,9 +200,10 @@ def advice_validator(agreed: Agreed) -> Validator:
     schema = candidates.validator(agreed).schema
     properties = {
         **schema["properties"],
-        **{key: value for key, (since, value) in ADVICE_KEYS.items() if agreed.knows(since)},
+        **{key: value for key, (since, value) in {**ADVICE_KEYS, **IMPROVEMENT_KEYS}.items() if agreed.knows(since)},
     }
-    return Validator({**schema, "properties": properties, "required": ["make_room_for"]})
+    required = {} if agreed.knows(S.HEADROOM_ORDER) else {"required": ["make_room_for"]}
+    return Validator({**schema, "properties": properties, **required})
 
 
 def parse_advice(pairs: Pairs, agreed: Agreed, flavors: Flavors) -> AdviceQuery:
@@ -173,8 +215,14 @@ def parse_advice(pairs: Pairs, agreed: Agreed, flavors: Flavors) -> AdviceQuery:
     """
     pairs.require(advice_validator(agreed))
     pairs.require_single(ADVICE_KEYS)
+    if not pairs.all("make_room_for"):
+        raise InvalidQuery(f"{INVALID} 'make_room_for' is a required property")
+    if pairs.all("moves"):
+        raise InvalidQuery("moves requires improve=mix.", BAD_VALUE)
     request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in ADVICE_KEYS]), agreed, flavors)
     number = whole_number(pairs.all("make_room_for")[0])
     if number is None or number > MOST:
         raise InvalidQuery(f"make_room_for is at most {MOST}.", BAD_VALUE)
+    if not agreed.knows(S.HEADROOM_ORDER):
+        request = replace(request, order=None)
     return AdviceQuery(request, number, pairs.last("same_traits") == "true", pairs.last("same_aggregates") == "true")

@@ -84,6 +84,7 @@ class AllocationCandidates:
         request = alone or request_of(query, agreed, finder(self._service))
         require_groups(self._limits, request.groups)
         body, is_cut, number = self._service.candidates(request, form_of(req.version), req.phases(), asked)
+        self._service.note_asked(request)
         req.note(candidates=number, is_cut=is_cut)
         answer_in_pieces(req, resp, body)
         if is_cut:
@@ -127,6 +128,7 @@ COUNT = {"candidates": _NUMBER, "more": {"type": "boolean"}}
 CHANGE = {"anyOf": [CONSTRAINT, {"type": "null"}]}
 EXPLANATION = strict_object(
     {
+        "summary": _TEXT,
         **COUNT,
         "complete": {"type": "boolean"},
         "roots": strict_object({"in_play": _NUMBER, "steps": _array(STEP)}),
@@ -163,6 +165,7 @@ def shown(snapshot: Snapshot, explanation: Explanation) -> Json:
     for choice in explanation.choices:
         groups.setdefault(choice.suffix, []).append(_choice(snapshot, choice))
     return {
+        "summary": explanation.summary,
         **_count(explanation.candidates),
         "complete": explanation.is_complete,
         "roots": {"in_play": explanation.roots, "steps": [_step(step) for step in explanation.root_steps]},

@@ -1,4 +1,4 @@
-"""``/allocations`` with the allocations of one provider, ``/consumers``, and ``/reshaper``."""
+"""``/allocations`` with the allocations of one provider, ``/consumers``, ``/leases``, and ``/reshaper``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from stead.api.bodies import (
     ALLOCATIONS,
     CONSUMER_CHANGES,
     EXTERNAL_ID,
+    LEASE_OPTIONS,
+    UUID,
     UUID_KEY,
     AllocationsBody,
     Body,
@@ -23,7 +25,7 @@ from stead.api.bodies import (
     read_body,
     strict_object,
 )
-from stead.api.errors import INVENTORY_IN_USE, Answer, Refused, answering, race
+from stead.api.errors import INVENTORY_IN_USE, Answer, MalformedBody, Refused, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.limits import require_allocations
 from stead.api.query import values
@@ -31,23 +33,25 @@ from stead.api.query.values import PROVIDER_REFERENCE, Pairs
 from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest
 from stead.api.request import normalised_uuid
 from stead.api.resources.inventories import asked_project, project_of
-from stead.api.validation import ONE_LINE, STRICT_UUIDS, Schema, Validator
+from stead.api.validation import MOMENT, ONE_LINE, STRICT_UUIDS, Schema, Validator
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import AllocationRefused, InventoryInUse, ProviderNotFound, UnknownResourceClass
-from stead.domain.moments import in_utc
+from stead.domain.moments import from_text, in_utc
 from stead.domain.names import NAME_LENGTH
+from stead.domain.provider import MAX_INT
 from stead.process.slices import sliced
 from stead.store import allocations, consumer_listing
 from stead.store.allocations import NewInventories
 from stead.store.consumer_listing import ConsumerFilter
+from stead.store.extensions import leases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stead.api.bodies import Owner
     from stead.api.request import Request, Response
     from stead.api.versions import Agreed, Microversion, Step
-    from stead.domain.claim import Claim
+    from stead.domain.claim import Claim, HeldLease
     from stead.domain.limits import RequestLimits
     from stead.service.service import Service
     from stead.store.consumer_listing import HeldAllocations, ProjectTotals
@@ -76,12 +80,21 @@ def show_held(allocations: HeldAllocations) -> dict[str, Any]:
     }
 
 
+def shown_end(lease: HeldLease | None) -> dict[str, str | None]:
+    """The end of a claim, and what happens then; nulls without an end."""
+    if lease is None:
+        return {"expires_at": None, "on_expiry": None}
+    return {"expires_at": in_utc(lease.expires_at), "on_expiry": lease.on_expiry.value}
+
+
 ALLOCATIONS_OF_CONSUMER: Shape[HeldAllocations] = {
     "allocations": Field(V.INITIAL, show_held),
     "project_id": Field(V.ALLOCATIONS_BY_PROVIDER, attrgetter("project")),
     "user_id": Field(V.ALLOCATIONS_BY_PROVIDER, attrgetter("user")),
     "consumer_generation": Field(V.CONSUMER_GENERATION, attrgetter("generation")),
     "consumer_type": Field(V.CONSUMER_TYPES, lambda allocations: allocations.consumer_type or NO_TYPE),
+    "expires_at": Field(S.HEADROOM_ORDER, lambda allocations: shown_end(allocations.lease)["expires_at"]),
+    "on_expiry": Field(S.HEADROOM_ORDER, lambda allocations: shown_end(allocations.lease)["on_expiry"]),
 }
 
 ConsumerOfProvider = tuple[int | None, dict[str, int]]
@@ -98,15 +111,23 @@ def build_several(body: dict[str, dict[str, Any]]) -> dict[str, AllocationsBody]
     return {uuid: build_wanted(record) for uuid, record in body.items()}
 
 
-REPLACE_ONE = Versioned(
-    {version: Body(consumer(version, ALLOCATIONS.at(version)), build_wanted) for version in CONSUMER_CHANGES}
-)
-REPLACE_SEVERAL = Versioned(
-    {
-        version: Body(consumers(version, minProperties=1), build_several)
-        for version in (V.POST_ALLOCATIONS, V.CONSUMER_GENERATION, V.MAPPINGS, V.CONSUMER_TYPES)
-    }
-)
+def _one(ends: Mapping[str, Schema] | None = None) -> Versioned[Body[AllocationsBody]]:
+    return Versioned(
+        {version: Body(consumer(version, ALLOCATIONS.at(version), ends), build_wanted) for version in CONSUMER_CHANGES}
+    )
+
+
+def _several(ends: Mapping[str, Schema] | None = None) -> Versioned[Body[dict[str, AllocationsBody]]]:
+    return Versioned(
+        {
+            version: Body(consumers(version, ends, minProperties=1), build_several)
+            for version in (V.POST_ALLOCATIONS, V.CONSUMER_GENERATION, V.MAPPINGS, V.CONSUMER_TYPES)
+        }
+    )
+
+
+REPLACE_ONE, REPLACE_ONE_WITH_END = _one(), _one(LEASE_OPTIONS)
+REPLACE_SEVERAL, REPLACE_SEVERAL_WITH_ENDS = _several(), _several(LEASE_OPTIONS)
 
 
 def note_claims(req: Request, claims: Sequence[Claim]) -> None:
@@ -135,8 +156,9 @@ class Allocations:
     )
     def on_post(self, req: Request, resp: Response) -> None:
         """Replace the allocations of several consumers."""
-        records = read_body(req, REPLACE_SEVERAL)
-        claims = [record.claim(uuid, self._incomplete) for uuid, record in records.items()]
+        form = REPLACE_SEVERAL_WITH_ENDS if req.agreed.knows(S.HEADROOM_ORDER) else REPLACE_SEVERAL
+        records = read_body(req, form)
+        claims = [record.claim(uuid, self._incomplete, self._limits.lease) for uuid, record in records.items()]
         require_allocations(self._limits, claims)
         note_claims(req, claims)
         self._service.claim(claims)
@@ -177,8 +199,8 @@ class AllocationsOfConsumer:
         uuid = normalised_uuid(consumer_uuid)
         if uuid is None:
             raise Refused(400, f"Malformed consumer_uuid: {consumer_uuid}")
-        record = read_body(req, REPLACE_ONE)
-        claims = [record.claim(uuid, self._incomplete)]
+        record = read_body(req, REPLACE_ONE_WITH_END if req.agreed.knows(S.HEADROOM_ORDER) else REPLACE_ONE)
+        claims = [record.claim(uuid, self._incomplete, self._limits.lease)]
         require_allocations(self._limits, claims)
         note_claims(req, claims)
         self._service.claim(claims)
@@ -225,6 +247,7 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "provider": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
     "in_tree": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
     "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
+    "expires_before": (S.HEADROOM_ORDER, {"type": "string", "format": MOMENT}),
     **values.PAGE_KEYS,
 }
 """Each key with its first version and the schema of its value."""
@@ -257,12 +280,14 @@ class Consumers:
         pairs = Pairs.of(req)
         pairs.require(validator(req.agreed))
         pairs.require_single(KEYS)
+        before = pairs.last("expires_before")
         whose = ConsumerFilter(
             project_of(pairs),
             pairs.last("user_id"),
             pairs.last("consumer_type"),
             pairs.last("provider"),
             pairs.last("in_tree"),
+            None if before is None else from_text(before),
         )
         page, with_totals = values.parse_page(pairs), pairs.last("totals") == "true"
         listing = self._service.read(consumer_listing.page_of, whose, page, MOST, with_totals=with_totals)
@@ -283,6 +308,61 @@ class Consumers:
             body,
             modified=newest((allocations.modified for allocations in listing.allocations.values()), NOW),
         )
+
+
+# ``/leases``: renewals of the leases of many consumers.
+
+
+MOST_RENEWALS = 10_000
+"""Maximum number of renewals in one request."""
+
+RENEWALS = Versioned(
+    {
+        V.INITIAL: Body(
+            strict_object(
+                {
+                    "leases": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": strict_object(
+                            {"consumer_uuid": UUID, "lease": {"type": "integer", "minimum": 1, "maximum": MAX_INT}}
+                        ),
+                    }
+                }
+            ),
+            lambda body: [(str(normalised_uuid(each["consumer_uuid"])), int(each["lease"])) for each in body["leases"]],
+            placed=True,
+        )
+    }
+)
+
+
+class Leases:
+    """`/leases`: when the claims of many consumers end. Requires `stead` 1.2."""
+
+    stead_since = S.HEADROOM_ORDER
+
+    def __init__(self, service: Service, limits: RequestLimits) -> None:
+        self._service = service
+        self._longest = limits.lease
+
+    @json_body
+    @allowed("stead:leases:update")
+    def on_put(self, req: Request, resp: Response) -> None:
+        """Update the leases of consumers."""
+        renewals = read_body(req, RENEWALS)
+        if len(renewals) > MOST_RENEWALS:
+            raise Refused(413, f"The request has {len(renewals)} renewals; at most {MOST_RENEWALS} are accepted.")
+        seconds_of: dict[str, int] = {}
+        for number, (uuid, seconds) in enumerate(renewals):
+            if uuid in seconds_of:
+                raise MalformedBody(f"JSON does not validate: leases[{number}] is of a consumer that occurs before")
+            if self._longest and seconds > self._longest:
+                most = f"at most {self._longest} s are accepted ([stead] max_lease)"
+                raise Refused(400, f"leases[{number}].lease is {seconds}; {most}.")
+            seconds_of[uuid] = seconds
+        renewed = self._service.write(leases.renew, seconds_of)
+        answer(req, resp, renewed._asdict(), modified=None)
 
 
 # ``/reshaper``: moves inventories and allocations between providers in one transaction.

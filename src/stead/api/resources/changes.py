@@ -25,6 +25,7 @@ from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.candidates.provider_trees import roots_of, tree_totals
 from stead.domain.errors import StartOver, Unavailable
+from stead.domain.moments import in_utc
 from stead.process.slices import sliced
 from stead.store.feed.changes import USAGES, ChangeSet
 from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower, displaced, too_many
@@ -165,6 +166,8 @@ Show = Callable[[ChangeSet], dict[str, Any]]
 
 def show_for(req: Request) -> Show:
     """What shows changes in responses to *req*."""
+    if req.agreed.knows(S.HEADROOM_ORDER):
+        return show_with_ends
     return show_with_details if req.agreed.knows(S.PROVIDER_TREES) else show_happened
 
 
@@ -182,6 +185,15 @@ def show_with_details(happened: ChangeSet) -> dict[str, Any]:
     document = show_happened(happened)
     for provider in document["providers"]:
         provider["name"], provider["changes"] = happened.details[provider["uuid"]]
+    return document
+
+
+def show_with_ends(happened: ChangeSet) -> dict[str, Any]:
+    """`show_with_details` with the ends of claims."""
+    document = show_with_details(happened)
+    for consumer in document["consumers"]:
+        end = happened.ends.get(consumer["uuid"])
+        consumer["expires_at"] = None if end is None else in_utc(end)
     return document
 
 

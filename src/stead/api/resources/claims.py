@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import CONSUMER_FIELDS, UUID, Body, read_body, strict_object
+from stead.api.bodies import CONSUMER_FIELDS, LEASE_OPTIONS, UUID, Body, build_lease, read_body, strict_object
 from stead.api.errors import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Refused, Rows, answering
 from stead.api.gates import allowed, json_body
 from stead.api.limits import require_claims, require_groups
@@ -16,7 +16,7 @@ from stead.api.representations import answer
 from stead.api.request import normalised_uuid
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
-from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE
+from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE, shown_end
 from stead.api.versions import S, V, Versioned
 from stead.domain.claim import ClaimRequest
 from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
     from stead.domain.limits import RequestLimits
     from stead.service.service import Service
 
-CLAIM: Schema = strict_object(
-    {
-        "consumer_uuid": UUID,
-        "query": {"type": "string", "minLength": 1},
-        **{name: schema for name, (_, schema) in CONSUMER_FIELDS.items()},
-        "consumer_type": CONSUMER_TYPE,
-    }
-)
+CLAIM: dict[str, Schema] = {
+    "consumer_uuid": UUID,
+    "query": {"type": "string", "minLength": 1},
+    **{name: schema for name, (_, schema) in CONSUMER_FIELDS.items()},
+    "consumer_type": CONSUMER_TYPE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +61,21 @@ class ClaimsBody:
         return cls(records, body.get("distinct_roots", False), body.get("explain", True))
 
 
-CLAIMS = Versioned(
-    {
-        V.INITIAL: Body(
-            strict_object(
-                {"claims": {"type": "array", "minItems": 1, "items": CLAIM}},
-                {"distinct_roots": {"type": "boolean"}, "explain": {"type": "boolean"}},
-            ),
-            ClaimsBody.build,
-        )
-    }
-)
+def _claims(ends: Mapping[str, Schema] | None = None) -> Versioned[Body[ClaimsBody]]:
+    return Versioned(
+        {
+            V.INITIAL: Body(
+                strict_object(
+                    {"claims": {"type": "array", "minItems": 1, "items": strict_object(CLAIM, ends)}},
+                    {"distinct_roots": {"type": "boolean"}, "explain": {"type": "boolean"}},
+                ),
+                ClaimsBody.build,
+            )
+        }
+    )
+
+
+CLAIMS, CLAIMS_WITH_ENDS = _claims(), _claims(LEASE_OPTIONS)
 
 
 def show_why(error: NothingFits | NothingFound) -> dict[str, Any] | None:
@@ -106,7 +108,8 @@ class Claims:
         """Claim the best allocation candidate for each consumer."""
         # Before the body is read, so that the limit includes reading it and parsing its queries.
         until = time.monotonic() + self._service.claim_timeout
-        body = read_body(req, CLAIMS)
+        has_ends = req.agreed.knows(S.HEADROOM_ORDER)
+        body = read_body(req, CLAIMS_WITH_ENDS if has_ends else CLAIMS)
         require_claims(self._limits, body.records, [record["query"] for record in body.records])
         req.note(claims=len(body.records))
         claim_requests, flavors = [], finder(self._service)
@@ -114,14 +117,23 @@ class Claims:
             if time.monotonic() > until:
                 raise Refused(413, f"Reading the queries took more than {self._service.claim_timeout:g} s.")
             claim_requests.append(self._wish(req, flavors, number, record))
-        outcome = self._service.claim_by_query(
-            claim_requests, distinct_roots=body.distinct_roots, explained=body.explained, until=until
-        )
+        try:
+            outcome = self._service.claim_by_query(
+                claim_requests, distinct_roots=body.distinct_roots, explained=body.explained, until=until
+            )
+        except NothingFits:
+            self._note(claim_requests)  # what does not fit is asked for all the same
+            raise
+        self._note(claim_requests)
         shown = [
-            show_granted(claim_request, granted)
+            show_granted(claim_request, granted) | (shown_end(granted.lease) if has_ends else {})
             for claim_request, granted in zip(claim_requests, outcome.granted, strict=True)
         ]
         answer(req, resp, {"claims": shown, "tries": outcome.tries}, modified=None)
+
+    def _note(self, claim_requests: Sequence[ClaimRequest]) -> None:
+        for claim_request in claim_requests:
+            self._service.note_asked(claim_request.request, claim_request.consumer)
 
     def _wish(self, req: Request, flavors: Flavors, number: int, record: dict[str, Any]) -> ClaimRequest:
         try:
@@ -137,6 +149,7 @@ class Claims:
             record["user_id"],
             None if record["consumer_type"] == NO_TYPE else record["consumer_type"],
             None if generation is None else int(generation),
+            build_lease(record, self._limits.lease, f"claims[{number}]"),
         )
 
 

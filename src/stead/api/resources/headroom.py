@@ -14,10 +14,12 @@ from stead.api.query.values import BAD_VALUE, INVALID, Pairs
 from stead.api.representations import answer
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder
+from stead.api.validation import MOMENT
 from stead.api.versions import S
 from stead.candidates.explain import Constraint
 from stead.candidates.headroom.headroom import page_of
 from stead.domain.errors import InvalidQuery
+from stead.domain.moments import in_utc
 from stead.domain.names import RESOURCE_CLASS_NAME
 from stead.domain.request import Page
 
@@ -89,6 +91,24 @@ MIX = strict_object(
 """The schema of the headroom of a mix."""
 
 
+SITE = strict_object(
+    {
+        "forms": _NUMBER,
+        "counted": _NUMBER,
+        "free": mapping(RESOURCE_CLASS_NAME, _NUMBER),
+        "stranded": mapping(RESOURCE_CLASS_NAME, _NUMBER),
+        "course": {
+            "type": "array",
+            "items": strict_object(
+                {"at": {"type": "string", "format": MOMENT}, "stranded": mapping(RESOURCE_CLASS_NAME, _NUMBER)}
+            ),
+        },
+        "generation": {"type": ["string", "null"]},
+    }
+)
+"""The schema of what is stranded for the mix of the site."""
+
+
 class HeadroomOfRequest:
     """`/headroom`: how many times a request fits. Requires `stead` 1.1."""
 
@@ -107,6 +127,9 @@ class HeadroomOfRequest:
         require_valid(pairs, req.agreed)
         if pairs.all("mix"):
             self._show_mix(req, resp, pairs)
+            return
+        if req.agreed.knows(S.HEADROOM_ORDER) and not any(True for _ in pairs):
+            self._show_stranded(req, resp)
             return
         parsed = parse_headroom(pairs, req.agreed, finder(self._service))
         require_groups(self._limits, parsed.request.groups)
@@ -128,6 +151,21 @@ class HeadroomOfRequest:
         snapshot, token, mixed = self._service.headroom_of_mix(list(parts.values()))
         answer(req, resp, {"headroom": show_mixed(snapshot, parts, mixed, token), "links": []})
         if not mixed.is_complete:
+            resp.set_header(*CUT)
+
+    def _show_stranded(self, req: Request, resp: Response) -> None:
+        snapshot, token, stranded = self._service.stranded()
+        names = snapshot.class_names.by_id
+        shown = {
+            "forms": stranded.forms,
+            "counted": stranded.counted,
+            "free": {names[class_id].name: amount for class_id, amount in stranded.free.items()},
+            "stranded": {names[class_id].name: amount for class_id, amount in stranded.stranded.items()},
+            "course": [{"at": in_utc(each.time), "stranded": dict(each.stranded)} for each in stranded.course],
+            "generation": token,
+        }
+        answer(req, resp, {"headroom": shown, "links": []})
+        if not stranded.is_complete:
             resp.set_header(*CUT)
 
 

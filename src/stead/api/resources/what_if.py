@@ -12,9 +12,9 @@ from stead.api.bodies import INVENTORY_FIELDS, TOTAL, UUID, Body, mapping, read_
 from stead.api.errors import Answer, Refused, Rows, answering
 from stead.api.gates import allowed, json_answer, json_body
 from stead.api.limits import require_claims, require_groups
-from stead.api.query.candidates import request_of
-from stead.api.query.headroom import parse_advice
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import parse_order, request_of
+from stead.api.query.headroom import parse_advice, parse_improvement
+from stead.api.query.values import INVALID, Pairs
 from stead.api.representations import answer
 from stead.api.request import is_like, normalised_uuid
 from stead.api.resources import allocation_candidates
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stead.api.query.candidates import Flavors
+    from stead.api.query.headroom import ImprovementQuery
     from stead.api.request import Request, Response
+    from stead.api.versions import Agreed
     from stead.candidates.draining import Move, UnplacedConsumer
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.placing import Amounts
@@ -132,7 +134,7 @@ _FLAG: Schema = {"type": "boolean"}
 _INVENTORY = {name: field for name, field in {**TOTAL, **INVENTORY_FIELDS}.items() if not name.endswith("generation")}
 
 FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
-    "drain": (frozenset({"provider"}), frozenset({"same_traits", "same_aggregates"})),
+    "drain": (frozenset({"provider"}), frozenset({"same_traits", "same_aggregates", "order_by"})),
     "disable": (frozenset({"provider"}), frozenset()),
     "copy": (frozenset({"provider", "count"}), frozenset()),
     "set_inventory": (frozenset({"provider", "resource_class"}), frozenset(_INVENTORY)),
@@ -143,19 +145,17 @@ FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 """The required and the optional fields of each kind of change."""
 
-CHANGE: Schema = strict_object(
-    {"change": {"type": "string", "enum": list(FIELDS)}},
-    {
-        "provider": _TEXT,
-        "resource_class": _TEXT,
-        "trait": _TEXT,
-        "aggregate": UUID,
-        "count": {"type": "integer", "minimum": 1},
-        "same_traits": _FLAG,
-        "same_aggregates": _FLAG,
-        **_INVENTORY,
-    },
-)
+_KIND: dict[str, Schema] = {"change": {"type": "string", "enum": list(FIELDS)}}
+_OF_CHANGES: dict[str, Schema] = {
+    "provider": _TEXT,
+    "resource_class": _TEXT,
+    "trait": _TEXT,
+    "aggregate": UUID,
+    "count": {"type": "integer", "minimum": 1},
+    "same_traits": _FLAG,
+    "same_aggregates": _FLAG,
+    **_INVENTORY,
+}
 ASK = strict_object({}, {"candidates": _QUERY, "explain": _QUERY, "headroom": _QUERY, "totals": _FLAG})
 STUCK = strict_object(
     {"consumer_uuid": UUID, "from": AMOUNTS, "gave_up": _FLAG}, {"explanation": allocation_candidates.EXPLANATION}
@@ -190,13 +190,15 @@ class WhatIfBody:
         return cls(body["changes"], body.get("ask", {}))
 
 
-BODY = Versioned(
-    {
-        V.INITIAL: Body(
-            strict_object({"changes": {"type": "array", "items": CHANGE}}, {"ask": ASK}), WhatIfBody.build, placed=True
-        )
-    }
-)
+def _body(of_changes: Mapping[str, Schema]) -> Versioned[Body[WhatIfBody]]:
+    changes = {"type": "array", "items": strict_object(_KIND, of_changes)}
+    return Versioned(
+        {V.INITIAL: Body(strict_object({"changes": changes}, {"ask": ASK}), WhatIfBody.build, placed=True)}
+    )
+
+
+BODY = _body(_OF_CHANGES)
+BODY_WITH_ORDER = _body({**_OF_CHANGES, "order_by": _TEXT})
 
 TOO_MUCH: Rows = {TooManyProviders: Answer(413), TooManyConsumers: Answer(413)}
 
@@ -215,10 +217,10 @@ class WhatIfs:
     @answering({**UNKNOWN_CLASSES, **TOO_MUCH})
     def on_post(self, req: Request, resp: Response) -> None:
         """Show what planned changes would lead to."""
-        asked = read_body(req, BODY)
+        asked = read_body(req, BODY_WITH_ORDER if req.agreed.knows(S.HEADROOM_ORDER) else BODY)
         if len(asked.changes) > MOST_CHANGES:
             raise Refused(413, f"The request has {len(asked.changes)} changes; at most {MOST_CHANGES} are accepted.")
-        changes = [_planned(number, record) for number, record in enumerate(asked.changes)]
+        changes = [_planned(number, record, req.agreed) for number, record in enumerate(asked.changes)]
         find = finder(self._service)
         # Parsed before the changes are applied, so that a fault in a query costs no work.
         requests = {name: self._request(req, find, name, asked.ask[name]) for name in _QUERIES if name in asked.ask}
@@ -278,11 +280,11 @@ class WhatIfs:
 _QUERIES = ("candidates", "explain", "headroom")
 
 
-def _planned(number: int, record: Json) -> Planned:
+def _planned(number: int, record: Json, agreed: Agreed) -> Planned:
     """The change of a valid record.
 
     Raises:
-        BadChange: a field is missing, or does not belong to this kind of change.
+        BadChange: a field is missing, or does not belong to this kind of change; or its order is malformed.
     """
     kind = record["change"]
     required, optional = FIELDS[kind]
@@ -291,7 +293,13 @@ def _planned(number: int, record: Json) -> Planned:
         raise BadChange(number, field, f"{kind} requires it")
     for field in sorted(given - required - optional):
         raise BadChange(number, field, f"{kind} does not accept it")
-    return _BUILDERS[kind]({**record, **_normalised(record)})
+    planned = _BUILDERS[kind]({**record, **_normalised(record)})
+    if not isinstance(planned, Drain):
+        return planned
+    try:
+        return replace(planned, order=parse_order(record.get("order_by"), agreed))
+    except InvalidQuery as error:
+        raise BadChange(number, "order_by", str(error).removeprefix(f"{INVALID} ")) from error
 
 
 def _normalised(record: Json) -> Json:
@@ -373,6 +381,23 @@ ADVICE = strict_object(
 )
 """The schema of an advice. Source: "GET /advice", docs/stead-api.md."""
 
+NO_MIX = "no_mix"
+"""Why there is no plan: without flavors, no place is better than another."""
+
+_VALUE = strict_object({"value": {"type": "number"}})
+_GAINING_MOVE = strict_object({**MOVE["properties"], "gain": {"type": "number"}})
+IMPROVEMENT = strict_object(
+    {
+        "improve": {"const": "mix"},
+        "moves": {"anyOf": [{"type": "array", "items": _GAINING_MOVE}, {"type": "null"}]},
+        "before": _VALUE,
+        "after": _VALUE,
+        "reason": {"enum": [None, NO_MIX]},
+        "generation": {"type": ["string", "null"]},
+    }
+)
+"""The schema of an advice that improves the mix."""
+
 
 class AdviceForRequest:
     """`/advice`: how to make room for a request. It changes nothing. Requires `stead` 1.1."""
@@ -387,8 +412,13 @@ class AdviceForRequest:
     @allowed("stead:advice:show")
     @answering(UNKNOWN_CLASSES)
     def on_get(self, req: Request, resp: Response) -> None:
-        """Show which consumers to move so that a request fits a number of times."""
-        parsed = parse_advice(Pairs.of(req), req.agreed, finder(self._service))
+        """Show which consumers to move so that a request fits a number of times, or that the mix has the most room."""
+        pairs = Pairs.of(req)
+        improvement = parse_improvement(pairs, req.agreed)
+        if improvement is not None:
+            self._show_improvement(req, resp, improvement)
+            return
+        parsed = parse_advice(pairs, req.agreed, finder(self._service))
         require_groups(self._limits, parsed.request.groups)
         outcome, token = self._service.advice(
             parsed.request,
@@ -407,6 +437,32 @@ class AdviceForRequest:
             "before": _bounds(outcome.before),
             "after": None if outcome.after is None else _bounds(outcome.after),
             "reason": None if moves is not None else IMPOSSIBLE if at_least is None else NOT_FOUND,
+            "generation": token,
+        }
+        answer(req, resp, {"advice": body})
+        if not outcome.is_complete:
+            resp.set_header(*CUT)
+
+    def _show_improvement(self, req: Request, resp: Response, query: ImprovementQuery) -> None:
+        outcome, token = self._service.improvement(
+            query.number,
+            same_traits=query.same_traits,
+            same_aggregates=query.same_aggregates,
+            most=self._limits.claims,
+        )
+        found = outcome.improvement
+        moves = None
+        if found is not None:
+            moves = [
+                {**show_move(outcome.snapshot, outcome.allocations, move), "gain": round(gain, 6)}
+                for move, gain in zip(found.moves, found.gains, strict=True)
+            ]
+        body = {
+            "improve": "mix",
+            "moves": moves,
+            "before": {"value": round(outcome.before, 6)},
+            "after": {"value": round(outcome.after, 6)},
+            "reason": NO_MIX if found is None else None,
             "generation": token,
         }
         answer(req, resp, {"advice": body})

@@ -152,7 +152,9 @@ class _Columns:
             for at, slots in zip(homes, members, strict=True) if pool.shares is None else ():
                 self._work.spend(TRIED + LOOKED * (len(slots) + len(outside)))
                 sharing = {slot for slot in slots if slot in shared and pool.own[slot]}
-                own[at] -= sum(_times(self._snapshot, pool, slot) for slot in sharing)
+                # A count at the maximum stays, since the true count can be larger.
+                if own[at] < MOST:
+                    own[at] -= min(own[at], sum(_times(self._snapshot, pool, slot) for slot in sharing))
                 reached[at] = self._number((shared & outside) | sharing)
             self._own[need].append(own)
             self._reached[need].append(reached)

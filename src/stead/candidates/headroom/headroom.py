@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from stead.candidates.headroom.counting import MOST
 from stead.candidates.headroom.coupling import together
 from stead.candidates.headroom.each_tree import each_tree, ranked, shared_limit
 from stead.candidates.kinds import TreeKinds
-from stead.candidates.match import admitted, in_ids
+from stead.candidates.match import admitted, eligible_anchors, in_ids, resolve_aggregates, resolve_traits
 from stead.candidates.order import trees_in_order
 from stead.candidates.work import Work, WorkSpent, masked
 from stead.domain.request import Drawn
@@ -89,7 +89,10 @@ def headroom(
     try:
         matched = match_all(snapshot, request, work)
         if matched is None:
-            return _none(0, is_complete=True)
+            stranded = {}
+            with suppress(WorkSpent):
+                stranded = dict(stranded_by(snapshot, request, 0, work))
+            return replace(_none(0, is_complete=True), stranded=stranded)
         groups, eligible = matched
         return _headroom(snapshot, request, groups, eligible if among is None else eligible & among, work)
     except WorkSpent:
@@ -146,6 +149,20 @@ def _stranded(
         for class_id, amount in amounts.items()
         if class_id in snapshot.inventory
     }
+
+
+def stranded_by(snapshot: Snapshot, request: CandidateRequest, claims: int, work: Work) -> Mapping[int, int]:
+    """By id of each class that *request* takes, what is left of it after this number of *claims*.
+
+    The providers that count meet all terms of a group that requests the class, whatever they have free.
+
+    Raises:
+        UnknownResourceClass, UnknownTraits
+        WorkSpent
+    """
+    traits = resolve_traits(snapshot, request.root_traits)
+    eligible = eligible_anchors(snapshot, traits, resolve_aggregates(snapshot, request.root_aggregates))
+    return _stranded(snapshot, request, eligible, claims, work)
 
 
 def usable(

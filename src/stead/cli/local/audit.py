@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +11,13 @@ from stead.cli.arguments import options
 from stead.cli.errors import NO, CommandError
 from stead.cli.local.db import ConfigFile, open_store
 from stead.cli.server import service_settings
-from stead.cli.terminal import console, line_width, print_json, show_lines
-from stead.domain.names import printable
+from stead.cli.terminal import line_width, print_json, progress, show_lines
+from stead.printing import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from rich.text import Text
-
+    from stead.cli.text import Text
     from stead.store.audit.checks import Fault, Finding
 
 app = typer.Typer(add_completion=False)
@@ -42,13 +40,13 @@ def audit(
     from stead.store.audit import checks, repairs
 
     with open_store(config_file) as store:
-        with _watched("checking") as watch:
+        with progress("checking") as watch:
             findings = store.read(checks.audit, watch)
         repaired = [finding for finding in findings if repair and finding.fault.value.is_repaired]
         if not options().json:
             _tell(findings, all_repaired=repair)
         if repaired and (yes or _agreed(f"Repair {len(repaired)} of {len(findings)}?")):
-            with _watched("repairing") as watch:
+            with progress("repairing") as watch:
                 owner = service_settings(config_file, None).allocations
                 repairs.repair(
                     store,
@@ -57,7 +55,7 @@ def audit(
                     project=owner.incomplete_project_id,
                     user=owner.incomplete_user_id,
                 )
-            with _watched("checking") as watch:
+            with progress("checking") as watch:
                 findings = store.read(checks.audit, watch)
             if not options().json:
                 _tell(findings, all_repaired=False)
@@ -76,20 +74,6 @@ def _agreed(question: str) -> bool:
         return False
 
 
-@contextmanager
-def _watched(work: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, if it is a terminal."""
-    terminal = console(stderr=True)
-    if not terminal.is_terminal:
-        yield lambda _done, _total: None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=terminal, transient=True) as progress:
-        task = progress.add_task(work, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
 def _tell(findings: Sequence[Finding], *, all_repaired: bool) -> None:
     """Show the findings by fault. *all_repaired* shows all findings that a repair is about to fix."""
     if not findings:
@@ -101,9 +85,8 @@ def _tell(findings: Sequence[Finding], *, all_repaired: bool) -> None:
 
 def _lines(fault: Fault, findings: Sequence[Finding], most: int | None, width: int) -> Iterator[Text]:
     """The fault, its findings, and what to do, in lines of at most *width* cells."""
-    from rich.text import Text
-
     from stead.cli.terminal import beside, lay_out, widest, wrapped
+    from stead.cli.text import Text
 
     yield from wrapped(Text(f"{fault.slug}: {fault.value.meaning} ({len(findings)})", style="bold"), width)
     rows = [(f"  {printable(finding.subject)}", printable(finding.detail)) for finding in findings[:most]]

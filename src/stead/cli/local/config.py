@@ -11,7 +11,7 @@ import typer
 from stead.cli.arguments import chosen_data_dir, options
 from stead.cli.errors import CommandError, Negative
 from stead.cli.terminal import print_json
-from stead.domain.names import one_line
+from stead.printing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

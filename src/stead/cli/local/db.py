@@ -15,7 +15,7 @@ from stead.cli.arguments import options
 from stead.cli.errors import CommandError, Negative
 from stead.cli.server import service_settings
 from stead.cli.terminal import print_json
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -217,8 +217,8 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
 
 
 def _set_up_log(settings: Settings) -> None:
+    from stead.application import set_up_log
     from stead.config import ConfigError
-    from stead.observation import set_up_log
 
     try:
         set_up_log(settings)
@@ -240,8 +240,7 @@ def _admin_token(settings: Settings) -> str | None:
     if not settings.embedded:
         return None
     os.umask(0o077)  # other users must not read the database
-    from stead.auth import ensure_admin_token
-    from stead.auth.tokens import private_directory
+    from stead.auth.tokens import ensure_admin_token, private_directory
     from stead.config import ConfigError
 
     try:

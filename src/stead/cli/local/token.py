@@ -14,7 +14,7 @@ from stead.cli.errors import CommandError, Negative
 from stead.cli.local.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
 from stead.cli.server import service_settings
 from stead.cli.terminal import line_width, print_json, show_lines
-from stead.domain.names import printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,8 +66,9 @@ def create(
 @app.command("list")
 def list_(config_file: ConfigFile = None, config_dir: ConfigDir = None) -> None:
     """List tokens with their users, projects, roles and expiry."""
-    from stead.auth.tokens import exposure_of, tokens_in
+    from stead.auth.tokens import tokens_in
     from stead.config import ConfigError
+    from stead.process.files import exposure_of
 
     path = _token_file(service_settings(config_file, config_dir))
     try:

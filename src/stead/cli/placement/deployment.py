@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stead import __version__
-from stead.domain.names import one_line
+from stead.printing import one_line
 
 if TYPE_CHECKING:
     import argparse

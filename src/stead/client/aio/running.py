@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Event
 from collections import deque
+from contextlib import suppress
 from functools import wraps
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
@@ -19,6 +21,8 @@ C = TypeVar("C", bound="Closing")
 LONGEST_WAIT = 1
 """Seconds that a call in this process may wait for a change: a thread waits, which cannot be cancelled."""
 
+
+__all__ = ["Event"]  # for other modules
 
 MOST_CALLS = 8
 """Calls that run at a time if something is read provider by provider."""
@@ -55,6 +59,44 @@ async def in_parallel(
     finally:
         for call in running:
             call.cancel()
+
+
+class Background:
+    """Calls a function again and again in a task, which ends when there is nothing left to do."""
+
+    def __init__(self, step: Callable[[], Awaitable[float | None]], name: str) -> None:
+        """Nothing runs yet.
+
+        Args:
+            step: returns the seconds until its next call; None if there is nothing left to do.
+            name: of the task.
+        """
+        self._step = step
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Call the function soon, and then when it says."""
+        if self._task is None or self._task.done():
+            self._woken = Event()
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+        self._woken.set()
+
+    async def stop(self) -> None:
+        """End the task, even while the function runs."""
+        task, self._task = self._task, None
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            seconds = await self._step()
+            if seconds is None and not self._woken.is_set():
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), seconds)
 
 
 class Closing(Protocol):

@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stead.client import calls
 from stead.client.aio.running import LONGEST_WAIT, called, in_thread, sleep
 from stead.client.calls import Call, NotSent, Reply, next_page
-from stead.client.errors import Invalid, InvalidRequest, NotAllowed, Refused, Unavailable, Unreachable, Unsupported
+from stead.client.errors import (
+    Invalid,
+    InvalidRequest,
+    NotAllowed,
+    Refused,
+    SiteClosed,
+    Unavailable,
+    Unreachable,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
     from typing import Self
     from wsgiref.types import WSGIApplication
@@ -25,6 +34,9 @@ if TYPE_CHECKING:
 
 
 CONNECT_SECONDS = 10.0
+
+MOST_NAMES = 200_000
+"""Names of providers that a site remembers."""
 
 
 class Transport(Protocol):
@@ -168,8 +180,8 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """End the connections, or Stead in this process. Claims remain."""
-        await self._calling.transport.close()
+        """End the connections, or Stead in this process. Claims remain. Later calls raise :class:`SiteClosed`."""
+        await self._calling.close()
 
     @property
     def url(self) -> str:
@@ -237,24 +249,43 @@ class Calling:
     Attributes:
         transport: sends each of them once.
         timeout: seconds for a call with all its repetitions, if the call does not say otherwise.
+        names: of providers, by uuid, as they were last read. Only for what people see: a provider may have a new name.
     """
 
     def __init__(self, transport: Transport, tokens: Tokens, timeout: float, *, retry: bool = True) -> None:
         """Nothing is sent yet. Without *retry*, nothing is sent twice."""
         self.transport = transport
         self.timeout = timeout
+        self.names: dict[str, str] = {}
         self._retries = retry
         self._tokens = tokens
+        self._is_closed = False
+        self._knows_leases = True
+
+    def note_names(self, names: Iterable[tuple[str, str]]) -> None:
+        """Remember pairs of the uuid and the name of a provider."""
+        if len(self.names) > MOST_NAMES:
+            self.names.clear()
+        self.names.update(names)
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self.transport.close()
 
     async def send(self, call: Call, timeout: float | None = None) -> Reply:
         """The response to *call*, which has a status below 300.
 
         Raises:
             Refused: the last error.
+            SiteClosed: the site was closed.
         """
         deadline = monotonic() + (self.timeout if timeout is None else timeout)
         may_renew = self._tokens.is_renewable
         for attempts in count(1):
+            if self._is_closed:
+                raise SiteClosed(f"{self.transport.shown} was closed, so {call.method} {call.path} was not sent")
             retry_after = None
             try:
                 # For each attempt, because a token can expire during the pauses.
@@ -276,25 +307,48 @@ class Calling:
                 continue
             pause = calls.pause_before(call, error, attempts, deadline - monotonic(), retry_after)
             if pause is None or not self._retries:
-                raise error
+                raise self._worded(error, headers)
             await sleep(pause)
         raise AssertionError("counting does not end")
 
-    async def pages(self, call: Call, older: Call | None = None) -> AsyncIterator[Json]:
+    def _worded(self, error: Refused, headers: dict[str, str]) -> Refused:
+        """*error*, which says of a rejected token where it was sent: Keystone's and Stead's words do not."""
+        if error.status != 401:
+            return error
+        shown = self.transport.shown
+        if "x-auth-token" in headers:
+            return error.worded(f"{shown} does not accept the token; it may be wrong or expired")
+        return error.worded(f"{shown} requires a token: connect(url, token)")
+
+    async def allocations_of(self, consumer: str, timeout: float | None = None) -> Json:
+        """What the consumer with this uuid has, with its end if the server knows leases."""
+        if self._knows_leases:
+            try:
+                record: Json = (await self.send(calls.allocations(consumer, with_end=True), timeout)).json()
+            except Unsupported:
+                self._knows_leases = False
+            else:
+                return record
+        without_end: Json = (await self.send(calls.allocations(consumer), timeout)).json()
+        return without_end
+
+    async def pages(self, call: Call, *older: Call) -> AsyncIterator[Json]:
         """The body of each page of a list.
 
         Args:
-            older: sent instead of *call* to a server that does not accept that.
+            older: sent instead of *call*, one after the other, to a server that does not accept that.
         """
+        firsts = [call, *older]
         page: Call | None = call
         while page is not None:
             try:
                 body = (await self.send(page)).json()
             except (Invalid, Unsupported):
-                # Only of the first page: later ones would begin again. If *call* is wrong, the second response says so.
-                if older is None or page is not call:
+                # Only of the first page: later ones would begin again. If *call* is wrong, the last response says so.
+                if page is not firsts[0] or len(firsts) == 1:
                     raise
-                page, older = older, None
+                firsts.pop(0)
+                page = firsts[0]
                 continue
             yield body
             page = next_page(page, body)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from stead.domain.errors import SteadError
 from stead.domain.provider import MAX_FLOAT, exact_capacity, has_room
+from stead.store.extensions.leases import State
 from stead.store.protocol.clock import SLOTS
 from stead.store.tables import (
     allocations,
@@ -27,6 +28,7 @@ from stead.store.tables import (
     resource_provider_traits,
     resource_providers,
     stead_clock,
+    stead_lease,
     stead_provider_change,
     stead_usage,
     stead_usage_change,
@@ -151,6 +153,16 @@ class Fault(Enum):
         is_repaired=True,
     )
 
+    LEASE_WITHOUT_CONSUMER = About(
+        "a lease of a consumer that does not exist, as another service leaves it",
+        "A repair removes the lease. Stead removes it at its end, too.",
+        is_repaired=True,
+    )
+    LEASE_STATE = About(
+        "a lease with an unknown state, which never ends",
+        "Release the consumer (stead release), or let its owner claim again with a lease.",
+    )
+
     @property
     def slug(self) -> str:
         """The name in JSON."""
@@ -170,6 +182,7 @@ class Finding:
 
 
 _a, _c, _i, _p, _rc = allocations.c, consumers.c, inventories.c, resource_providers.c, resource_classes.c
+_lease = stead_lease.c
 _number = sa.func.count().label("number")
 
 
@@ -447,6 +460,24 @@ def _missing_sums() -> Check:
     return Check(Fault.KEPT_SUM, query, "provider {uuid}", detail, needs=stead_usage)
 
 
+def lost_leases() -> sa.Select[tuple[int, str]]:
+    """The ids and uuids of leases without a consumer with that id and uuid."""
+    # As bytes: the columns may have different collations.
+    is_other = sa.cast(_lease.uuid, sa.LargeBinary) != sa.cast(_c.uuid, sa.LargeBinary)
+    return (
+        sa.select(_lease.consumer_id.label("key"), _lease.uuid)
+        .select_from(stead_lease.outerjoin(consumers, _c.id == _lease.consumer_id))
+        .where(_c.id.is_(None) | is_other)
+        .order_by(_lease.consumer_id)
+    )
+
+
+def _lease_states() -> Check:
+    query = sa.select(_lease.consumer_id.label("key"), _lease.uuid, _lease.state).order_by(_lease.consumer_id)
+    unknown = query.where(_lease.state.not_in([int(state) for state in State]))
+    return Check(Fault.LEASE_STATE, unknown, "consumer {uuid}", "state {state}", needs=stead_lease)
+
+
 def _slots(connection: Connection) -> Iterator[Finding]:
     """Slots of the clock that break a rule."""
     clock = stead_clock.c
@@ -507,6 +538,8 @@ CHECKS = (
     _out_of_step(stead_usage_change),
     _wrong_sums(),
     _missing_sums(),
+    Check(Fault.LEASE_WITHOUT_CONSUMER, lost_leases(), "consumer {uuid}", "consumer id {key}", needs=stead_lease),
+    _lease_states(),
 )
 
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from stead.domain.claim import NOBODY
 from stead.domain.provider import MAX_INT
 from stead.store import allocations, names, providers, usages
-from stead.store.audit.checks import Fault, roots_of
+from stead.store.audit.checks import Fault, lost_leases, roots_of
 from stead.store.protocol.clock import SLOTS
 from stead.store.protocol.store import renew_epoch
 from stead.store.schema.adoption import create_incomplete_consumers
@@ -36,6 +36,7 @@ from stead.store.tables import (
     stead_change_log,
     stead_clock,
     stead_counter,
+    stead_lease,
     stead_provider_change,
     stead_usage,
     stead_usage_change,
@@ -280,15 +281,23 @@ def _aggregate_uuids(tx: Transaction, ids: Sequence[int]) -> None:
 
 def _consumers(tx: Transaction, uuids: Sequence[str]) -> None:
     """Delete consumers without allocations. A concurrent claim waits for the lock, then creates its consumer again."""
-    present = allocations.lock(tx, uuids)
+    present = _locked_consumers(tx, uuids)
     with_allocations = sa.select(consumer_table.c.uuid).join(
         allocation_table, allocation_table.c.consumer_id == consumer_table.c.uuid
     )
     holding = set(tx.connection.scalars(with_allocations.where(consumer_table.c.uuid.in_(uuids))))
     removed = {uuid: row for uuid, row in present.items() if uuid not in holding}
-    allocations.remove(tx, removed.values())
+    tx.swap(allocations.REMOVE, dict(removed.values()))
     if sa.inspect(tx.connection).has_table(stead_change_log.name):
         tx.log_consumers(removed)
+
+
+def _locked_consumers(tx: Transaction, uuids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Lock consumers; their ids and generations by uuid. They may be of a database without tables of Stead."""
+    columns = consumer_table.c
+    rows = sa.select(columns.uuid, columns.id, columns.generation).where(columns.uuid.in_(uuids))
+    tx.lock(consumer_table, [row.id for row in tx.connection.execute(rows)])
+    return {row.uuid: (row.id, row.generation) for row in tx.connection.execute(rows) if row.uuid in uuids}
 
 
 def _traits(tx: Transaction, pairs: Sequence[tuple[int, int]]) -> None:
@@ -317,6 +326,14 @@ def _associations(
         _touch(tx, provider_ids)
 
 
+def _lost_leases(tx: Transaction, ids: Sequence[int]) -> None:
+    lost = {row.key: row.uuid for row in tx.connection.execute(lost_leases().where(stead_lease.c.consumer_id.in_(ids)))}
+    for id_, uuid in lost.items():
+        # With the uuid: a new consumer may have the id and a lease by now.
+        gone = sa.delete(stead_lease).where(stead_lease.c.consumer_id == id_, stead_lease.c.uuid == uuid)
+        tx.connection.execute(gone)
+
+
 def _touch(tx: Transaction, provider_ids: Collection[int]) -> None:
     # Before Stead's tables exist, there is no clock to tick, and no process reads it. This table is created last.
     if sa.inspect(tx.connection).has_table(stead_counter.name):
@@ -338,4 +355,5 @@ _REPAIRS: Mapping[Fault, Callable[..., None]] = {
     Fault.DANGLING_TRAIT: _traits,
     Fault.DANGLING_AGGREGATE: _aggregates,
     Fault.KEPT_SUM: _kept_sums,
+    Fault.LEASE_WITHOUT_CONSUMER: _lost_leases,
 }

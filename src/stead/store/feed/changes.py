@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from stead.domain.errors import InvalidQuery, StartOver
+from stead.store.extensions import leases
 from stead.store.protocol.clock import EVERYTHING, SLOTS, Clock, LogKind, Part, changed_between, read_clock
 from stead.store.sql.statements import BulkQuery, in_portions, value
 from stead.store.tables import (
@@ -25,6 +26,7 @@ from stead.store.tables import (
     resource_providers,
     stead_change_floor,
     stead_change_log,
+    stead_lease,
     stead_part_change,
     stead_usage_change,
 )
@@ -62,6 +64,8 @@ class ChangeSet:
     consumers: Generations
     details: Mapping[str, Detail] = field(default_factory=dict)
     """By uuid of each of ``providers``."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """By uuid of each of ``consumers`` that has a lease, its end in seconds since 1970 (UTC)."""
 
     def __bool__(self) -> bool:
         return bool(self.providers or self.consumers)
@@ -113,7 +117,8 @@ def _happened(connection: Connection, since: str | None, now: Clock) -> ChangeSe
     ids = {id_ for id_ in changed.whole | changed.usage if id_ > 0}
     parts = _parts_between(connection, then.ticks, now.ticks)
     generations, details = _providers(connection, ids, logged[LogKind.GONE_PROVIDER], parts)
-    return ChangeSet(there.text(), generations, _consumers(connection, list(logged[LogKind.CONSUMER])), details)
+    changed_consumers, ends = _consumers(connection, list(logged[LogKind.CONSUMER]))
+    return ChangeSet(there.text(), generations, changed_consumers, details, ends)
 
 
 Logged = dict[LogKind, set[str]]
@@ -226,14 +231,21 @@ def _named(parts: Collection[int]) -> tuple[str, ...]:
     return (*names, USAGES) if _USAGES in parts else tuple(names)
 
 
-def _consumers(connection: Connection, uuids: Sequence[str]) -> Generations:
+def _consumers(connection: Connection, uuids: Sequence[str]) -> tuple[Generations, dict[str, int]]:
+    """The consumers with these *uuids*, and the ends of those that have leases."""
     generations: Generations = dict.fromkeys(uuids)
-    column = consumers.c
+    ends: dict[str, int] = {}
+    query = sa.select(consumers.c.uuid, consumers.c.generation, *leases.HELD).select_from(
+        consumers.outerjoin(stead_lease, leases.OF_CONSUMER)
+    )
     for portion in in_portions(uuids):
-        rows = connection.execute(sa.select(column.uuid, column.generation).where(column.uuid.in_(portion)))
-        # A case-insensitive database may return another spelling.
-        generations.update((uuid, generation) for uuid, generation in rows if uuid in generations)
-    return dict(sorted(generations.items()))
+        for uuid, generation, *held in connection.execute(query.where(consumers.c.uuid.in_(portion))):
+            # A case-insensitive database may return another spelling.
+            if uuid in generations:
+                generations[uuid] = generation
+                if (lease := leases.held(uuid, *held)) is not None:
+                    ends[uuid] = lease.expires_at
+    return dict(sorted(generations.items())), ends
 
 
 # Tokens: a moment of the commit clock as text, for clients that request changes since that moment.

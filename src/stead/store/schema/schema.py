@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import as_file, files
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,8 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
         RequirementsUnmet: it cannot be used as it is, whatever its revision.
         Unavailable: it does not answer.
     """
-    if may_upgrade:
-        upgrade(engine)
+    if may_upgrade and not upgrade(engine):
+        return  # under its lock it has checked what follows
     with telling_why(engine.url), engine.connect() as connection:
         require_fit(connection)
         require_current_on(connection)
@@ -112,7 +113,8 @@ def upgrade(engine: Engine) -> list[str]:
             if standing.pending:
                 bring(connection, history)
                 done += [step.revision for step in standing.pending]
-        require_current_on(connection)
+        if done:
+            require_current_on(connection)
     return done
 
 
@@ -343,22 +345,31 @@ def standings_on(connection: Connection) -> tuple[SchemaPosition, ...]:
 
 
 def _standing(connection: Connection, history: History) -> SchemaPosition:
-    with scripts_of(history) as scripts:
-        heads = context_of(connection, history).get_current_heads()
-        if len(heads) > 1:
-            raise SeveralRevisions(history, heads)
-        revision = heads[0] if heads else None
-        head = str(scripts.get_current_head())
-        if revision is None and history is PLACEMENT and _is_untold(connection):
+    heads = context_of(connection, history).get_current_heads()
+    if len(heads) > 1:
+        raise SeveralRevisions(history, heads)
+    revision = heads[0] if heads else None
+    steps = _steps_of(history)
+    revisions, head = [step.revision for step in steps], steps[-1].revision
+    if revision is None:
+        if history is PLACEMENT and _is_untold(connection):
             return SchemaPosition(history.name, None, head, is_told=False)
-        revisions = {script.revision for script in scripts.walk_revisions()}
-        if revision is not None and revision not in revisions:
-            usable = history is STEAD and _oldest_release(connection) in revisions
-            return SchemaPosition(history.name, revision, head, is_known=False, usable=usable)
-        steps = reversed(list(scripts.iterate_revisions(head, revision or "base")))
-        return SchemaPosition(
-            history.name, revision, head, tuple(SchemaStep(each.revision, each.doc) for each in steps)
-        )
+        return SchemaPosition(history.name, None, head, steps)
+    if revision not in revisions:
+        usable = history is STEAD and _oldest_release(connection) in revisions
+        return SchemaPosition(history.name, revision, head, is_known=False, usable=usable)
+    return SchemaPosition(history.name, revision, head, steps[revisions.index(revision) + 1 :])
+
+
+@cache
+def _steps_of(history: History) -> tuple[SchemaStep, ...]:
+    """All steps of *history*, from the first to the head.
+
+    They are kept, since Alembic imports each file of a revision again for every call.
+    """
+    with scripts_of(history) as scripts:
+        down = scripts.iterate_revisions(scripts.get_current_head(), "base")
+        return tuple(SchemaStep(each.revision, each.doc) for each in down)[::-1]
 
 
 def _is_untold(connection: Connection) -> bool:

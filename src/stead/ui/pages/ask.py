@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -15,14 +16,14 @@ from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate
 from stead.api.query.values import Pairs
 from stead.api.request import is_strict, normalised_uuid
 from stead.api.resources.allocation_candidates import finder
-from stead.api.versions import ALL_FEATURES
+from stead.api.versions import ALL_FEATURES, NEWEST, NEWEST_STEAD
 from stead.auth.authentication import Credentials
-from stead.candidates.explain import Constraint
+from stead.candidates.explain import EACH, Constraint
 from stead.client import candidate as words
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, InvalidQuery
 from stead.store.extensions import flavors
-from stead.ui.pages.provider import nodes
+from stead.ui.pages.provider import boxes_of_candidate, nodes
 from stead.ui.sessions import may, read_own_form
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service
-    from stead.ui.pages.provider import Node
+    from stead.ui.pages.provider import Box, Node
     from stead.ui.rendering import Rendering
 
     Given = Sequence[tuple[str, str]]
@@ -88,6 +89,7 @@ class Ask:
             chosen=_chosen_flavor(given),
             query=urlencode(given),
             spelled=urlencode(given, safe=_READABLE),
+            elsewhere=elsewhere(f"{req.prefix}{req.root_path}", urlencode(given, safe=_READABLE)) if given else None,
             claimed=req.get_param("claimed") or "",
             may_explain=may(req, "stead:allocation_candidates:explain"),
             may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
@@ -263,6 +265,19 @@ def _fields(given: Given, name: str, label: str) -> Iterator[Field]:
         yield Field(name, label, value)
 
 
+def elsewhere(url: str, query: str) -> dict[str, str]:
+    """The same question for the command line, curl and Python. *url* is that of this server, as the client has it."""
+    versions = f"placement {NEWEST}, stead {NEWEST_STEAD}"
+    return {
+        "Command": f"stead --url {quote(url)} candidates {quote(query)}",
+        "curl": (
+            f'curl -H "X-Auth-Token: $TOKEN" -H {quote(f"OpenStack-API-Version: {versions}")} '
+            f"{quote(f'{url}/allocation_candidates?{query}')}"
+        ),
+        "Python": f"stead.connect({url!r}, token).candidates({query!r})",
+    }
+
+
 class Choice(NamedTuple):
     """The flavors to choose from, and the one that the query names, empty if none.
 
@@ -285,7 +300,7 @@ class Shown(NamedTuple):
     """One candidate: its tree, the amounts by class that each provider gives (by uuid), and the same for a claim."""
 
     root: Node
-    tree: Sequence[Node]
+    boxes: Sequence[Box]
     hidden: int
     given: Mapping[str, Mapping[str, int]]
     groups: Mapping[str, Sequence[str]]
@@ -314,10 +329,17 @@ def shown(snapshot: Snapshot, candidate: Candidate) -> Shown:
     members = [member for root in roots for member in snapshot.forest.members(root)]
     visible = [member for member in members if member in with_parents][:_NODES]
     tree = list(nodes(snapshot, visible))
-    return Shown(tree[0], tree, len(members) - len(visible), given, serving, json.dumps(given, sort_keys=True))
+    return Shown(
+        tree[0],
+        boxes_of_candidate(tree, given),
+        len(members) - len(visible),
+        given,
+        serving,
+        json.dumps(given, sort_keys=True),
+    )
 
 
-class Bar(NamedTuple):
+class Step(NamedTuple):
     """One step of a funnel: how many remain of how many, in words of the query."""
 
     words: str
@@ -326,13 +348,13 @@ class Bar(NamedTuple):
     of: int
 
 
-class Part(NamedTuple):
+class Funnel(NamedTuple):
     """One funnel, with the providers that fail one constraint only: words, number, lacking amounts, and examples."""
 
     title: str
     noun: str
     in_play: int
-    steps: Sequence[Bar]
+    steps: Sequence[Step]
     misses: Sequence[tuple[str, int, str, Sequence[tuple[str, str]]]]
 
 
@@ -347,9 +369,10 @@ class WayOut(NamedTuple):
 class Why(NamedTuple):
     """An explanation."""
 
+    summary: str
     candidates: str
     is_complete: bool
-    parts: Sequence[Part]
+    parts: Sequence[Funnel]
     ways_out: Sequence[WayOut]
 
 
@@ -375,7 +398,7 @@ def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: Can
     steps = [(_words(lost.by), lost.left, lost.removed) for lost in explanation.trees.steps]
     parts.append(_part("Trees", "trees", explanation.trees.in_play, steps))
     ways_out = [_way_out(relaxation, count, given, request) for relaxation, count in explanation.relaxations]
-    return Why(_counted(explanation.candidates), explanation.is_complete, parts, ways_out)
+    return Why(explanation.summary, _counted(explanation.candidates), explanation.is_complete, parts, ways_out)
 
 
 class HeadroomAnswer(NamedTuple):
@@ -421,8 +444,8 @@ def _counted(count: Count) -> str:
     return words.count_words({"candidates": count.number, "more": count.more})
 
 
-def _part(title: str, noun: str, in_play: int, steps: Sequence[tuple[str, int, int]]) -> Part:
-    return Part(title, noun, in_play, [Bar(*step, in_play) for step in steps], ())
+def _part(title: str, noun: str, in_play: int, steps: Sequence[tuple[str, int, int]]) -> Funnel:
+    return Funnel(title, noun, in_play, [Step(*step, in_play) for step in steps], ())
 
 
 def _way_out(relaxation: Relaxation, count: Count, given: Given, request: CandidateRequest) -> WayOut:
@@ -449,12 +472,37 @@ def _means(given: Given, request: CandidateRequest, original: CandidateRequest) 
 def relaxed(given: Given, without: Constraint | None, instead: Constraint | None) -> list[tuple[str, str]]:
     """A query with one constraint less, one more, or another."""
     pairs = list(given)
+    if without is not None and instead is not None and instead.check == EACH:
+        return _in_groups_of_one(pairs, without, instead)
     if without is not None:
         pairs = [(key, text) for key, value in pairs for text in _remaining(key, value, without, instead)]
         if instead is not None and without.parameter.startswith("resources"):
             return pairs
     if instead is not None:
         pairs.append((instead.parameter, instead.value))
+    return pairs
+
+
+def _in_groups_of_one(given: Given, without: Constraint, instead: Constraint) -> list[tuple[str, str]]:
+    """A query whose group of a constraint is replaced by as many groups as its amount."""
+    suffix, number = without.parameter.removeprefix("resources"), int(without.value.rpartition(":")[2])
+    suffixes = [f"{suffix}_{place}" for place in range(1, number + 1)]
+    pairs = []
+    for key, value in given:
+        word = key.removesuffix(suffix)
+        if not suffix and key == "resources":
+            if rest := [each for each in value.split(",") if each.strip() != without.value]:
+                pairs.append((key, ",".join(rest)))
+            pairs += [(key + one, instead.value) for one in suffixes]
+        elif suffix and key.endswith(suffix) and word in GROUP_KEYS:
+            pairs += [(word + one, instead.value if word == "resources" else value) for one in suffixes]
+        elif key in ("same_subtree", "isolate"):
+            named = [one for name in value.split(",") for one in (suffixes if name == suffix else [name])]
+            pairs.append((key, ",".join(named)))
+        else:
+            pairs.append((key, value))
+    if not {"group_policy", "isolate"} & {key for key, _ in pairs}:
+        pairs.append(("group_policy", "none"))
     return pairs
 
 

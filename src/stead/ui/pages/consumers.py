@@ -62,7 +62,8 @@ class Consumers:
     def _found(self, given: Mapping[str, str]) -> ConsumerPage:
         consumer = given.get("consumer")
         if consumer is None:
-            whose = ConsumerFilter(*(given.get(key) for key in FILTERS[:5]))
+            project, user, consumer_type, provider, in_tree = map(given.get, FILTERS[:5])
+            whose = ConsumerFilter(project, user, consumer_type, provider, in_tree)
             marker = given.get("marker")
             return self._service.read(consumer_listing.page_of, whose, Page(_ROWS, marker), _ROWS, with_totals=True)
         consumed = self._service.read(consumer_listing.of_consumer, normalised_uuid(consumer) or consumer)

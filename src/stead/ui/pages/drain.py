@@ -7,8 +7,10 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from stead.api.query.candidates import parse_order
 from stead.api.query.values import Pairs
 from stead.api.request import normalised_uuid
+from stead.api.versions import ALL_FEATURES
 from stead.catalog.listing import sums
 from stead.domain.errors import ProviderNotFound
 from stead.domain.what_if import BadChange, Drain
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 
 LIKENESS = ("same_traits", "same_aggregates")
+
+ORDERS = {"headroom": "that leaves the most room", "pack": "on the fullest host", "spread": "on the emptiest host"}
+"""The orders that the page offers, by their spelling in a query."""
 
 
 class Drained:
@@ -60,7 +65,9 @@ class Drained:
             resp.set_header("location", f"{req.root_path}/ui/providers/{root.uuid}/drain")
             return
         given = {key for key, value in Pairs.of(req) if key in LIKENESS and value.strip()}
-        drain = Drain(root.uuid, "same_traits" in given, "same_aggregates" in given)
+        by = next((value for key, value in Pairs.of(req) if key == "order_by" and value in ORDERS), "")
+        order = parse_order(by or None, ALL_FEATURES)
+        drain = Drain(root.uuid, "same_traits" in given, "same_aggregates" in given, order)
         values: dict[str, Any] = {"plan": None, "problem": ""}
         try:
             outcome, _ = self._service.what_if([drain], Bounds(self._limits.tree_providers, self._limits.claims))
@@ -79,8 +86,10 @@ class Drained:
             "drain",
             host=root,
             given=given,
+            order=by,
+            orders=ORDERS,
             at_once=AT_ONCE,
-            command=command(root, drain),
+            command=command(root, drain, by),
             may_list_consumers=may(req, "stead:consumers:list", {"project_id": None}),
             **values,
         )
@@ -161,11 +170,12 @@ def plan(outcome: WhatIf, host: str) -> Plan:
     return Plan(moves, stuck, _remaining(outcome, members), outcome.is_complete)
 
 
-def command(host: Provider, drain: Drain) -> str:
-    """The command line that lists the same plan."""
+def command(host: Provider, drain: Drain, order: str = "") -> str:
+    """The command line that lists the same plan; *order* is that of *drain* in its usual spelling."""
     name = host.name if _PLAIN_NAME.fullmatch(host.name) else host.uuid
     options = [("--same-traits", drain.same_traits), ("--same-aggregates", drain.same_aggregates)]
-    return " ".join(["stead plan drain", name, *(option for option, is_given in options if is_given)])
+    words = ["stead plan drain", name, *(option for option, is_given in options if is_given)]
+    return " ".join([*words, *(["--order", order] if order else [])])
 
 
 def _leaving(outcome: WhatIf, holdings: ConsumerHoldings, members: Collection[int], new: Amounts) -> Leaving:

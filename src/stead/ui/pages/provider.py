@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,17 +15,18 @@ from stead.store.consumer_listing import ConsumerFilter
 from stead.ui.sessions import may
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stead.api.request import Request, Response
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Disabled, HeldInventory, Provider
     from stead.service.service import Service
+    from stead.store.consumer_listing import HeldAllocations
     from stead.ui.rendering import Rendering
 
 
-_CONSUMERS = 50
-"""Consumers in the page; the page Consumers has all."""
+_CONSUMERS = 200
+"""Consumers in the page and in its drawing; the page Consumers has all."""
 
 
 class ProviderPage:
@@ -46,12 +48,24 @@ class ProviderPage:
         if slot is None:
             raise ProviderNotFound(uuid)
         shown = provider_view(snapshot, slot)
-        holders = None
+        page = None
         if may(req, "stead:consumers:list", {"project_id": None}):
-            whose = ConsumerFilter(provider=shown.provider.uuid)
-            holders = self._service.read(consumer_listing.page_of, whose, Page(), _CONSUMERS)
-        may_drain = not shown.above and may(req, "stead:whatif:show")
-        self._rendering.show(req, resp, "provider", shown=shown, holders=holders, may_drain=may_drain)
+            whose = ConsumerFilter(in_tree=shown.provider.uuid)
+            page = self._service.read(consumer_listing.page_of, whose, Page(), _CONSUMERS)
+        held = page.allocations if page else {}
+        marked = req.get_param("holder")
+        self._rendering.show(
+            req,
+            resp,
+            "provider",
+            shown=shown,
+            boxes=boxes(shown.tree, held, marked),
+            holders=None if page is None else list(holders_of(held, {node.uuid for node in shown.tree})),
+            is_more=page is not None and page.goes_on,
+            marked=marked,
+            families=trait_families(shown.traits),
+            may_drain=not shown.above and may(req, "stead:whatif:show"),
+        )
 
 
 # The page of one provider: its tree, inventories, traits, aggregates and state.
@@ -156,6 +170,178 @@ def nodes(snapshot: Snapshot, members: Sequence[int]) -> Iterator[Node]:
             following > here,
             max(0, here - following),
         )
+
+
+# The drawing: each provider is a box in the box of its parent, and each class a bar with the parts of its consumers.
+
+
+HUES = 8
+"""Colours of consumers. The ninth has that of the first again: the words of each part name its consumer."""
+
+_DEEP = 6
+"""Boxes in more boxes than this stand below each other, since a browser takes long to fit them side by side."""
+
+
+class Part(NamedTuple):
+    """A part of a bar, in percent of the capacity: what one consumer holds, or all whose consumers are not known.
+
+    ``look``: its class in the stylesheet: ``h0`` to ``h7`` for consumers, ``r`` for unknown ones, ``lit`` for what a
+    candidate would take.
+    """
+
+    look: str
+    start: float
+    width: float
+    consumer: str | None
+    project: str
+    amount: int
+    is_marked: bool
+
+
+class Bar(NamedTuple):
+    """One class of a provider."""
+
+    resource_class: str
+    used: int
+    capacity: int
+    parts: Sequence[Part]
+
+
+class Box(NamedTuple):
+    """One provider of the drawing. ``label``: its name without that of a box around it; ``is_device``: it has one class
+    only, and nothing below it.
+    """
+
+    node: Node
+    label: str
+    is_device: bool
+    is_deep: bool
+    is_marked: bool
+    bars: Sequence[Bar]
+
+
+def boxes(tree: Sequence[Node], held: Mapping[str, HeldAllocations], marked: str | None) -> list[Box]:
+    """The providers of *tree* as boxes, with what the consumers of *held* hold. *marked* is one of these consumers."""
+    shares: dict[tuple[str, str], list[tuple[int, str, int]]] = {}
+    for number, (consumer, allocations) in enumerate(held.items()):
+        for uuid, amounts in allocations.amounts().items():
+            for resource_class, amount in amounts.items():
+                shares.setdefault((uuid, resource_class), []).append((number % HUES, consumer, amount))
+    return _in_boxes(
+        tree,
+        lambda node, amount: _parts(amount, shares.get((node.uuid, amount.resource_class), ()), held, marked),
+    )
+
+
+def boxes_of_candidate(tree: Sequence[Node], given: Mapping[str, Mapping[str, int]]) -> list[Box]:
+    """The providers of *tree* as boxes, with the classes of which the candidate takes what *given* says, by uuid."""
+
+    def parts(node: Node, amount: Amount) -> Iterator[Part]:
+        whole, taken = max(amount.capacity, 1), given[node.uuid][amount.resource_class]
+        if amount.used:
+            yield Part("r", 0.0, percent(amount.used, whole), None, "in use", amount.used, is_marked=False)
+        start, width = percent(amount.used, whole), percent(taken, whole)
+        yield Part("lit", start, width, None, "of this candidate", taken, is_marked=False)
+
+    bare = [
+        node._replace(amounts=[each for each in node.amounts if each.resource_class in given.get(node.uuid, {})])
+        for node in tree
+    ]
+    return _in_boxes(bare, parts)
+
+
+def _in_boxes(tree: Sequence[Node], parts: Callable[[Node, Amount], Iterator[Part]]) -> list[Box]:
+    """The providers of *tree*, which are in preorder, as boxes."""
+    drawn = []
+    above: list[str] = []  # the names of the providers whose boxes are open
+    for node in tree:
+        del above[node.level :]
+        bars = [Bar(*amount, list(parts(node, amount))) for amount in node.amounts]
+        drawn.append(
+            Box(
+                node,
+                _label(node.name, above),
+                node.level > 0 and len(bars) <= 1 and not node.opens,
+                node.level >= _DEEP,
+                any(part.is_marked for bar in bars for part in bar.parts),
+                bars,
+            )
+        )
+        above.append(node.name)
+    return drawn
+
+
+def _label(name: str, above: Sequence[str]) -> str:
+    """*name* without the longest name of a provider above with which it begins."""
+    for other in sorted(above, key=len, reverse=True):
+        if name.startswith(other) and (rest := name[len(other) :].lstrip("-_.:/ ")):
+            return rest
+    return name
+
+
+def _parts(
+    amount: Amount, shares: Sequence[tuple[int, str, int]], held: Mapping[str, HeldAllocations], marked: str | None
+) -> Iterator[Part]:
+    # More may be used than there is capacity for, after an inventory was lowered: then the bar shows the use.
+    whole = max(amount.capacity, amount.used, 1)
+    start = 0
+    for hue, consumer, part in shares:
+        width = min(part, whole - start)  # a claim after the snapshot may hold more than it shows as used
+        if width > 0:
+            yield Part(
+                f"h{hue}", percent(start, whole), percent(width, whole), consumer, held[consumer].project, part,
+                consumer == marked,
+            )  # fmt: skip
+        start += width
+    if amount.used > start:
+        rest = amount.used - start
+        yield Part("r", percent(start, whole), percent(rest, whole), None, "", rest, is_marked=False)
+
+
+def percent(part: float, whole: float) -> float:
+    """*part* of *whole* in percent."""
+    return round(100 * part / whole, 3)
+
+
+class Holder(NamedTuple):
+    """A consumer of the tree: its colour, and what it holds of the providers that the page shows, by class."""
+
+    hue: int
+    uuid: str
+    held: HeldAllocations
+    amounts: Mapping[str, int]
+
+
+def holders_of(held: Mapping[str, HeldAllocations], shown: set[str]) -> Iterator[Holder]:
+    """The consumers of *held* that hold something of the providers *shown*."""
+    for number, (uuid, allocations) in enumerate(held.items()):
+        sums: Counter[str] = Counter()
+        for provider, amounts in allocations.amounts().items():
+            if provider in shown:
+                sums.update(amounts)
+        if sums:
+            yield Holder(number % HUES, uuid, allocations, sums)
+
+
+_FAMILIES = {
+    "HW_CPU_": "Features of the CPU",
+    "HW_GPU_": "Features of GPUs",
+    "HW_NIC_": "Features of network cards",
+    "HW_": "Hardware",
+    "COMPUTE_": "Compute service",
+    "STORAGE_": "Storage",
+    "CUSTOM_": "Of this site",
+}
+"""Words for traits by the beginning of their names. Source: the names of the library os-traits."""
+
+
+def trait_families(traits: Sequence[str]) -> dict[str, list[str]]:
+    """*traits* by family: those of this site first, and the features of the CPU, which are many, last."""
+    families: dict[str, list[str]] = {words: [] for words in [*reversed(_FAMILIES.values()), "Others"]}
+    for trait in traits:
+        words = next((words for start, words in _FAMILIES.items() if trait.startswith(start)), "Others")
+        families[words].append(trait)
+    return {words: names for words, names in families.items() if names}
 
 
 def recent(snapshot: Snapshot, members: Sequence[int]) -> list[Recent]:

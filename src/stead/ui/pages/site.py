@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.domain.provider import Sums
     from stead.domain.request import CandidateRequest, Flavor
-    from stead.service.flavors import Found
+    from stead.service.flavors import Found, Stranded
     from stead.service.service import Service
     from stead.ui.rendering import Rendering
 
@@ -97,6 +97,8 @@ class Site:
             is_filtered=is_filtered,
             flavors=self._flavors.now() if has_flavors else None,
             at_once=AT_ONCE,
+            # It shows names of flavors, so a policy that hides them hides it, too.
+            mix=_mix(self._service) if has_flavors and may(req, "stead:mix:show") else None,
             chosen=choice_of_classes(shown.sums, shown.classes),
             changed=partial(changed, given),
             problem=problem,
@@ -281,7 +283,8 @@ class FlavorRooms:
             except InvalidQuery as error:
                 problems[flavor.name] = str(error)
         headrooms = self._service.headrooms(requests)[1] if requests else {}
-        shown = rows(page[:MOST], {**headrooms, **problems}, goes_on=len(page) > MOST)
+        stranded = _stranded(*self._service.stranded()[::2])
+        shown = rows(page[:MOST], {**headrooms, **problems}, goes_on=len(page) > MOST, stranded=stranded)
         # One tuple, so that no thread combines the time of one reading with the rows of another.
         self._latest = monotonic(), shown
         return shown
@@ -303,6 +306,26 @@ class FlavorRooms:
         finally:
             if is_first:
                 self._reading.release()
+
+
+# The mix of the Site page.
+
+
+MOST_OF_MIX = 10
+"""Forms that the page shows."""
+
+
+class MixRows(NamedTuple):
+    """The heaviest forms of the mix: name or query, and share. ``number`` is that of all forms."""
+
+    source: str
+    rows: Sequence[tuple[str, float]]
+    number: int
+
+
+def _mix(service: Service) -> MixRows:
+    source, parts = service.parts_of_mix()
+    return MixRows(source, [(part.flavor or part.query, part.share) for part in parts[:MOST_OF_MIX]], len(parts))
 
 
 # The flavors of the Site page: how many times each still fits, and what runs out first.
@@ -329,17 +352,54 @@ class FlavorRow(NamedTuple):
     problem: str = ""
 
 
+class StrandedRow(NamedTuple):
+    """What is free of one class, and how much of it the mix cannot use.
+
+    ``course``: what was stranded before, with the times in seconds since 1970.
+    """
+
+    resource_class: str
+    free: int
+    stranded: int
+    course: Sequence[tuple[int, int]] = ()
+
+
 class Rows(NamedTuple):
     """The scarcest flavor first, then those with a problem. ``goes_on``: other flavors exist."""
 
     rows: Sequence[FlavorRow]
     goes_on: bool
+    stranded: Sequence[StrandedRow] = ()
 
 
-def rows(flavors: Iterable[Flavor], headrooms: Mapping[str, Found], *, goes_on: bool) -> Rows:
+def _stranded(snapshot: Snapshot, stranded: Stranded) -> Sequence[StrandedRow]:
+    names = snapshot.class_names.by_id
+    return [
+        StrandedRow(
+            names[class_id].name,
+            stranded.free[class_id],
+            amount,
+            [
+                (each.time, each.stranded[names[class_id].name])
+                for each in stranded.course
+                if names[class_id].name in each.stranded
+            ],
+        )
+        for class_id, amount in stranded.stranded.items()
+    ]
+
+
+def rows(
+    flavors: Iterable[Flavor],
+    headrooms: Mapping[str, Found],
+    *,
+    goes_on: bool,
+    stranded: Sequence[StrandedRow] = (),
+) -> Rows:
     """The rows of *flavors*. *headrooms* has the headrooms, or the reasons why there are none, by name."""
     made = [_row(flavor, headrooms.get(flavor.name, NOT_COUNTED)) for flavor in flavors]
-    return Rows(sorted(made, key=lambda row: (row.problem != "", row.at_least, row.at_most, row.name)), goes_on)
+    ordered = sorted(made, key=lambda row: (row.problem != "", row.at_least, row.at_most, row.name))
+    return Rows(ordered, goes_on, stranded)
 
 
 def _row(flavor: Flavor, headroom: Found) -> FlavorRow:

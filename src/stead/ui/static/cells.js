@@ -4,6 +4,8 @@
  * A bar with these attributes gets its width and its colour.
  */
 
+import { amount } from "./amounts.js";
+
 /** @typedef {import("./site.js").Site} Site */
 
 /** Write the present numbers. @param {Site} site @param {ParentNode} [root] */
@@ -20,7 +22,7 @@ export function refresh(site, root = document) {
       continue;
     }
     const value = { used, free: capacity - used, percent: capacity > 0 ? Math.round((100 * used) / capacity) : 0 }[what] ?? used;
-    const text = value.toLocaleString("en").replaceAll(",", element.dataset.separator ?? ",") + (what === "percent" ? " %" : "");
+    const text = what === "percent" ? `${value}\u202f%` : amount(value, of);
     if (element.textContent !== text) element.textContent = text;
   }
 }

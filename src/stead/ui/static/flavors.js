@@ -31,13 +31,16 @@ function show() {
   for (const row of document.querySelectorAll("#flavors [data-flavor]")) {
     if (!(row instanceof HTMLElement)) continue;
     const name = row.dataset.flavor ?? "";
-    const course = courses.get(name) ?? [];
+    const course = courses.get(name) ?? kept(row.dataset.course ?? "");
     course.push({ time, least: Number(row.dataset.least), most: Number(row.dataset.most) });
     courses.set(name, course.slice(-MOST));
     const cell = row.querySelector(".course");
     if (cell) render(html`<${Course} course=${course} />`, cell);
   }
 }
+
+/** What the server kept: seconds and amounts. @param {string} text @returns {Sample[]} */
+const kept = (text) => [...text.matchAll(/(\d+) (\d+)/g)].map(([, time, at]) => ({ time: 1000 * +time, least: +at, most: +at }));
 
 /** A band between the two bounds, which is a line where they are the same. @param {{course: Sample[]}} props */
 function Course({ course }) {

@@ -31,8 +31,7 @@ export class Grid {
     const context = this.canvas.getContext("2d", { alpha: false, desynchronized: true });
     if (!context) throw new Error("no 2D canvas");
     this.context = context;
-    this.dark = matchMedia("(prefers-color-scheme: dark)");
-    this.palette = palette(this.dark.matches);
+    this.palette = palette();
     /** @type {Site | null} */
     this.site = null;
     this.className = "";
@@ -53,8 +52,8 @@ export class Grid {
   }
 
   listen() {
-    this.dark.addEventListener("change", () => {
-      this.palette = palette(this.dark.matches);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.palette = palette();
       this.redraw();
     });
     this.view.addEventListener("scroll", () => this.redraw(), { passive: true });
@@ -273,6 +272,6 @@ export class Grid {
 /** A name that fits into a cell: its end, which differs most, is kept. @param {string} name @param {number} cell */
 function short(name, cell) {
   const most = Math.floor(cell / 6);
-  const characters = [...name.slice(0, 100), ...name.slice(100)];
+  const characters = [...name];
   return characters.length <= most ? name : `…${characters.slice(1 - most).join("")}`;
 }

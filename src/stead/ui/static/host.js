@@ -43,7 +43,7 @@ export function Host({ live, name, changes, close }) {
       <caption>Sums of the host</caption>
       <thead><tr><th scope="col">Class</th><th scope="col">Used</th></tr></thead>
       <tbody>${sums.map(({ of, used, capacity }) => html`<tr key=${of}><th scope="row">${of}</th>
-        <td>${amounts(used, capacity)}</td></tr>`)}</tbody>
+        <td>${amounts(used, capacity, of)}</td></tr>`)}</tbody>
     </table></div>
     ${tree && tree.providers.row_count > 1 && html`<${Providers} tree=${tree} />`}
     <p>Traits: ${traits.slice(0, 50).join(", ") || "none"}
@@ -78,6 +78,6 @@ function ofProvider(providers, row) {
   return Object.entries(providers.inventories).flatMap(([of, { row: rows, kinds, kind }]) => {
     const place = rows ? rows.indexOf(row) : row;
     if (place < 0 || kind[place] < 0) return [];
-    return [`${of} ${amounts(providers.usages[of].used[place], kinds[kind[place]].capacity)}`];
+    return [`${of} ${amounts(providers.usages[of].used[place], kinds[kind[place]].capacity, of)}`];
   });
 }

@@ -1,6 +1,6 @@
 /** The grid of the Site page, its controls, and the host that is shown beside it. */
 import { amounts } from "./amounts.js";
-import { css, cividis, LEVELS } from "./colors.js";
+import { css, ofFill } from "./colors.js";
 import { Grid } from "./grid.js";
 import { html } from "./html.js";
 import { GROUPINGS } from "./layout.js";
@@ -107,10 +107,8 @@ function View({ live }) {
 
 function Legend() {
   const steps = [0, 25, 50, 75, 100];
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const paint = (/** @type {number} */ step) => (/** @type {HTMLElement | null} */ element) => {
-    const fraction = step / (LEVELS - 1);
-    if (element) element.style.backgroundColor = css(cividis(dark ? fraction : 1 - fraction));
+    if (element) element.style.backgroundColor = css(ofFill(step / 100));
   };
   return html`<ul class="grid-legend" aria-label="Colours">
     ${steps.map((step) => html`<li><span class="swatch" ref=${paint(step)}></span> ${step} %</li>`)}
@@ -126,7 +124,7 @@ function summary(site) {
   const hosts = found.value === null ? `${number} hosts` : `${found.value.toLocaleString()} of ${number} hosts found`;
   if (!className.value) return `${hosts}.`;
   const { capacity, used } = site.whole(className.value);
-  return `${hosts}. ${className.value}: ${amounts(used, capacity)} used.`;
+  return `${hosts}. ${className.value}: ${amounts(used, capacity, className.value)} used.`;
 }
 
 /** @param {import("./site.js").Site} site @param {number} host */
@@ -135,7 +133,7 @@ function described(site, host) {
   const state = site.state(host) ? ", disabled" : "";
   const held = site.amounts(className.value, host);
   if (!held) return html`<bdi>${name}</bdi>: no ${className.value}${state}`;
-  return html`<bdi>${name}</bdi>: ${className.value} ${amounts(held.used, held.capacity)} used${state}`;
+  return html`<bdi>${name}</bdi>: ${className.value} ${amounts(held.used, held.capacity, className.value)} used${state}`;
 }
 
 /** @param {Live} live @param {Event} event */

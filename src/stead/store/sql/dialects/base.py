@@ -172,6 +172,10 @@ class Dialect(Hashable, Protocol):
         """
         ...
 
+    def skips_locked(self, connection: Connection) -> bool:
+        """Whether a locking query can leave out rows that other transactions have locked, instead of waiting."""
+        ...
+
     def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         """A value that changes when another connection commits; *connection* never writes and is in no transaction."""
         ...
@@ -216,6 +220,10 @@ class Dialect(Hashable, Protocol):
 
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
         """INSERT that skips a row whose value in the column *unique* exists; a value that does not fit is an error."""
+        ...
+
+    def product(self, connection: Connection) -> str:
+        """The name of the database server, or of the library that is one."""
         ...
 
     def now(self) -> sa.ColumnElement[Any]:
@@ -347,6 +355,9 @@ class Server(Returning):
 
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - only Galera does
         return False
+
+    def skips_locked(self, connection: Connection) -> bool:  # noqa: ARG002 - only old servers lack it
+        return True
 
     def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         raise TypeError(f"{connection} does not count commits")

@@ -152,6 +152,10 @@ class Mysql(Server):
     def certifies(self, connection: Connection) -> bool:
         return _GALERA in connection.info
 
+    def skips_locked(self, connection: Connection) -> bool:
+        version = connection.dialect.server_version_info or ()
+        return version >= ((10, 6) if getattr(connection.dialect, "is_mariadb", False) else (8, 0, 1))
+
     def json_array(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
         # Not JSON_ARRAYAGG, which MariaDB has since 10.5 only.
         value: sa.ColumnElement[Any] = column
@@ -184,6 +188,9 @@ class Mysql(Server):
             if not cursor.execute("SHOW STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid' AND Value <> ''"):
                 cursor.execute(f"SHOW VARIABLES WHERE Variable_name IN ({names})")
             return tuple(cursor.fetchall())
+
+    def product(self, connection: Connection) -> str:
+        return "MariaDB" if getattr(connection.dialect, "is_mariadb", False) else "MySQL"
 
     def now(self) -> sa.ColumnElement[Any]:
         return sa.literal_column("UTC_TIMESTAMP()")

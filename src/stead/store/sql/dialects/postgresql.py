@@ -170,6 +170,9 @@ class Postgresql(Server):
                 connection.rollback()
         return None
 
+    def product(self, connection: Connection) -> str:  # noqa: ARG002  # one product
+        return "PostgreSQL"
+
     def now(self) -> sa.ColumnElement[Any]:
         # Not now(), which is the start of the transaction: it may have waited for locks since.
         return sa.literal_column("(clock_timestamp() AT TIME ZONE 'UTC')")

@@ -89,6 +89,9 @@ class Sqlite(Returning):
     def certifies(self, connection: Connection) -> bool:  # noqa: ARG002 - there is one node
         return False
 
+    def skips_locked(self, connection: Connection) -> bool:  # noqa: ARG002 - it has no row locks
+        return False
+
     def commits_seen(self, connection: PoolProxiedConnection) -> Hashable:
         cursor = connection.cursor()
         cursor.execute("PRAGMA data_version")
@@ -206,6 +209,9 @@ class Sqlite(Returning):
 
     def insert_missing(self, table: sa.Table, unique: str) -> sa.Insert:
         return sqlite.insert(table).on_conflict_do_nothing(index_elements=[unique])
+
+    def product(self, connection: Connection) -> str:  # noqa: ARG002  # one product
+        return "SQLite"
 
     def now(self) -> sa.ColumnElement[Any]:
         return sa.literal_column("CURRENT_TIMESTAMP")
