@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stead.domain.names import one_line
+from stead.printing import one_line
 from stead_bench import plot, report, results
 from stead_bench.asking import PATIENCE
 from stead_bench.errors import BenchError
@@ -34,6 +34,7 @@ from stead_bench.sites import Site
 from stead_bench.suites import SUITES, cases
 
 if TYPE_CHECKING:
+    from stead_bench.memory import Rung
     from stead_bench.results import Row
 
 NO, REFUSED, INTERRUPTED = 1, 2, 128 + 2
@@ -289,6 +290,17 @@ def trace(
         typer.Option(help="CSV file of tasks that become flavors for headroom. Default: the tasks that arrive."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each order, with other arrivals.")] = 10,
+    clients: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=64,
+            help="Clients of a server on loopback. Default 0: the library in this process.",
+        ),
+    ] = 0,
+    until: Annotated[
+        int, typer.Option(min=1, max=130, help="Percent of all GPUs that tasks ask for until the end.")
+    ] = 130,
     published: Annotated[
         Path | None, typer.Option(help="CSV file of other policies: tasks, policy, allocated_at_100, allocated_at_130.")
     ] = None,
@@ -304,7 +316,8 @@ def trace(
 
     if plot_file is not None:
         plot.require()
-    bench = tracing.Bench(tracing.hosts_of(nodes), seeds, report.progress, tracing.tasks_of(mix) if mix else ())
+    forms = tracing.tasks_of(mix) if mix else ()
+    bench = tracing.Bench(tracing.hosts_of(nodes), seeds, report.progress, forms, clients, until / 100)
     arrivals = {file.stem.removeprefix("tasks-"): tracing.tasks_of(file) for file in tasks}
     fills = tracing.published(published, set(arrivals)) if published else []
     for name, of_file in arrivals.items():
@@ -400,6 +413,37 @@ def load_site(
     else:
         report.show(report.start_table(start), markdown=markdown)
         report.show(report.refresh_table(start), markdown=markdown)
+        print(f"written to {out}")
+
+
+@app.command()
+@refusing()
+def memory(
+    thing: Annotated[
+        list[str] | None,
+        typer.Option(help="Part of the names of things to measure, such as 'provider'; may be repeated; else all."),
+    ] = None,
+    number: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Number of each thing; may be repeated; else 100, 1,000, 10,000 and 100,000."),
+    ] = None,
+    hosts: Annotated[int, typer.Option(min=1, help="Hosts beside classes, traits, aggregates and pools.")] = 10_000,
+    markdown: Markdown = False,
+    as_json: AsJson = False,
+    out: Out = RESULTS / "memory.json",
+) -> None:
+    """Measure the memory of a worker for each thing, by the number of things."""
+    from stead_bench.worker_memory import rungs
+
+    measured: list[Rung] = []
+    for rung in rungs(thing or (), number or (100, 1_000, 10_000, 100_000), hosts, report.progress):
+        measured.append(rung)
+        results.write(out, "memory", hosts=hosts, rungs=measured)
+        report.complaints().print(f"{rung.of}, {rung.number:,}: {rung.bytes_each:,.0f} bytes each")
+    if as_json:
+        report.print_json({"rungs": [asdict(rung) for rung in measured]})
+    else:
+        report.show(report.memory_table(measured), markdown=markdown)
         print(f"written to {out}")
 
 

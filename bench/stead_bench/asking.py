@@ -50,15 +50,15 @@ class Connection:
         """Hang up; the next request calls again."""
         self._connection.close()
 
-    def get(self, target: str) -> Reply:
-        """Ask for *target*.
+    def get(self, target: str, headers: Mapping[str, str] | None = None) -> Reply:
+        """Ask for *target*, with *headers* instead of those of the connection.
 
         Raises:
             Refused: the answer is not 200.
             Overdue: no answer in time. The connection is given up; the server may well go on working.
             BenchError: there is no server.
         """
-        return self._send("GET", target, None, self._headers, (HTTPStatus.OK,))
+        return self._send("GET", target, None, self._headers if headers is None else headers, (HTTPStatus.OK,))
 
     def read(self, target: str) -> Any:
         """The JSON at *target*; raises as :meth:`get`."""

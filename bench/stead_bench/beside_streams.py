@@ -93,7 +93,7 @@ def times(server: servers.Server, requests: int) -> list[float]:
 def streams(url: str, number: int, path: str) -> Iterator[None]:
     """Open *number* streams of *path*; a thread reads them."""
     place = urlsplit(url)
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+    request = f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: text/event-stream\r\n"
     request += "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items()) + "\r\n"
     stopped = threading.Event()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from wsgiref.types import WSGIApplication
 
+    from stead.config.settings import Settings
     from stead.service.service import Service
     from stead_bench.sites import Site
 
@@ -36,19 +37,31 @@ def serving(site: Site) -> Iterator[tuple[WSGIApplication, int]]:
 @contextmanager
 def service_of(site: Site) -> Iterator[tuple[Service, WSGIApplication, int]]:
     """The same, with the service below the application."""
-    logging.disable()
+    with configured(site) as (settings, _, providers), started(settings) as (service, app):
+        yield service, app, providers
+
+
+@contextmanager
+def configured(site: Site) -> Iterator[tuple[Settings, str, int]]:
+    """Settings for a service on a temporary SQLite database with *site*; its URL; the number of its providers."""
     with TemporaryDirectory() as directory:
         url = f"sqlite:///{directory}/placement.db"
         providers = filling.make(url, site, silent)
         file = Path(directory, "placement.conf")
         file.write_text(f"[placement_database]\nconnection = {url}\n[api]\nauth_strategy = noauth2\n")
-        settings = load([file])
-        service = build_service(settings)
-        service.start()
-        try:
-            yield service, assemble(service, settings), providers
-        finally:
-            service.close()
+        yield load([file]), url, providers
+
+
+@contextmanager
+def started(settings: Settings) -> Iterator[tuple[Service, WSGIApplication]]:
+    """A service with these settings, and its application. Logs nothing."""
+    logging.disable()
+    service = build_service(settings)
+    service.start()
+    try:
+        yield service, assemble(service, settings)
+    finally:
+        service.close()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``python -m stead_bench.memory HOSTS NUMBER…``: the memory of a worker for each provider, class, trait and aggregate.
+"""The memory of a snapshot for each provider, class, trait and aggregate: a part of ``stead-bench memory``.
 
 Each rung of a ladder loads a site with more of one thing, reads it as clients do, and counts the memory that this
 process then has in use for it. The ladder shows whether memory is linear in what exists.
@@ -7,7 +7,6 @@ process then has in use for it. The ladder shows whether memory is linear in wha
 from __future__ import annotations
 
 import gc
-import sys
 import tracemalloc
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -37,12 +36,9 @@ from stead.domain.changes import (
 )
 from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.request import CandidateRequest, RequestGroup, Terms
-from stead_bench import in_process
-from stead_bench.sites import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from wsgiref.types import WSGIApplication
 
 PORTION = 5_000
 """Providers of one portion of a load."""
@@ -265,6 +261,11 @@ class Rung:
     bytes_in_use: int
     bytes_at_most: int
 
+    @property
+    def bytes_each(self) -> float:
+        """Bytes in use for each thing."""
+        return self.bytes_in_use / self.number
+
 
 def rung(ladder: Ladder, number: int, hosts: int) -> Rung:
     """Load a site of *hosts* hosts with *number* things, read it, and count its memory.
@@ -329,58 +330,3 @@ def read(snapshot: Snapshot) -> None:
     if snapshot.size:
         snapshot.inventories(0)
         len(snapshot.sharing.circles)
-
-
-def served(numbers: Sequence[int]) -> Iterable[Rung]:
-    """The memory of the whole application, on 1,000 flat hosts: for consumers, and for flavors whose headroom is read.
-
-    The caches of the application fill meanwhile, so the first numbers are more than the things themselves take.
-    """
-    site = Site("flat", 1_000)
-    hosts = [str(described.uuid) for described in site.descriptions()]
-    with in_process.serving(site) as (app, _):
-        for thing, put in (("consumer", _put_consumer), ("flavor, with its headroom", _put_flavor)):
-            put(app, hosts, max(numbers))
-            tracemalloc.start()
-            before = 0
-            for number in numbers:
-                for place in range(before, number):
-                    put(app, hosts, place)
-                before = number
-                in_process.get(app, "/allocation_candidates?resources=VCPU:1&limit=1")
-                in_process.get(app, "/flavors?headroom=true&limit=1000")
-                gc.collect()
-                yield Rung(thing, number, *tracemalloc.get_traced_memory())
-            tracemalloc.stop()
-
-
-def _put_consumer(app: WSGIApplication, hosts: Sequence[str], number: int) -> None:
-    amounts = {hosts[number % len(hosts)]: {"resources": {"VCPU": 1}}}
-    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
-    in_process.put(app, f"/allocations/{_uuid('consumer', number)}", {"allocations": amounts, **owner})
-
-
-def _put_flavor(app: WSGIApplication, hosts: Sequence[str], number: int) -> None:
-    del hosts
-    in_process.put(app, f"/flavors/flavor-{number}", {"query": f"resources=VCPU:{1 + number % 8},DISK_GB:{1 + number}"})
-
-
-def main() -> None:
-    """Print a row for each ladder: the bytes for each thing, by number of things."""
-    hosts, *numbers = map(int, sys.argv[1:])
-    print("|".join(["", " each ", *(f" {number:,} " for number in numbers), ""]))
-    print("|".join(["", "---", *("---" for _ in numbers), ""]))
-    for ladder in LADDERS:
-        most = MOST_CHANGES if ladder.content is None else max(numbers)
-        rungs = (rung(ladder, number, hosts) for number in numbers if number <= most)
-        print("|".join(["", f" {ladder.of} ", *(f" {each.bytes_in_use / each.number:,.0f} " for each in rungs), ""]))
-        sys.stdout.flush()
-    of_kind: dict[str, list[str]] = {}
-    for each in served([number for number in numbers if number <= MOST_CHANGES]):
-        of_kind.setdefault(each.of, []).append(f" {each.bytes_in_use / each.number:,.0f} ")
-    for name, cells in of_kind.items():
-        print("|".join(["", f" {name} ", *cells, ""]))
-
-
-if __name__ == "__main__":
-    main()

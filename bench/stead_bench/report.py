@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stead_bench import door
     from stead_bench.claims_rate import ClaimRate
     from stead_bench.loading import Start
+    from stead_bench.memory import Rung
     from stead_bench.results import Cost, Row
     from stead_bench.site_fill import Fill
     from stead_bench.throughput import Throughput
@@ -191,18 +192,18 @@ def fills_table(fills: Iterable[Fill]) -> Table:
 def trace_table(fills: Iterable[TraceFill]) -> Table:
     """A line for each order and each file of tasks; published policies have no seeds."""
     drawn = Table(
-        title="percent of all GPUs given out when 100 % and 130 % were asked for; cpu: processor ms per arrival"
+        title="percent of all GPUs given out when 100 % and 130 % were asked for; repeated: places lost to others; "
+        "cpu: processor ms per arrival"
     )
     drawn.title_justify = "left"
     for heading in ("tasks", "order"):
         drawn.add_column(heading, no_wrap=True)
-    for heading in ("at 100 %", "at 130 %", "seeds", "refused", "cpu"):
+    for heading in ("at 100 %", "at 130 %", "seeds", "clients", "refused", "repeated", "cpu"):
         drawn.add_column(heading, justify="right", no_wrap=True)
     for fill in fills:
         is_ours = bool(fill.seeds)
-        numbers = (
-            [str(fill.seeds), f"{fill.refused:,.0f}", f"{fill.claim_ms:.2f}"] if is_ours else ["published", "", ""]
-        )
+        counts = str(fill.seeds), str(fill.clients), f"{fill.refused:,.0f}", f"{fill.repeated:,.0f}"
+        numbers = (*counts, f"{fill.claim_ms:.2f}") if is_ours else ("published", "", "", "", "")
         drawn.add_row(fill.tasks, fill.order, f"{fill.at_100:.2f}", f"{fill.at_130:.2f}", *numbers)
     return drawn
 
@@ -259,3 +260,21 @@ def refresh_table(start: Start) -> Table:
             f"{refresh.changed:,}", *map(_number, times), f"{refresh.rows:,}", _number(refresh.longest_pause_ms)
         )
     return drawn
+
+
+def memory_table(rungs: Sequence[Rung]) -> Table:
+    """A line per thing, a column per number of things."""
+    drawn = Table(title="bytes for each; in brackets at most, while all were loaded and read")
+    drawn.title_justify = "left"
+    drawn.add_column("each", no_wrap=True)
+    numbers = sorted({rung.number for rung in rungs})
+    for number in numbers:
+        drawn.add_column(f"{number:,}", justify="right", no_wrap=True)
+    for of in dict.fromkeys(rung.of for rung in rungs):
+        cells = {rung.number: rung for rung in rungs if rung.of == of}
+        drawn.add_row(of, *(_memory(cells[number]) if number in cells else "" for number in numbers))
+    return drawn
+
+
+def _memory(rung: Rung) -> str:
+    return f"{rung.bytes_each:,.0f} ({rung.bytes_at_most / rung.number:,.0f})"

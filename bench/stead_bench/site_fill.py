@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TAKEN = {"VCPU": 2, "MEMORY_MB": 4096}
 OWNER = {"project_id": "bench", "user_id": "bench", "consumer_type": "BENCH", "consumer_generation": None}
-VERSIONS = "1.39, stead 1.0"
+VERSIONS = "1.39, stead 1.2"
 
 
 @dataclass(frozen=True)

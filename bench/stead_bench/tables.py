@@ -32,6 +32,7 @@ from stead.store.tables import (
     resource_provider_traits,
     resource_providers,
     stead_clock,
+    stead_flavor,
     stead_usage,
     stead_usage_change,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "class_ids",
     "clear",
     "count_anew",
+    "describe_flavors",
     "durable",
     "hold",
     "keep_sums",
@@ -371,6 +373,16 @@ def _hold(tx: Transaction, provider: str, class_name: str, uuids: Sequence[str],
     allocation = {"resource_provider_id": provider_id, "resource_class_id": class_id, "used": 1, "created_at": now}
     taken = Insert(allocations, "consumer_id", *allocation)
     taken.run(tx.connection, [{"consumer_id": uuid, **allocation} for uuid in uuids])
+
+
+def describe_flavors(store: Store, queries: Mapping[str, str]) -> None:
+    """Store new flavors, given by name."""
+    store.write(_describe_flavors, queries)
+
+
+def _describe_flavors(tx: Transaction, queries: Mapping[str, str]) -> None:
+    described = Insert(stead_flavor, "name", "query", "description")
+    described.run(tx.connection, [{"name": name, "query": query, "description": ""} for name, query in queries.items()])
 
 
 def keep_sums(store: Store, described: Sequence[Description], used: Mapping[str, int]) -> None:

@@ -1,8 +1,9 @@
 """An exporter: capacity and usage of each host in the text format of Prometheus.
 
     python exporter.py http://127.0.0.1:8778 > /var/lib/node_exporter/stead.prom
+    python exporter.py --demo  # two hosts in memory
 
-Run it from a timer, beside a node exporter that reads such files.
+Run it from a timer, beside a node exporter that reads such files. STEAD_TOKEN is the token.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import stead
+from stead import Node, testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +36,25 @@ def metrics(site: stead.Site) -> Iterator[str]:
             yield f"stead_used{{{labels}}} {used[name]}"
 
 
+def demo() -> None:
+    """Print the metrics of two hosts, of which one is used."""
+    with testing.site() as site:
+        site.apply([Node("node1", PCPU=16, children=[Node("node1_gpu0", PGPU=1)]), Node("node2", PCPU=16)])
+        site.claim({"PCPU": 4, "PGPU": 1}, "train-1")
+        print("\n".join(metrics(site)))
+
+
+def main(arguments: list[str]) -> None:
+    """Print the metrics of the site at a URL, or of the demo."""
+    match arguments:
+        case ["--demo"]:
+            demo()
+        case [url]:
+            with stead.connect(url, os.environ.get("STEAD_TOKEN")) as site:
+                print("\n".join(metrics(site)))
+        case _:
+            sys.exit(__doc__)
+
+
 if __name__ == "__main__":
-    with stead.connect(sys.argv[1], os.environ.get("STEAD_TOKEN")) as connected:
-        print("\n".join(metrics(connected)))
+    main(sys.argv[1:])

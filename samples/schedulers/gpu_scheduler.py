@@ -1,6 +1,7 @@
 """A GPU scheduler: a queue with priorities, gangs on distinct hosts, GPUs near their cores, and what becomes free.
 
     python gpu_scheduler.py data/ jobs.json
+    python gpu_scheduler.py --demo  # three hosts in memory
 
 Each job is {"name", "priority", "gpus", "cores", "tasks", "near"}. Each task is on one host; with near, its GPUs are
 below the NUMA node of its cores. The program may be killed: a job is found by its name.
@@ -8,61 +9,101 @@ below the NUMA node of its cores. The program may be killed: a job is found by i
 
 from __future__ import annotations
 
-import heapq
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Timer
+from typing import TYPE_CHECKING
 
 import stead
-from stead import Group, Request
+from stead import Group, Node, Request, testing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROJECT = "gpu-jobs"
-Job = dict[str, Any]
 
 
-def request_of(job: Job) -> Request:
-    """A group for each GPU, which is a provider; the fullest hosts first, so that big jobs find whole ones."""
-    groups = [Group("cpu", PCPU=job["cores"]), *(Group(f"gpu{number}", PGPU=1) for number in range(job["gpus"]))]
-    near = [group.name for group in groups] if job["near"] else []
-    return Request(*groups, near=near, order="pack")
+@dataclass(frozen=True)
+class Job:
+    """Tasks that start together or not at all; of each, the cores and GPUs."""
+
+    name: str
+    priority: int = 0
+    gpus: int = 1
+    cores: int = 4
+    tasks: int = 1
+    near: bool = True
+
+    @property
+    def request(self) -> Request:
+        """A group for each GPU, which is a provider; the fullest hosts first, so that big jobs find whole ones."""
+        return Request(
+            Group("cpu", PCPU=self.cores), *Group("gpu", PGPU=1).times(self.gpus), near=self.near, order="pack"
+        )
+
+    @property
+    def consumers(self) -> list[str]:
+        """The consumers of the tasks: the same names after a restart."""
+        return [f"{PROJECT}/{self.name}/{task}" for task in range(self.tasks)]
 
 
-def place(site: stead.Site, job: Job) -> list[stead.Claim] | None:
-    """All tasks of the job on distinct hosts, or none; None if there is no place now."""
+def place(site: stead.Site, job: Job) -> list[stead.Claim]:
+    """Claim for all tasks of the job, on distinct hosts. Empty if there is no place now."""
     try:
-        return site.claim_all([request_of(job)] * job["tasks"], names_of(job), distinct_hosts=True)
-    except (stead.NothingFits, stead.NothingFound) as error:
-        changes = error.explanation and error.explanation.relaxations
-        print(f"{job['name']} waits: {changes or 'no single change would help'}")
-        return None
+        gang = site.claim_all([job.request] * job.tasks, job.consumers, distinct_hosts=True)
+    except stead.NoPlace as error:
+        print(f"{job.name} waits: {error.explanation.summary}")
+        return []
+    hosts = {place.host for claim in gang for place in site.places(claim).values()}
+    print(f"{job.name} runs on {', '.join(sorted(hosts))}")
+    return gang
 
 
-def names_of(job: Job) -> list[str]:
-    """The consumers of the tasks: the same names after a restart."""
-    return [f"{PROJECT}/{job['name']}/{task}" for task in range(job["tasks"])]
-
-
-def schedule(site: stead.Site, jobs: list[Job]) -> None:
+def schedule(site: stead.Site, jobs: Sequence[Job]) -> None:
     """Place jobs by priority, again whenever something changes; returns when all were placed."""
-    queue = sorted((-job["priority"], number, job) for number, job in enumerate(jobs))
-    for change in site.watch(heartbeat=0.5):
-        if change.kind == "consumer" and not change.is_deletion:
-            continue  # a claim makes no room
-        waiting = []
-        while queue:
-            entry = heapq.heappop(queue)
-            gang = place(site, entry[2])
-            if gang is None:
-                waiting.append(entry)  # smaller jobs behind it may fit meanwhile
-            else:
-                hosts = sorted({site.tree(claim.providers[0]).root.name for claim in gang})
-                print(f"{entry[2]['name']} runs on {', '.join(hosts)}")
-        queue = waiting
-        if not queue:
-            return
+    # From a token of before the first attempt, so that nothing that happens after it is missed.
+    room = (change for change in site.watch(since=site.changes().token) if may_make_room(change))
+    waiting = sorted(jobs, key=lambda job: -job.priority)
+    # If one has no place, smaller ones behind it may fit meanwhile.
+    while waiting := [job for job in waiting if not place(site, job)]:
+        next(room)
+
+
+def may_make_room(change: stead.Change) -> bool:
+    """Whether it is no claim, and not the news that nothing happened."""
+    return change.kind != "heartbeat" and (change.kind != "consumer" or change.is_deletion)
+
+
+def host(name: str, gpus: int) -> Node:
+    """A host with a NUMA node, which has the cores and the GPUs."""
+    cards = [Node(f"{name}_gpu{number}", PGPU=1) for number in range(gpus)]
+    return Node(name, children=[Node(f"{name}_numa0", PCPU=16, children=cards)])
+
+
+def demo() -> None:
+    """Place jobs on three hosts. One must wait until another, which was there before, ends."""
+    with testing.site(project=PROJECT) as site:
+        site.apply([host("node1", 4), host("node2", 4), host("node3", 0)])
+        site.claim(Job("earlier", gpus=4).request, "earlier")
+        ending = Timer(1.0, site.release, ["earlier"])
+        ending.start()
+        schedule(site, [Job("notebook", gpus=0), Job("gang", priority=9, tasks=2), Job("big", priority=5, gpus=3)])
+        ending.join()
+
+
+def main(arguments: list[str]) -> None:
+    """Place the jobs of a file on the site in a data directory, or those of the demo."""
+    match arguments:
+        case ["--demo"]:
+            demo()
+        case [data, jobs]:
+            with stead.open(data, project=PROJECT) as site:
+                schedule(site, [Job(**record) for record in json.loads(Path(jobs).read_text())])
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    with stead.open(sys.argv[1], project=PROJECT) as opened:
-        schedule(opened, json.loads(Path(sys.argv[2]).read_text()))
+    main(sys.argv[1:])
