@@ -10,19 +10,23 @@ import fcntl
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from tests.configuration import write_configuration
+from tests.servers.throwaway import roomy_memory
 from tests.waiting import TimedOut, wait_until
 
 GIVEN = {"postgresql": "STEAD_TEST_POSTGRESQL_URL", "mariadb": "STEAD_TEST_MYSQL_URL"}
@@ -40,14 +44,14 @@ class Server:
     kind: str
     place: str
 
-    def create(self) -> str:
-        """The URL of a new, empty database."""
+    def create(self, *, template: str = "") -> str:
+        """The URL of a new, empty database; with *template*, of a copy of that one, which PostgreSQL makes."""
         if self.kind == "url":
             pytest.skip("for a service of its own")
         name = f"stead_test_{uuid4().hex[:16]}"
         if self.kind == "sqlite":
             return f"sqlite:///{self.place}/{name}.db"
-        self._run(f"CREATE DATABASE {name}")
+        self._run(f"CREATE DATABASE {name}{template and f' TEMPLATE {template}'}")
         url = sa.make_url(self.place)
         return url.set(drivername=DRIVERS[self.kind], database=name).render_as_string(hide_password=False)
 
@@ -61,33 +65,33 @@ class Server:
         if self not in _templates:
             _templates[self] = self.create()
             _start_service_on(_templates[self])
-        template, url = sa.make_url(_templates[self]).database or "", self.create()
+        template = sa.make_url(_templates[self]).database or ""
+        url = self.create(template=template) if self.kind == "postgresql" else self.create()
         name = sa.make_url(url).database or ""
         if self.kind == "sqlite":
             assert not list(Path(self.place).glob(f"{Path(template).name}-*")), "the service has not written everything"
             shutil.copyfile(template, name)
-        elif self.kind == "postgresql":
-            self._run(f"DROP DATABASE {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
-        else:
+        elif self.kind == "mariadb":
             self._copy_tables(template, name)
-        engine = sa.create_engine(url, poolclass=sa.NullPool)
-        with engine.begin() as connection:
-            connection.execute(sa.text("UPDATE stead_epoch SET epoch = :epoch"), {"epoch": str(uuid4())})
+        self._begin_epoch(url)
         return url
+
+    def _begin_epoch(self, url: str) -> None:
+        statement, name = f"UPDATE stead_epoch SET epoch = '{uuid4()}'", sa.make_url(url).database or ""
+        if self.kind == "sqlite":
+            with closing(sqlite3.connect(name)) as connection, connection:
+                connection.execute(statement)
+        elif self.kind == "mariadb":
+            self._run(statement.replace("stead_epoch", f"{name}.stead_epoch"))
+        else:  # without an engine, which would ask several questions first
+            with psycopg.connect(url.replace("+psycopg", "", 1)) as connection:
+                connection.execute(statement)
 
     def _copy_tables(self, template: str, name: str) -> None:
         """Copy all tables of a database of MariaDB, which has no templates."""
-        engine = sa.create_engine(self.place, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
-        with engine.connect() as connection:
-            tables = [table for (table,) in connection.exec_driver_sql(f"SHOW TABLES FROM {template}")]
-            connection.exec_driver_sql("SET foreign_key_checks = 0")
-            # The first standard class has the id 0, which is otherwise replaced by the next number.
-            connection.exec_driver_sql("SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
-            connection.exec_driver_sql(f"USE {name}")
-            for table in tables:
-                ((_, definition),) = connection.exec_driver_sql(f"SHOW CREATE TABLE {template}.{table}")
-                connection.exec_driver_sql(definition.replace("%", "%%"))
-                connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM {template}.{table}")
+        # The first standard class has the id 0, which is otherwise replaced by the next number.
+        mode = "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"
+        self._run("SET foreign_key_checks = 0", mode, f"USE {name}", *_copying(self, template))
 
     def drop(self, url: str) -> None:
         name = sa.make_url(url).database or ""
@@ -98,10 +102,30 @@ class Server:
             self._run(f"DROP DATABASE {name}" + (" WITH (FORCE)" if self.kind == "postgresql" else ""))
 
     def _run(self, *statements: str) -> None:
-        engine = sa.create_engine(self.place, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
-        with engine.connect() as connection:
+        with closing(_administration(self).raw_connection()) as connection, closing(connection.cursor()) as cursor:
             for statement in statements:
-                connection.execute(sa.text(statement))
+                cursor.execute(statement)
+
+
+@cache
+def _administration(server: Server) -> sa.Engine:
+    """An engine whose one connection makes all databases of this process: to connect takes longer than to make one."""
+    return sa.create_engine(server.place, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0)
+
+
+@cache
+def _copying(server: Server, template: str) -> tuple[str, ...]:
+    """The statements that copy the tables of *template* into the database in use, and what is in them."""
+    statements = []
+    with closing(_administration(server).raw_connection()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"SHOW TABLES FROM {template}")
+        for (table,) in cursor.fetchall():
+            cursor.execute(f"SHOW CREATE TABLE {template}.{table}")
+            statements.append(cursor.fetchone()[1])
+            cursor.execute(f"SELECT 1 FROM {template}.{table} LIMIT 1")
+            if cursor.fetchone():
+                statements.append(f"INSERT INTO {table} SELECT * FROM {template}.{table}")
+    return tuple(statements)
 
 
 _templates: dict[Server, str] = {}
@@ -180,12 +204,17 @@ def required() -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def database_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def database_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """Each of the servers in turn."""
     kind = request.param
-    if kind == "url":
-        return Server(kind, request.config.getoption("--api-url"))
-    return Server(kind, str(tmp_path_factory.mktemp("sqlite")) if kind == "sqlite" else url_of(kind))
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="stead-sqlite-", dir=roomy_memory()) as directory:
+            yield Server(kind, directory)
+        return
+    server = Server(kind, request.config.getoption("--api-url") if kind == "url" else url_of(kind))
+    yield server
+    if kind in GIVEN:
+        _administration(server).dispose()
 
 
 @pytest.fixture
@@ -208,6 +237,14 @@ def ready_database_url(database_server: Server) -> Iterator[str]:
 def module_database_url(database_server: Server) -> Iterator[str]:
     """An empty database for the tests of one module."""
     url = database_server.create()
+    yield url
+    database_server.drop(url)
+
+
+@pytest.fixture(scope="module")
+def module_ready_database_url(database_server: Server) -> Iterator[str]:
+    """A database for the tests of one module, with the tables of this release."""
+    url = database_server.create_with_tables()
     yield url
     database_server.drop(url)
 

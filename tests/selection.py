@@ -12,20 +12,20 @@ of its own that is longer than usual, the quick run has one case. It also takes 
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import defaultdict
 from itertools import combinations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+import pytest
 from hypothesis import is_hypothesis_test
 
 from tests.databases import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-
-    import pytest
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 EVERY_DATABASE = ("tests/rooms/store/",)
 """Beginnings of the paths of tests of which each function runs on each database, also in the quick run."""
@@ -35,10 +35,15 @@ FEWEST_EXAMPLES = 30
 _VARIABLE = "STEAD_TEST_RUN"  # for `examples`, which modules call when they are imported
 
 
-def examples(number: int) -> int:
-    """The budget of a property: *number* examples; in the quick run a quarter of them, but not fewer than 30."""
-    is_quick = os.environ.get(_VARIABLE) == "quick"
-    return max(min(number, FEWEST_EXAMPLES), number // 4) if is_quick else number
+def examples(number: int, *, quick: int | None = None) -> int:
+    """The budget of a property: *number* examples.
+
+    Args:
+        quick: so many in the quick run, where each example takes long; else a quarter, but not fewer than 30.
+    """
+    if os.environ.get(_VARIABLE) != "quick":
+        return number
+    return max(min(number, FEWEST_EXAMPLES), number // 4) if quick is None else quick
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,8 +55,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_database: the quick run also has this test on each kind of database")
     config.addinivalue_line("markers", "costly: each case takes seconds; the quick run has one of them")
+    config.addinivalue_line("markers", "property: it draws its own `examples`; the rest has it again, with all of them")
     config.addinivalue_line("markers", "each_value: the quick run has each value of each parameter, not each pair")
     os.environ[_VARIABLE] = config.getoption("--run") or ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Without the collector of garbage, which finds none among so many items, nor looks at them again afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,8 +83,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_property(item: pytest.Item) -> bool:
-    """Whether Hypothesis makes the examples of *item*: a function, or a state machine."""
-    return is_hypothesis_test(getattr(item, "obj", None)) or hasattr(getattr(item, "cls", None), "settings")
+    """Whether *item* has a budget of examples: it is one of Hypothesis, or its mark says so."""
+    is_marked = item.get_closest_marker("property") is not None
+    return (
+        is_marked or is_hypothesis_test(getattr(item, "obj", None)) or hasattr(getattr(item, "cls", None), "settings")
+    )
 
 
 def quick_items(items: Iterable[pytest.Item]) -> set[pytest.Item]:

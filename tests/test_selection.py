@@ -46,6 +46,9 @@ def test_values(one, two): ...
 @settings(max_examples=examples(400))
 @given(strategies.integers())
 def test_property(number): ...
+
+@pytest.mark.property
+def test_own_examples(): ...
 """
 
 
@@ -80,7 +83,7 @@ def of(items: set[str], function: str) -> list[str]:
 def test_both_runs_together_have_everything(runs: tuple[set[str], set[str], set[str]]) -> None:
     every, quick, rest = runs
     assert quick | rest == every
-    assert quick & rest == {"test_property"}  # with all its examples
+    assert quick & rest == {"test_property", "test_own_examples"}  # with all its examples
 
 
 def test_the_quick_run_has_every_function_and_every_case_once(runs: tuple[set[str], set[str], set[str]]) -> None:

@@ -28,6 +28,7 @@ MAY_SLEEP = {
     "waiting.py": "the one place that waits",
     "../distributions/wsgi-lanes/tests/lanes_testing/waiting.py": "the same, for tests that use nothing of Stead's",
     "../distributions/wsgi-lanes/tests/test_admission.py": "pauses of random length, so that threads meet anywhere",
+    "../distributions/wsgi-lanes/tests/test_turns.py": "connections become overdue together, which no state shows",
     "system/hostile/runs.py": "probes beside an attack that lasts for as long as the caller says",
     "system/torture/run.py": "clients and faults run beside each other for as long as the caller says",
     "system/torture/site.py": "a server is stopped for a time that is drawn: the fault is how long it takes",

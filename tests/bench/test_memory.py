@@ -2,7 +2,10 @@
 
 import pytest
 
+from stead_bench import in_process
+from stead_bench.app import REFUSED
 from stead_bench.memory import LADDERS, Ladder, rung
+from stead_bench.worker_memory import CONSUMER, FLAVOR, THINGS, WATCHER, rungs
 
 HOSTS, NUMBER = 300, 200
 
@@ -40,3 +43,38 @@ def test_what_is_replaced_gives_its_memory_back(ladder: Ladder) -> None:
     # A change of classes takes the longest, and leaves the most behind if it leaves anything.
     few, many = (rung(ladder, steps, 1).bytes_in_use for steps in ((50, 600) if "traits" in ladder.of else (5, 40)))
     assert many <= few + SPARE
+
+
+@pytest.mark.timeout(300)  # services in this process, with every allocation counted
+@pytest.mark.parametrize(("of", "numbers"), [(CONSUMER, (500, 4_000)), (FLAVOR, (1_200, 4_000))])
+def test_what_only_the_database_has_takes_no_memory_of_a_worker(of: str, numbers: tuple[int, int]) -> None:
+    # A worker keeps the headroom of 1,000 flavors, and reads the other ones when they are requested.
+    few, many = (rung.bytes_in_use for rung in rungs([of], numbers, HOSTS, in_process.silent))
+    assert many <= few + SPARE
+
+
+@pytest.mark.timeout(300)  # starts servers
+def test_the_command_has_a_row_for_each_thing_and_a_column_for_each_number(bench) -> None:
+    ran = bench("memory", "--thing=sharing", "--thing=watcher", "--number=20", "--number=40", "--hosts=10")
+    assert ran.code == 0, ran.err
+    (sharing,) = (thing.of for thing in THINGS if "sharing" in thing.of)
+    rungs = ran.json["rungs"]
+    assert [(rung["of"], rung["number"]) for rung in rungs] == [
+        (of, number) for of in (sharing, WATCHER) for number in (20, 40)
+    ]
+    assert all(of in ran.out for of in (sharing, WATCHER))
+    assert 0 < rungs[0]["bytes_in_use"] <= rungs[0]["bytes_at_most"]
+
+
+def test_a_number_beyond_what_can_exist_becomes_the_largest_possible() -> None:
+    within = {thing.of: thing.within([2_000_000, 100, 1_000_000]) for thing in THINGS}
+    assert within[CONSUMER] == [100, 1_000_000]
+    assert within[WATCHER] == [100, 9_000], "a worker has up to 10,000 connections"
+    assert all(numbers == [100, 100_000] for of, numbers in within.items() if of.startswith(("trait", "class")))
+
+
+def test_an_unknown_thing_is_refused_with_the_names_of_all(bench) -> None:
+    ran = bench("memory", "--thing", "hat")
+    assert ran.code == REFUSED
+    assert "no thing 'hat'" in ran.err
+    assert WATCHER in ran.err

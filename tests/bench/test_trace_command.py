@@ -47,6 +47,27 @@ def test_the_hosts_are_filled_in_each_order_beside_what_was_published(bench, fil
     assert "Guess" in ran.out
 
 
+def test_a_run_may_end_before_the_hosts_are_full(bench, files):
+    places = str(files / "nodes.csv"), str(files / "tasks-small.csv")
+    ran = bench("trace", *places, "--seeds", "1", "--order", "pack", "--until", "40")
+    assert ran.code == 0, ran.err
+    [fill] = ran.json["fills"]
+    assert len(fill["curve"]) == 40
+    assert 0 < fill["at_100"] == fill["at_130"] < 80
+
+
+def test_clients_of_a_server_fill_the_hosts_together(bench, files):
+    places = str(files / "nodes.csv"), str(files / "tasks-small.csv")
+    ran = bench("trace", *places, "--seeds", "1", "--order", "headroom", "--clients", "8")
+    assert ran.code == 0, ran.err
+    [fill] = ran.json["fills"]
+    assert (fill["clients"], fill["seeds"], len(fill["curve"])) == (8, 1, 130)
+    assert fill["claim_ms"] > 0
+    given = [point[1] for point in fill["curve"]]
+    assert given == sorted(given)
+    assert 50 < given[-1] == fill["at_130"] <= 100
+
+
 def test_a_task_is_a_request_for_its_gpus(files):
     share, whole, plain = trace.tasks_of(files / "tasks-small.csv")
     assert str(share.request("pack")) == str(

@@ -33,7 +33,8 @@ UNPROMISED = {
     },
     "typer": {
         "typer.core": ["TyperGroup", "TyperCommand"],
-        "typer.core.TyperArgument": ["display_type_rich"],
+        "typer.core.TyperArgument": ["display_type_rich", "get_runtime_param"],
+        "typer.core.TyperOption": ["get_runtime_param"],
     },
 }
 

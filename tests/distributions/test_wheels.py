@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from subprocess import PIPE
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # builds distributions
 
 OF_STEAD = {
-    "__init__.py", "aio.py", "api", "application.py", "auth", "candidates", "catalog", "class_order.py", "cli",
-    "client", "config", "domain", "embedded.py", "observation.py", "observe", "process", "py.typed", "serve",
-    "service", "store", "testing", "topology", "ui", "wsgi.py",
+    "__init__.py", "aio.py", "aliases.py", "api", "application.py", "auth", "candidates", "catalog", "class_order.py",
+    "cli", "client", "config", "domain", "embedded.py", "observation.py", "observe", "printing.py", "process",
+    "py.typed", "serve", "service", "store", "testing", "topology", "ui", "wsgi.py",
 }  # fmt: skip
 
 
 SERVER = LANES / "src" / "wsgi_lanes"
+SAMPLES = ROOT / "samples" / "schedulers"
 
 
 def tracked(folder: Path) -> set[str]:
@@ -41,6 +43,45 @@ def test_the_wheel_of_stead_has_the_service_and_neither_benchmarks_nor_tests(tmp
     assert {name for name in installed if name.startswith("bin/")} == {"bin/stead"}
     generated = {path.relative_to(ROOT / "src").as_posix() for path in twins.generated()}
     assert installed - {"bin/stead"} == tracked(ROOT / "src" / "stead") | tracked(SERVER) | generated
+
+
+@pytest.fixture(scope="module")
+def of_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the files of Stead's wheel."""
+    directory = tmp_path_factory.mktemp("wheel")
+    install(build(ROOT, directory / "wheel"), target=directory / "installed")
+    return directory / "installed"
+
+
+DEMOS = {
+    "exporter.py": 'stead_used{host="node1",resource_class="PGPU"} 1',
+    "gpu_scheduler.py": "gang runs on node1, node2",
+    "import_hosts.py": "<Claim of train-1 (test): PGPU:1 of node2_gpu",
+    "import_kubernetes.py": "places for 8 GPUs: ['node-a', 'node-b']",
+    "race.py": "over-committed hosts: 0, lost claims: 0, claims that no client has: 0, units used by no claim: 0",
+}
+"""What the demo of each sample prints in the end."""
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.py")))
+def test_the_demo_of_a_sample_runs_with_the_wheel(of_wheel: Path, tmp_path: Path, sample: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(of_wheel)}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+
+    assert run("-c", "import stead; print(stead.__file__)").stdout.strip() == str(of_wheel / "stead/__init__.py")
+    demo = run(str(SAMPLES / sample), "--demo")
+    assert (demo.returncode, demo.stderr) == (0, "")
+    assert DEMOS[sample] in demo.stdout
+
+
+@pytest.mark.parametrize("sample", sorted(DEMOS))
+def test_a_sample_without_arguments_says_how_it_is_used(tmp_path: Path, sample: str) -> None:
+    ran = subprocess.run([sys.executable, SAMPLES / sample], cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert f"python {sample} --demo" in ran.stderr
 
 
 def test_the_wheel_of_the_benchmarks_has_nothing_else(tmp_path: Path) -> None:

@@ -25,10 +25,12 @@ RUN_BY = {
     "deployment.md": "tests/docs/test_operators_pages.py::test_the_service_starts_as_the_pages_start_it",
     "everyday.md": "tests/docs/test_everyday.py::test_every_command_prints_what_the_page_says",
     "extensions.md": _WORKED,
+    "gpu-box.md": "tests/docs/test_gpu_box.py::test_every_command_prints_what_the_page_says",
     "getting-started.md": "tests/docs/test_newcomers_pages.py::test_who_gets_started_gets_as_far_as_the_page_says",
     "library.md": "tests/docs/test_newcomers_pages.py::test_the_library_is_installed_as_its_page_says",
     "operations.md": "tests/docs/test_operators_pages.py::test_the_service_starts_as_the_pages_start_it",
     "other-languages.md": _WORKED,
+    "own-placement.md": "tests/docs/test_library.py::test_the_races_of_the_page_are_won_by_nobody",
     "topology.md": "tests/docs/test_topology_queries.py::test_every_command_does_what_the_page_says",
 }
 """The test that runs every block of a page with a command, except those in `NOT_RUN`."""
@@ -40,6 +42,10 @@ NOT_RUN = {
     ("deployment.md", "$ pip uninstall --yes openstack-placement"): (
         "changes an environment with packages from the network; tests/distributions installs the same distribution"
     ),
+    (
+        "own-placement.md",
+        "stead-bench claims",
+    ): "a benchmark of a minute; test_command_lines checks that its options exist",
     ("other-languages.md", "$ cd samples/clients/go"): "needs Go and Java: `make clients` runs these steps",
 }
 """The page, how the block starts, and why no test of these pages can run it."""
@@ -47,6 +53,7 @@ NOT_RUN = {
 NOT_RUN_PAGES = {
     "benchmarks.md": "benchmarks take minutes to hours; test_command_lines checks that their options exist",
     "commands.md": "the usage of each command, made of the code",
+    "orders.md": "benchmarks, likewise, of files that are not in this repository",
     "tables.md": "benchmarks, likewise: the tables of bench/results",
 }
 """Pages of which no block is run, and why."""

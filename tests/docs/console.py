@@ -90,7 +90,7 @@ def run(commands: list[Command], environment: Mapping[str, str], directory: Path
     script = "".join(f"printf '\\n%s\\n' '{_MARK.format(n)}'\n{command.text}\n" for n, command in enumerate(commands))
     done = subprocess.run(
         ["bash", "-c", script], cwd=directory, env={**environment, "COLUMNS": "80"}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+        stderr=subprocess.STDOUT, text=True, timeout=280, check=False,
     )  # fmt: skip
     pieces = re.split(r"\n@@@ \d+ @@@\n", "\n" + done.stdout)[1:]
     assert len(pieces) == len(commands), done.stdout

@@ -1,6 +1,7 @@
 """Every block of the pages with a command is run by a test, or named with the reason why it cannot be."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from scripts.language import pages
 from tests.checkout import ROOT
 from tests.docs.blocks import NOT_RUN, NOT_RUN_PAGES, RUN_BY, Block, blocks_of
+from tests.docs.console import commands_of
 
 BLOCKS = [
     block for page in pages() for block in blocks_of(page) if block.page not in NOT_RUN_PAGES and block.has_command
@@ -41,6 +43,19 @@ def test_the_test_that_runs_a_page_reads_this_page(page: str) -> None:
     (function,) = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name]
     assert f'"{page}"' in ast.unparse(function).replace("'", '"')
     assert "commands_of(" in ast.unparse(function)
+
+
+@pytest.mark.parametrize("page", RUN_BY)
+def test_a_page_sets_the_variables_that_its_commands_read(page: str) -> None:
+    """A reader who pastes them has no others than those of every shell."""
+    known = {"HOME", "PWD"}
+    for command in commands_of(next(path for path in pages() if path.name == page)):
+        known |= set(re.findall(r"\b([A-Za-z_]\w*)=", command.text))
+        loops = re.findall(r"\b(?:for|read) ([\w ]+?)(?: in |;|<|$)", command.text)
+        known |= {name for names in loops for name in names.split()}
+        if re.search(r"\bstead\b.* run ", command.text):
+            known |= {"CUDA_VISIBLE_DEVICES"}  # which it sets for the command
+        assert set(re.findall(r"\$\{?([A-Za-z_]\w*)(?!\w|:-)", command.text)) <= known, command.text
 
 
 def test_blocks_are_found_in_every_form(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import shlex
+import subprocess
+import sys
 from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -13,6 +17,7 @@ from typer.main import get_command
 
 from scripts.commands import leaves
 from scripts.language import pages
+from stead.cli.app import present_words
 from stead_bench.app import app as bench
 from tests.checkout import ROOT
 from tests.docs.blocks import blocks_of
@@ -60,6 +65,10 @@ def fault(line: str) -> str | None:
     words = words_of(line)
     while len(words) > 1 and words[1].startswith("--"):
         words = [words[0], *words[2 if words[1] in {"--json", "--help", "--version"} else 3 :]]
+    if words[0] == "stead":
+        if words[1:2] == ["version"] or words[1:] in (["help"], ["help", "options"], ["help", "COMMAND"]):
+            return None
+        words = [words[0], *present_words(words[2:] if words[1:2] == ["help"] else words[1:])]
     names = tuple(takewhile(lambda word: not word.startswith("-"), words))
     below = [command for command in commands() if command[: len(names)] == names[: len(command)]]
     if not below:
@@ -90,3 +99,26 @@ def test_the_targets_of_make_that_pages_name_exist() -> None:
     named = {target for page in pages() for target in _TARGET.findall(page.read_text())}
     assert len(named) > 10
     assert named <= targets
+
+
+def programs() -> dict[str, str]:
+    """The command line of each program of the tests that a target of make runs, by its module."""
+    makefile = (ROOT / "Makefile").read_text().replace("$(BIN)/", "")
+    variables = dict(re.findall(r"^([A-Z_]+) := (.*)$", makefile, re.MULTILINE))
+    lines = [line.strip() for line in makefile.splitlines() if " -m tests." in line]
+    expanded = [re.sub(r"\$\(([A-Z_]+)\)", lambda named: variables.get(named[1], ""), line) for line in lines]
+    return {line.partition(" -m ")[2].split()[0]: line for line in expanded}
+
+
+@pytest.mark.parametrize("module", programs())
+def test_the_program_of_a_target_finds_all_that_it_imports(module: str) -> None:
+    given = dict(word.split("=", 1) for word in programs()[module].partition("python -m")[0].split())
+    # pytest finds the tools of other distributions by pyproject.toml; a program does not.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | given
+    found = importlib.util.find_spec(module)
+    assert found is not None
+    name = f"{module}.__main__" if found.submodule_search_locations is not None else module
+    run = subprocess.run(
+        [sys.executable, "-c", f"import {name}"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr

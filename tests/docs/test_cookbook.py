@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import write_configuration
+from stead.testing.serving import placement
 from tests.docs.console import commands_of
 from tests.docs.test_topology_queries import ALL, asked_for_all, candidates
-from tests.docs.test_worked_examples import DOCS, outputs
-from tests.servers.stead import started
+from tests.docs.test_worked_examples import DOCS, TOKEN, outputs
 
 pytestmark = [
     pytest.mark.timeout(300),  # starts a server and runs what the page shows
@@ -21,10 +20,10 @@ def test_every_recipe_prints_what_the_page_shows(tmp_path: Path) -> None:
     """Which candidate is first depends on random uuids: the one of the page must be among all of them."""
     commands = commands_of(DOCS / "cookbook.md")
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
-    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
+    with placement() as url:
         is_query = [command.text.startswith("stead candidates") for command in commands]
         run = [asked_for_all(command) if query else command for command, query in zip(commands, is_query, strict=True)]
-        printed = outputs(run, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+        printed = outputs(run, tmp_path, STEAD_URL=url, STEAD_TOKEN=TOKEN)
     assert sum(is_query) > 15
     for command, query, output in zip(commands, is_query, printed, strict=True):
         if not query:

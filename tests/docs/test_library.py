@@ -1,5 +1,6 @@
 """The pages of the library and the sample schedulers do what they say."""
 
+import ast
 import csv
 import doctest
 import json
@@ -19,6 +20,8 @@ from stead.topology.hwloc import Options, describe
 from stead.topology.machine import read_xml
 from stead.topology.site import as_record, site_of
 from tests.checkout import ROOT
+from tests.docs.console import commands_of
+from tests.docs.test_worked_examples import DOCS, require
 
 PAGE = ROOT / "docs/library.md"
 SCHEDULERS = ROOT / "samples/schedulers"
@@ -42,8 +45,8 @@ def test_the_tutorial_prints_what_the_page_shows(tmp_path, monkeypatch):
 
 
 def test_the_tests_of_the_page_pass_with_the_plugin(tmp_path):
-    (block,) = [block for block in BLOCKS if "def test_" in block]
-    (tmp_path / "test_page.py").write_text(f"import stead\n\n{block}")
+    blocks = [block for block in BLOCKS if "def test_" in block]
+    (tmp_path / "test_page.py").write_text("\n".join(["import stead\n", *blocks]))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "stead.testing.plugin", "-p", "no:cacheprovider", "."]
     # Without the entry points: if that of Stead is installed, the plugin would be registered twice.
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -76,6 +79,9 @@ def test_the_reference_has_every_public_name():
     assert {name for names in library.SECTIONS.values() for name in names} == set(stead.__all__) - {"__version__"}
     page = library.page()
     assert "```\n\n#" not in page, "every entry has words after its signature"
+    assert "Initialize self" not in page
+    for signature in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        ast.parse(f"{signature.rstrip()}: ..." if signature.startswith("class ") else f"def {signature.rstrip()}: ...")
     assert all(
         f"\n#### {name}\n" in page for name in ("candidates", "claim_all", "watch", "apply", "move", "fail_next")
     )
@@ -98,7 +104,7 @@ def test_the_gpu_scheduler_places_jobs_on_the_sample_site_and_a_second_run_place
     jobs.write_text(json.dumps([pair, gang, all_of_one, job("cpus", gpus=0)]))
     first = run("gpu_scheduler.py", data, jobs)
     lines = first.stdout.splitlines()
-    assert lines[0] == "gang runs on gpu1, gpu2", first.stderr
+    assert lines[:1] == ["gang runs on gpu1, gpu2"], first.stderr
     assert [line.split()[0] for line in lines] == ["gang", "all", "pair", "cpus"]
     assert run("gpu_scheduler.py", data, jobs).stdout.splitlines() == lines
     with stead.open(data) as site:
@@ -117,10 +123,10 @@ def test_the_gpu_scheduler_places_any_number_of_gpus_that_a_described_machine_ha
     scheduler = runpy.run_path(str(SCHEDULERS / "gpu_scheduler.py"))
     number = sum(one.inventories["PGPU"].total for one in of_machine.providers.values() if "PGPU" in one.inventories)
     for gpus in range(number + 1) if any("PCPU" in one.inventories for one in of_machine.providers.values()) else ():
-        (claim,) = scheduler["place"](placement_site, {**job("any", gpus=gpus, near=False), "cores": 1})
+        (claim,) = scheduler["place"](placement_site, scheduler["Job"]("any", gpus=gpus, near=False, cores=1))
         assert sum(amounts.get("PGPU", 0) for amounts in claim.allocations.values()) == gpus
         claim.release()
-    assert scheduler["place"](placement_site, {**job("more", gpus=number + 1, near=False), "cores": 1}) is None
+    assert scheduler["place"](placement_site, scheduler["Job"]("more", gpus=number + 1, near=False, cores=1)) == []
 
 
 def test_the_importer_writes_hosts_once_and_the_exporter_shows_them(tmp_path):
@@ -137,6 +143,67 @@ def test_the_importer_writes_hosts_once_and_the_exporter_shows_them(tmp_path):
     assert 'stead_capacity{host="host002",resource_class="PGPU"} 2' in exported
     assert 'stead_used{host="host001",resource_class="PCPU"} 8' in exported
     assert len(exported) == 2 + 2 * (250 * 2 + 166)
+
+
+@pytest.mark.timeout(180)  # two races of four processes each
+def test_the_races_of_the_page_are_won_by_nobody(tmp_path):
+    commands = commands_of(DOCS / "own-placement.md")
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin/python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with testing.placement() as url:
+        require(commands, tmp_path, STEAD_URL=url, STEAD_TOKEN="admin")
+
+
+def node(name, **more):
+    record = runpy.run_path(str(SCHEDULERS / "import_kubernetes.py"))["sample"](name)
+    record["status"].update(more)
+    return record
+
+
+def import_nodes(site, *records):
+    return runpy.run_path(str(SCHEDULERS / "import_kubernetes.py"))["import_nodes"](site, {"items": list(records)})
+
+
+def test_the_nodes_of_kubernetes_are_imported_with_what_pods_can_use(placement_site):
+    capacity = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100G", "example.com/dongle": "3", "pods": "110"}
+    usable = {"cpu": "3920m", "memory": "15728640Ki", "ephemeral-storage": "9e10", "example.com/dongle": "1"}
+    assert import_nodes(placement_site, node("a", capacity=capacity, allocatable=usable)) == 1
+    provider = placement_site.provider("a")
+    assert {name: (each.total, each.reserved) for name, each in provider.inventories.items()} == {
+        "VCPU": (4, 1),
+        "MEMORY_MB": (16384, 1024),
+        "DISK_GB": (93, 10),
+        "CUSTOM_EXAMPLE_COM_DONGLE": (3, 2),
+    }
+    traits = {"CUSTOM_KUBERNETES_NODE", "HW_ARCH_X86_64", "CUSTOM_GPU_NVIDIA_A100_SXM4_80GB"}
+    assert (provider.traits, provider.aggregates) == (traits, {stead.rack("zone eu-1a")})
+    assert import_nodes(placement_site, node("a", capacity=capacity, allocatable=usable)) == 0
+
+
+def test_the_states_of_nodes_are_imported_and_those_of_operators_stay(placement_site, capsys):
+    ready, unknown = ([{"type": "Ready", "status": status}] for status in ("True", "Unknown"))
+    cordoned = {**node("b"), "spec": {"unschedulable": True}}
+
+    def reasons():
+        return [
+            disabled and disabled.reason
+            for disabled in (placement_site.provider(name).disabled for name in ("a", "b", "c"))
+        ]
+
+    import_nodes(placement_site, node("a", conditions=unknown), cordoned, node("c"))
+    placement_site.disable("c", "bad DIMM")
+    assert reasons() == ["not ready in Kubernetes", "cordoned in Kubernetes", "bad DIMM"]
+    assert (
+        import_nodes(
+            placement_site, node("a", conditions=ready), {**cordoned, "status": node("b", conditions=unknown)["status"]}
+        )
+        == 1
+    )
+    assert reasons() == [None, "cordoned in Kubernetes", "bad DIMM"]
+    assert "not in the cluster any more: c" in capsys.readouterr().out
 
 
 def test_the_notebook_shows_what_its_cells_return():

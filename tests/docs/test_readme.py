@@ -97,7 +97,7 @@ def test_each_command_works_as_printed(tmp_path: Path) -> None:
         command.text = command.text.replace("/etc/placement/placement.conf", str(configuration))
     here = next(place for place, command in enumerate(commands) if "pip install" in command.text)
     trying, openstack = commands[:here], commands[here:]
-    assert (trying[0].text, len(trying)) == ("make run\n", 10)
+    assert (trying[0].text, len(trying)) == ("make run\n", 11)
     with serving(trying[0], checkout, environment):
         require(trying[1:], checkout, environment)
     assert (openstack[-1].text.split()[:2], len(openstack)) == ([".venv/bin/stead", "serve"], 5)

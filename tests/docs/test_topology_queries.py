@@ -12,11 +12,10 @@ import pytest
 
 import stead
 from stead import Group, Node, Request
-from tests.conftest import write_configuration
+from stead.testing.serving import placement
 from tests.docs.console import Command, commands_of
 from tests.docs.test_readme import place_lstopo
-from tests.docs.test_worked_examples import DOCS, outputs, require
-from tests.servers.stead import Serving, started
+from tests.docs.test_worked_examples import DOCS, TOKEN, outputs, require
 
 pytestmark = pytest.mark.timeout(180)  # starts servers
 
@@ -43,6 +42,8 @@ def candidates(output: str) -> list[tuple[str, ...]]:
         if re.match(r" {0,3}\d+ ", line):
             candidates.append(words[1:])
         elif candidates and line.startswith(" ") and words:
+            if words[0].startswith("_") and len(candidates[-1][-1].split()) == 1 < len(candidates[-1]):
+                words.insert(0, candidates[-1].pop())  # the name had a line of its own, as it does not fit beside
             candidates[-1].append(" ".join(words))
     return [tuple(sorted(lines)) for lines in candidates]
 
@@ -61,16 +62,17 @@ def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
     ]:
         directory = tmp_path / name
         directory.mkdir()
-        with started(write_configuration(directory, f"sqlite:///{directory}/stead.db"), workers=1) as server:
-            succeed(part, directory, server)
+        with placement() as url:
+            succeed(part, directory, url)
 
 
-def require_files(commands: list[Command], directory: Path, server: Serving) -> None:
-    """The machine on which lstopo runs is a sample; the last command lowers an inventory of another file."""
-    *general, lower = commands
+def require_files(commands: list[Command], directory: Path, url: str) -> None:
+    """The machine on which lstopo runs is a sample; the dry run lowers an inventory of another file."""
+    *general, lower, convert, apply = commands
     assert len(general) == 5
     shutil.copy(DOCS.parent / "samples" / "site" / "storage.yaml", directory)
-    environment = {"STEAD_URL": server.url, "STEAD_TOKEN": server.token}
+    (directory / "samples").symlink_to(DOCS.parent / "samples")
+    environment = {"STEAD_URL": url, "STEAD_TOKEN": TOKEN}
     (directory / "bin").mkdir()
     place_lstopo(directory / "bin")
     ended = [Command(f"{command.text.rstrip()}\n[ $? = 0 ] || echo FAILED") for command in general]
@@ -79,19 +81,19 @@ def require_files(commands: list[Command], directory: Path, server: Serving) -> 
     dumped = (directory / "everything.yaml").read_text()
     assert "name: mine\n" in dumped
     assert "name: storage\n" in dumped
-    with stead.connect(server.url, token=server.token, project="demo") as site:
+    with stead.connect(url, token=TOKEN, project="demo") as site:
         site.apply(Node("compute1", children=[Node("compute1_NUMA0", PCPU=12)]))
         site.claim(Request(Group(PCPU=8, in_tree="compute1")))
     (directory / "rack1.yaml").write_text(LOWERED)
-    require([lower], directory, **environment)
+    require([lower, convert, apply], directory, **environment)
 
 
-def require_found(commands: list[Command], directory: Path, server: Serving) -> None:
+def require_found(commands: list[Command], directory: Path, url: str) -> None:
     """Each query finds what the page shows, and no more if it has no limit."""
     assert len(commands) > 10
     (directory / "samples").symlink_to(DOCS.parent / "samples")
     everything = [asked_for_all(command) for command in commands]
-    printed = outputs(everything, directory, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+    printed = outputs(everything, directory, STEAD_URL=url, STEAD_TOKEN=TOKEN)
     for command, output in zip(commands, printed, strict=True):
         if not command.text.startswith("stead candidates"):
             assert command.prints(output), f"$ {command.text}{output}"

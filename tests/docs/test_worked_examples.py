@@ -15,13 +15,13 @@ import pytest
 from rich.cells import cell_len
 
 import stead
+from stead.testing.serving import placement
 from tests.checkout import ROOT
-from tests.conftest import write_configuration
 from tests.docs.console import Command, commands_of, run
-from tests.servers.stead import started
 from tests.system.api.client import NEWEST
 
 DOCS = ROOT / "docs"
+TOKEN = "admin"
 
 pytestmark = [
     pytest.mark.timeout(180),  # runs what the pages show
@@ -36,10 +36,10 @@ PARTS = ["Ask for more", "Claim, order and watch", "How many more fit", "Plan ma
 @pytest.mark.parametrize(("name", "part"), [*(("extensions.md", part) for part in PARTS), ("other-languages.md", None)])
 def test_every_command_prints_what_the_page_says(name: str, part: str | None, tmp_path: Path) -> None:
     (tmp_path / "samples").symlink_to(DOCS.parent / "samples")
-    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
+    with placement() as url:
         commands = commands_of(DOCS / name, part)
         assert len(commands) > 4
-        require(commands, tmp_path, STEAD_URL=server.url, STEAD_TOKEN=server.token)
+        require(commands, tmp_path, STEAD_URL=url, STEAD_TOKEN=TOKEN)
 
 
 def test_the_parts_have_all_commands_of_their_page() -> None:
@@ -50,15 +50,15 @@ def test_the_parts_have_all_commands_of_their_page() -> None:
 @pytest.mark.skipif(not shutil.which("node"), reason="the example is JavaScript")
 def test_the_browser_s_example_follows_changes(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```js\n(.*?)^```", (DOCS / "extensions.md").read_text(), re.DOTALL | re.MULTILINE)
-    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/stead.db"), workers=1) as server:
-        headers = {"OpenStack-API-Version": f"placement {NEWEST}, stead 1.0", "X-Auth-Token": server.token}
-        with httpx2.Client(base_url=server.url, headers=headers) as client:
+    with placement() as url:
+        headers = {"OpenStack-API-Version": f"placement {NEWEST}, stead 1.0", "X-Auth-Token": TOKEN}
+        with httpx2.Client(base_url=url, headers=headers) as client:
             token = client.get("/changes?timeout=0").json()["token"]
             first, second = (client.post("/resource_providers", json={"name": name}).json()["uuid"] for name in "äb")
             script = tmp_path / "follow.mjs"
             show = "(changes) => console.log(JSON.stringify(changes))"
             script.write_text(f"{block}await follow(...process.argv.slice(2), {show});\n")
-            follower = [shutil.which("node"), str(script), server.url, server.token]
+            follower = [shutil.which("node"), str(script), url, TOKEN]
             with subprocess.Popen([*follower, token], stdout=subprocess.PIPE, text=True) as following:
                 assert following.stdout is not None
                 before = json.loads(following.stdout.readline())

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def module_books(module_database_url: str) -> Iterator[Books]:
-    books = Books(module_database_url)
+def module_books(module_ready_database_url: str) -> Iterator[Books]:
+    books = Books(module_ready_database_url)
     yield books
     books.close()
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 import stead
-from stead.class_order import class_order
+from stead.class_order import class_order, class_words, short_amount, unit_of
 from stead.cli.app import run
 from tests.servers.placements import stead_itself
 from tests.system.api.client import NEWEST, Api, Provider, fresh_uuid, holding, http_door
@@ -78,6 +78,8 @@ def test_pages(site: Site, path: str) -> None:
     text = re.sub(r"<[^>]*>", " ", text)
     if "/ask" in path:
         text = text.partition("host-")[2]
+    for name in CLASSES:  # drawings have the usual names
+        text = re.sub(rf"\b{re.escape(class_words(name))}\b", name, text)
     assert in_order(html.unescape(text))
 
 
@@ -130,3 +132,24 @@ def displayed(value: Any) -> str:
     with console.capture() as capture:
         console.print(value)
     return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("resource_class", "amount", "shown"),
+    [
+        ("MEMORY_MB", 0, ("0", "")),
+        ("MEMORY_MB", 512, ("512", "MiB")),
+        ("MEMORY_MB", 1024, ("1", "GiB")),
+        ("MEMORY_MB", 1100, ("1.07", "GiB")),
+        ("MEMORY_MB", 262_144, ("256", "GiB")),
+        ("MEMORY_MB", -1536, ("-1.5", "GiB")),
+        ("DISK_GB", 2000, ("1.95", "TiB")),
+        ("DISK_GB", 20_480, ("20", "TiB")),
+        ("DISK_GB", 2**31 - 1, ("2,048", "PiB")),
+        ("CUSTOM_CACHE_MB", 2048, ("2", "GiB")),
+        ("VCPU", 128_000, ("128,000", "")),
+    ],
+)
+def test_memory_and_disk_have_units(resource_class: str, amount: int, shown: tuple[str, str]) -> None:
+    value, unit = unit_of(resource_class, amount)
+    assert (short_amount(value), unit) == shown

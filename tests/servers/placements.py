@@ -4,16 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import write_configuration
-from tests.servers.stead import started
+from stead.testing.serving import placement
 from tests.system.differential import released
 
 
 @contextmanager
-def stead_itself(directory: Path) -> Iterator[tuple[str, str]]:
-    """The URL and a token of Stead on SQLite; it has ended when the block has."""
-    with started(write_configuration(directory, f"sqlite:///{directory}/stead.db"), workers=1) as server:
-        yield server.url, server.token
+def stead_itself(_directory: Path) -> Iterator[tuple[str, str]]:
+    """The URL and a token of Stead, empty and in this process; it has ended when the block has."""
+    with placement() as url:
+        yield str(url), "admin"
 
 
 @contextmanager

@@ -4,7 +4,8 @@ import pytest
 
 from stead.api.app import create_app
 from stead.api.middleware import RequestLog
-from stead.auth import Policy, authenticate
+from stead.auth.authentication import authenticate
+from stead.auth.policy import Policy
 from stead.config import load
 from tests.system.api.client import Api, wsgi_door
 

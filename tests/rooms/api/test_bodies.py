@@ -58,6 +58,12 @@ def test_the_words_are_jsonschema_s(value, sentence, keyword):
     assert "\n" not in words
 
 
+@pytest.mark.parametrize("schema", [{"type": "objekt"}, {"properties": {"name": {"maxLength": "long"}}}])
+def test_a_schema_that_is_none_is_refused_when_it_is_compiled(schema):
+    with pytest.raises(ValueError, match="is not"):
+        Validator(schema)
+
+
 def test_what_is_nearest_to_the_root_is_told():
     assert fault(strict_object({"a": ITEM, "b": ITEM}), {"a": {"n": 0}}).startswith("'b' is a required property")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stead.api.errors import Answer, problem_of
+from stead.api.errors import LOG, Answer, problem_of
 from stead.domain import errors as domain
 from tests.system.api.client import NEWEST, Api, wsgi_door
 
@@ -113,7 +113,10 @@ def test_a_method_of_several_lines_is_told_in_one(edge, end):
     assert (status, len(detail.splitlines())) == (405, 3)
 
 
-def test_a_bug_is_500_with_no_word_of_what_it_was(edge, caplog):
+def test_a_bug_is_500_with_no_word_of_what_it_was(edge, caplog, monkeypatch):
+    # Directly, since a server in another thread of this process may configure the handlers of the root.
+    monkeypatch.setattr(LOG, "handlers", [caplog.handler])
+    monkeypatch.setattr(LOG, "disabled", False)
     answer = Api(wsgi_door(edge)).door(
         "GET", "/resource_classes", [("X-Auth-Token", "admin"), ("OpenStack-API-Version", f"placement {NEWEST}")], None
     )

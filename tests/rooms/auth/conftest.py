@@ -5,7 +5,7 @@ from wsgiref.validate import validator
 
 import pytest
 
-from stead.auth import Credentials, authenticate
+from stead.auth.authentication import Credentials, authenticate
 from stead.config import load
 
 

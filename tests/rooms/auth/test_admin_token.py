@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from stead.auth import ensure_admin_token
-from stead.auth.tokens import digest, parse
+from stead.auth.tokens import digest, ensure_admin_token, parse
 from stead.config import ConfigError, load
 from tests.rooms.auth.odd_files import KINDS, replace_with
 
@@ -59,7 +58,7 @@ def test_processes_that_start_at_once_agree(tmp_path):
     start, data = tmp_path / "start", tmp_path / "data"
     code = f"""
 from pathlib import Path
-from stead.auth import ensure_admin_token
+from stead.auth.tokens import ensure_admin_token
 print("ready", flush=True)
 while not Path({str(start)!r}).exists():
     pass

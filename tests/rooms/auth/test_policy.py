@@ -5,9 +5,9 @@ import threading
 import pytest
 from oslo_context.context import RequestContext
 
-from stead.auth import ANONYMOUS, Credentials, Policy
 from stead.auth import policy as policy_module
-from stead.auth.policy import list_rules
+from stead.auth.authentication import ANONYMOUS, Credentials
+from stead.auth.policy import Policy, list_rules
 from stead.config import ConfigError, load
 from stead.domain.errors import Forbidden
 

@@ -1,4 +1,4 @@
-"""What a tree is worth for a mix, and what a candidate loses of it, by the definitions alone.
+"""The value of a tree for a mix, and what a candidate loses of it, by the definitions alone.
 
 Slow and plain on purpose. It shares no line with the engine. Source: "Order", docs/stead-api.md.
 """
@@ -67,8 +67,8 @@ def scarcest(forest: Forest, mix: Sequence[Wanted]) -> str | None:
     return best
 
 
-def worth(forest: Forest, mix: Sequence[Wanted], root: PlainProvider, free: Free) -> float:
-    """What the tree of *root* is worth."""
+def value_of(forest: Forest, mix: Sequence[Wanted], root: PlainProvider, free: Free) -> float:
+    """The value of the tree of *root*."""
     scarce = scarcest(forest, mix)
     forms = [(request, weight) for request, weight in mix if counts(forest, request)]
     amounts = [sum(group.resources.get(scarce or "", 0) for group in request.groups) for request, _ in forms]
@@ -169,9 +169,9 @@ def admits(held: PlainInventory | None, amount: int) -> bool:
 
 
 def loss(forest: Forest, mix: Sequence[Wanted], root: PlainProvider, way: Way, before: Mapping[str, float]) -> float:
-    """How much a candidate lowers the worth of its tree."""
+    """How much a candidate lowers the value of its tree."""
     own = {take for take in way.takes if forest.root(take[0]) == root.name}
     after = free_in(forest)
     for giver, name, amount in own:
         after[giver, name] -= amount
-    return before[root.name] - worth(forest, mix, root, after)
+    return before[root.name] - value_of(forest, mix, root, after)

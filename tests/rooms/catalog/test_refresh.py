@@ -97,6 +97,7 @@ def view(snapshot: Snapshot) -> dict[str, Any]:
         },
         "sharing": named(sharing.providers),
         "anchors": {uuids[int(slot)]: named(sharing.anchors(slot)) for slot in sharing.providers},
+        "served": named(np.flatnonzero(sharing.served(sharing.providers))),
         "reaching": {uuids[root]: named(sharing.reaching(root)) for root in roots},
         "candidates": {row.name: candidates(snapshot, row.name) for row in snapshot.class_names.rows},
         "shown": shown(snapshot, [slots[uuid] for uuid in sorted(slots)]),

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ class CannedServer:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     answers: dict[str, list[tuple[int, Any]]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long a call takes."""
 
     def can(self, call: str, body: Any = None, status: int = 200) -> None:
         self.answers[call].append((status, body))
@@ -43,6 +46,7 @@ class CannedServer:
 
     def answer(self, asked: Asked) -> tuple[int, Any]:
         self.asked.append(asked)
+        time.sleep(self.seconds.get(f"{asked.method} {asked.path}", 0))
         canned = self.answers.get(f"{asked.method} {asked.path}") or [(404, {"errors": [{"detail": "not canned"}]})]
         return canned.pop(0) if len(canned) > 1 else canned[0]
 
@@ -105,6 +109,7 @@ def own_environment(monkeypatch, tmp_path):
     for name in ("STEAD_URL", "STEAD_TOKEN", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("STEAD_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("STEAD_ALIASES", str(tmp_path / "aliases.json"))
     use_options(Options())
     yield
     use_options(Options())

@@ -169,7 +169,11 @@ def test_nothing_fits_is_a_no_in_one_line(server, stead, arguments):
 def test_a_bad_query_is_refused_with_the_services_reason(server, stead):
     server.refuse("GET /allocation_candidates?resources=FOO:1&limit=20", 400, "No such resource class FOO.")
     ran = stead("candidates", "resources=FOO:1")
-    assert (ran.code, ran.out, ran.err) == (2, "", "stead: No such resource class FOO. (400)\n")
+    assert (ran.code, ran.out, ran.err) == (
+        2,
+        "",
+        "stead: No such resource class FOO. Names of your own begin with CUSTOM_, as CUSTOM_FOO (400)\n",
+    )
 
 
 def test_where_names_may_not_be_read_uuids_are_shown(server, stead):

@@ -14,6 +14,8 @@ PUT = f"PUT /allocations/{CONSUMER}"
 NOTHING = {"allocation_requests": [], "provider_summaries": {}}
 FULL = "Unable to allocate inventory for consumer: The requested amount would exceed the capacity"
 
+NOTHING_FITS = f"stead: nothing fits {QUERY}; `stead explain` with the same query says why\n"
+
 
 def offer(host="host-1", used=0):
     request = {"allocations": {host: {"resources": {"VCPU": 2}}}, "mappings": {"": [host]}}
@@ -116,7 +118,11 @@ def test_a_place_taken_meanwhile_may_have_been_the_last(server, claim):
     server.can(ASK, NOTHING)
     server.refuse(PUT, 409, FULL)
     ran = claim()
-    assert (ran.code, ran.out, ran.err) == (1, "", f"stead: nothing fits {QUERY}\n")
+    assert (ran.code, ran.out, ran.err) == (
+        1,
+        "",
+        NOTHING_FITS,
+    )
 
 
 def test_losing_every_time_ends_with_the_last_reason(server):
@@ -160,7 +166,7 @@ def test_a_connection_lost_while_claiming_says_that_the_outcome_is_unknown(serve
 def test_nothing_is_written_where_nothing_fits(server, claim):
     server.can(ASK, NOTHING)
     ran = claim()
-    assert (ran.code, ran.err) == (1, f"stead: nothing fits {QUERY}\n")
+    assert (ran.code, ran.err) == (1, NOTHING_FITS)
     assert server.calls("PUT") == []
 
 
@@ -251,7 +257,11 @@ def test_nothing_fits_is_the_answer_of_the_one_request(server, claim):
     with_own_features(server)
     server.refuse(POST, 409, f"Nothing fits claims[0] (consumer {CONSUMER}).", "stead.nothing_fits")
     ran = claim()
-    assert (ran.code, ran.out, ran.err) == (1, "", f"stead: nothing fits {QUERY}\n")
+    assert (ran.code, ran.out, ran.err) == (
+        1,
+        "",
+        NOTHING_FITS,
+    )
     unsure = f"Nothing was found for claims[0] (consumer {CONSUMER}) within the work that one request may do."
     server.answers.pop(POST)
     server.refuse(POST, 409, unsure, "stead.nothing_found")

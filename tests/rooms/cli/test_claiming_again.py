@@ -7,6 +7,7 @@ import pytest
 from stead.cli.app import run
 from tests.servers.placements import other_placement, stead_itself
 
+WHY = "`stead explain` with the same query says why\n"
 pytestmark = pytest.mark.one_database
 
 SITE = """
@@ -20,20 +21,29 @@ CONSUMER = "2f0f2d34-6d6d-4f3c-9d6e-0a1b2c3d4e5f"
 ALL_OF_IT = "resources=VCPU:8&resources_N=PCPU:4"
 
 
-@pytest.fixture(params=[stead_itself, other_placement], ids=["stead", "released"])
-def stead(request, tmp_path, capsys):
-    """``stead("claim", …)`` on a server with the site; *stead.has_claims* says whether it has POST /claims."""
-    with request.param(tmp_path) as (url, token):
+@pytest.fixture(scope="module", params=[stead_itself, other_placement], ids=["stead", "released"])
+def server(request, tmp_path_factory):
+    """The URL and a token of a server with the site, and whether it has POST /claims."""
+    directory = tmp_path_factory.mktemp("server")
+    with request.param(directory) as (url, token):
+        (directory / "site.yaml").write_text(SITE)
+        assert run(["--url", url, "--token", token, "topology", "apply", str(directory / "site.yaml")]) == 0
+        yield url, token, request.param is stead_itself
 
-        def call(*arguments):
-            code = run(["--url", url, "--token", token, *arguments])
-            out, err = capsys.readouterr()
-            return code, out, err
 
-        (tmp_path / "site.yaml").write_text(SITE)
-        assert call("topology", "apply", str(tmp_path / "site.yaml"))[0] == 0
-        call.has_claims = request.param is stead_itself
-        yield call
+@pytest.fixture
+def stead(server, capsys):
+    """``stead("claim", …)`` on a server with the site, empty; *stead.has_claims* says whether it has POST /claims."""
+    url, token, has_claims = server
+
+    def call(*arguments):
+        code = run(["--url", url, "--token", token, *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    call("release", CONSUMER)  # what the test before left
+    call.has_claims = has_claims
+    return call
 
 
 def claim(stead, query, *arguments):
@@ -65,7 +75,11 @@ def test_a_consumer_that_fills_a_place_may_claim_it_again_where_the_server_finds
         assert (code, err) == (0, "")
         assert out.startswith(f"claimed for consumer {CONSUMER}, in place of what it held\n")
     else:  # it counts as used what the consumer holds, whoever asks
-        assert (code, out, err) == (1, "", f"stead: nothing fits {ALL_OF_IT}\n")
+        assert (code, out, err) == (
+            1,
+            "",
+            f"stead: nothing fits {ALL_OF_IT}; {WHY}",
+        )
     assert stead("release", CONSUMER)[1] == f"released {CONSUMER}: 8 VCPU, 4 PCPU\n"
 
 
@@ -96,5 +110,9 @@ def test_another_claim_for_a_consumer_that_holds_something_is_refused_and_change
 
 def test_nothing_fits_says_so_and_writes_nothing(stead):
     code, out, err = claim(stead, "resources=VCPU:9")
-    assert (code, out, err) == (1, "", "stead: nothing fits resources=VCPU:9\n")
+    assert (code, out, err) == (
+        1,
+        "",
+        "stead: nothing fits resources=VCPU:9; `stead explain` with the same query says why\n",
+    )
     assert stead("release", CONSUMER)[0] == 1

@@ -1,6 +1,7 @@
 """``stead claim`` by name, for gangs and with a wait, and ``stead release`` of several, on a real server."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -89,7 +90,11 @@ def test_a_gang_gets_a_place_for_each_on_distinct_hosts_or_none_at_all(stead):
     assert len({each["providers"][0]["root_name"] for each in claims}) == 3
     stead("release", "--project", "p", "--yes")
     code, out, err = stead(*gang, "--count", "4")
-    assert (code, out, err) == (1, "", "stead: nothing fits 4 times resources=VCPU:8\n")
+    assert (code, out, err) == (
+        1,
+        "",
+        "stead: nothing fits 4 times resources=VCPU:8; `stead explain` with the same query says why\n",
+    )
     assert consumers(stead) == {}
 
 
@@ -114,6 +119,7 @@ def test_a_gang_takes_no_consumer_that_another_client_claimed_unless_it_says_rep
         ("--consumer-name", ""),
         ("--count", "0"),
         ("--wait", "-1"),
+        ("--wait", "soon"),
     ],
 )
 def test_wrong_options_claim_nothing(stead, arguments):
@@ -126,6 +132,7 @@ def test_a_claim_waits_until_another_consumer_releases_its_place(address, stead)
     assert stead("claim", "resources=VCPU:8", *OWNER, "--count", "3", "--consumer-name", "full")[0] == 0
     assert stead("claim", "resources=VCPU:8", *OWNER)[0] == 1
     assert stead("claim", "resources=VCPU:8", *OWNER, "--wait", "0.1")[0] == 1
+    assert stead("claim", "resources=VCPU:8", *OWNER, "--wait", "1s")[0] == 1
     arguments = ["claim", "resources=VCPU:8", *OWNER, "--wait", str(PATIENCE_SECONDS), "--consumer-name", "late"]
     with subprocess.Popen([*STEAD, "--url", url, "--token", token, *arguments], stdout=subprocess.PIPE) as waiting:
         assert stead("release", "full-1")[0] == 0
@@ -205,10 +212,49 @@ def test_on_a_terminal_the_operator_is_asked_after_the_list(address, stead, two_
     assert remaining(stead, two_projects) == ("c" if code == 0 else "abc")
 
 
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_orphans_are_listed_and_released(stead, two_projects, form, tmp_path, monkeypatch):
+    everyone = [each["uuid"] for each in json.loads(stead("consumer", "list", "--json")[1])["consumers"]]
+    known, orphans = everyone[:1], everyone[1:]
+    file = tmp_path / "servers"
+    file.write_text("\n".join(known) if form == "lines" else json.dumps([{"ID": each, "Name": "x"} for each in known]))
+    code, out, err = stead("consumer", "list", "--not-in", str(file), "-o", "name")
+    assert (code, err) == (0, "")
+    assert out.split() == orphans
+    for words in (["release", "-"], ["release", *orphans]):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(out.encode())))
+        assert stead(*words, "--dry-run")[0] == 0
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(out.encode())))
+        refused = stead(*words)
+        assert refused[0] == 2
+        assert "requires --yes" in refused[2]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(out.encode())))
+    assert stead("release", "-", "--yes")[::2] == (0, "")
+    assert [each["uuid"] for each in json.loads(stead("consumer", "list", "--json")[1])["consumers"]] == known
+
+
+def test_an_empty_list_makes_no_orphans(stead, two_projects, tmp_path):
+    file = tmp_path / "servers"
+    for text, reason in (("", "has no UUIDs"), ("[]", "has no UUIDs"), ("[{}]", "expected a UUID on each line")):
+        file.write_text(text)
+        code, out, err = stead("consumer", "list", "--not-in", str(file))
+        assert (code, out) == (2, "")
+        assert reason in err
+
+
+def test_a_consumer_without_allocations_is_told_beside_those_that_are_released(stead, two_projects):
+    one = json.loads(stead("consumer", "list", "--json")[1])["consumers"][0]["uuid"]
+    code, out, err = stead("release", one, "nobody", "--yes")
+    assert (code, err) == (1, "")
+    assert "no allocations of 'nobody'" in out
+    assert "released 1 of 1 consumer" in out
+    assert stead("consumer", "show", one)[0] == 1
+
+
 def test_a_query_names_a_host_in_place_of_its_uuid(stead):
     query = "resources=VCPU:1&in_tree=name:host-2"
     assert "host-2" in stead("candidates", query)[1]
-    assert stead("explain", query)[1].startswith("1 candidate")
+    assert stead("explain", query)[1].startswith("There is 1 candidate.")
     code, out, err = stead("claim", query, *OWNER, "--json")
     assert (code, err) == (0, "")
     assert [each["root_name"] for each in json.loads(out)["providers"]] == ["host-2"]

@@ -26,9 +26,9 @@ def names(noun, typed):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("stead ", sorted(SUBCOMMANDS)),
+        ("stead ", sorted([*SUBCOMMANDS, "help", "version"])),
         ("stead to", ["token", "top", "topology"]),
-        ("stead topology ", ["apply", "dump", "hwloc"]),
+        ("stead topology ", ["apply", "csv", "dump", "hwloc", "nvidia-smi", "provider-yaml"]),
         ("stead topology a", ["apply"]),
         ("stead bogus ", []),
         ("stead tree --s", ["--sort", "--summary"]),
@@ -54,8 +54,9 @@ def names(noun, typed):
         ("stead claim ", []),
         ("stead claim --flavor m", ["m1.a"]),
         ("stead flavors d", ["delete"]),
+        ("stead flavor d", ["delete"]),
         ("stead flavors show ", ["m1.a"]),
-        ("", sorted(SUBCOMMANDS)),
+        ("", sorted([*SUBCOMMANDS, "help", "version"])),
     ],
 )
 def test_what_may_follow_a_line(line, words):

@@ -15,7 +15,8 @@ from stead.cli.errors import CommandError
 from stead.client.blocking.connecting import connect
 from stead.client.consumers import uuid_of
 from stead.client.provider import Consumer, Place
-from tests.servers.placements import stead_itself
+from tests.configuration import write_configuration
+from tests.servers.stead import started
 
 pytestmark = pytest.mark.one_database
 
@@ -38,7 +39,10 @@ AGED = "train-2"  # two days old; the others are new
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     directory = tmp_path_factory.mktemp("consumers")
-    with stead_itself(directory) as (url, token):
+    # A process with its database in a file, which the tests change below.
+    configuration = write_configuration(directory, f"sqlite:///{directory}/stead.db")
+    with started(configuration, workers=1) as server:
+        url, token = server.url, server.token
         asking = ["--url", url, "--token", token]
         (directory / "site.yaml").write_text(SITE)
         assert run([*asking, "topology", "apply", str(directory / "site.yaml")]) == 0
@@ -99,7 +103,10 @@ def test_consumers_are_listed_by_project_user_and_type(stead, arguments, chosen)
 
 
 def test_an_age_that_cannot_be_read_is_refused_with_an_example(stead):
-    expected = "stead: --older-than yesterday: expected a span such as 90s, 30m, 12h or 7d\n"
+    expected = (
+        "stead: --older-than: 'yesterday' is not a span such as 90s, 30m, 12h or 7d, "
+        "or a time with a zone such as 2031-01-01T00:00:00Z\n"
+    )
     assert stead("consumers", "--older-than", "yesterday") == (2, "", expected)
 
 
@@ -120,6 +127,15 @@ def test_one_consumer_is_shown_by_its_uuid_or_its_name(stead):
         assert text in by_name[1]
     code, _, err = stead("consumer", "show", "train-9")
     assert (code, err) == (1, f"stead: no allocations of 'train-9' (consumer {uuid_of('train-9')})\n")
+
+
+def test_the_end_of_a_lease_is_shown(address, stead):
+    with connect(*address, project="red") as site, site.hold("resources=VCPU:1", "held", lease=3600) as claim:
+        assert f"ends        {claim.expires_at:%Y-%m-%d %H:%M:%S} UTC (release)" in stead("consumer", "show", "held")[1]
+        shown = json.loads(stead("consumer", "show", "held", "--json")[1])
+        assert (shown["expires_at"], shown["on_expiry"]) == (claim.expires_at.isoformat(), "release")
+    assert "ends" not in stead("consumer", "show", "train-1")[1]
+    assert "expires_at" not in json.loads(stead("consumer", "show", "train-1", "--json")[1])
 
 
 def test_the_consumers_of_a_host_are_those_of_its_whole_tree_with_its_part_only(stead):
@@ -196,5 +212,25 @@ def test_an_age_is_read_and_shown_in_its_largest_unit():
     ages = [timedelta(0), timedelta(seconds=59), timedelta(seconds=60), timedelta(hours=47), timedelta(days=-1)]
     assert [age_text(age) for age in ages] == ["0s", "59s", "1m", "1d", "0s"]
     for wrong in ("", "7", "d7", "-1d", "1w", "1.5h"):
-        with pytest.raises(CommandError, match="expected a span"):
+        with pytest.raises(CommandError, match=r"^--x: .* is not a span such as 90s"):
             read_age("--x", wrong)
+
+
+def test_ends_of_leases_are_a_column_and_a_filter(address, capsys):
+    url, token = address
+    listing = ["--url", url, "--token", token, "consumer", "list", "-o", "json"]
+    with connect(url, token) as site:
+        request = "resources=VCPU:1"
+        site.claim(request, "leased", project="lab", user="ann", lease=3600)
+        try:
+            for time, expected in (("2h", [uuid_of("leased")]), ("30m", [])):
+                assert run([*listing, "--expires-before", time]) == 0
+                assert [each["uuid"] for each in json.loads(capsys.readouterr().out)["consumers"]] == expected
+            assert run([*listing, "--expires-before", "soon"]) == 2
+            assert "--expires-before" in capsys.readouterr().err
+        finally:
+            site.release("leased")
+    ends = consumer(1, expires_at=NOW, on_expiry="release")
+    for listed, is_shown in (([consumer(1), ends], True), ([consumer(1)], False)):
+        text = "\n".join(str(line) for line in draw_consumers(listed, PLACES, 300, NOW))
+        assert ("ends" in text, "2026-11-25 12:00:00 UTC" in text) == (is_shown, is_shown)

@@ -71,7 +71,8 @@ def test_two_bounds_are_told_as_two(server, stead):
 def test_where_nothing_fits_it_points_to_explain(server, stead):
     server.can(CALL, headroom(at_least=0, at_most=0, tree_count=0, trees=[], limited_by=[]))
     ran = stead("headroom", QUERY)
-    assert (ran.code, ran.out) == (0, "Nothing fits. `stead explain` with the same query says why.\n")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "stead: nothing fits; `stead explain` with the same query says why\n"
 
 
 def test_in_json_it_is_what_the_service_says(server, stead):
@@ -120,3 +121,19 @@ def test_a_mix_and_a_flavor_are_not_both_accepted(stead):
     ran = stead("headroom", "--flavor", "a", "--mix", "a:1")
     assert ran.code
     assert "not both" in ran.err
+
+
+STRANDED = """\
+class   free  stranded   of it
+VCPU   1,200        30   2.5 %
+VGPU       8         6  75.0 %
+2 of 3 flavors were counted; the server reached a limit.
+"""
+
+
+def test_without_a_request_it_shows_what_the_flavors_cannot_use(server, stead):
+    amounts = {"free": {"VGPU": 8, "VCPU": 1200}, "stranded": {"VGPU": 6, "VCPU": 30}}
+    server.can("GET /headroom", {"headroom": {"forms": 3, "counted": 2, **amounts, "generation": "t"}, "links": []})
+    ran = stead("headroom")
+    assert (ran.code, ran.out, ran.err) == (0, STRANDED, "")
+    assert server.asked[0].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.2"

@@ -47,6 +47,8 @@ class Site:
         self.consumer = api.claim((self.host, {"VCPU": 1}), project=HOSTILE, user=HOSTILE)
         self.released = api.claim((self.host, {"VCPU": 1}), project=HOSTILE, user=HOSTILE)
         api.put(f"/allocations/{fresh_uuid()}", holding((self.host, {"VCPU": 1}))).expect(204)
+        with connect(url, "admin") as client:
+            client.claim({"VCPU": 1}, project=HOSTILE, user=HOSTILE, type="RUN", lease=100_000)
         self.described = directory / "site.yaml"
         self.described.write_text(
             yaml.safe_dump({"providers": [{"name": f"new {HOSTILE}", "inventories": {"VCPU": 1}}]})
@@ -94,11 +96,12 @@ def texts(data: Any) -> Iterator[str]:
 
 COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "tree": lambda site: ["tree"],
+    "provider list": lambda _: ["provider", "list"],
     "provider show": lambda _: ["provider", "show", HOSTILE],
     "provider set": lambda _: ["provider", "set", HOSTILE, "--inventory", "VCPU=41", "--dry-run"],
     "provider move": lambda _: ["provider", "move", f"child of {HOSTILE}", "--root", "--dry-run"],
     "provider delete": lambda _: ["provider", "delete", f"child of {HOSTILE}", "--dry-run"],
-    "consumers": lambda _: ["consumers"],
+    "consumer list": lambda _: ["consumer", "list"],
     "consumer show": lambda site: ["consumer", "show", site.consumer],
     "usage": lambda _: ["usage"],
     "completion": lambda _: ["completion", "zsh", "--line", "stead tree --so"],
@@ -107,18 +110,24 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "candidates": lambda site: ["candidates", "resources=VCPU:1"],
     "explain": lambda site: ["explain", "resources=VCPU:50"],
     "headroom": lambda site: ["headroom", "resources=VCPU:1"],
-    "flavors list": lambda _: ["flavors"],
-    "flavors set": lambda _: ["flavors", "set", "m1.small", "resources=VCPU:1", "--description", "[red]"],
-    "flavors show": lambda _: ["flavors", "show", HOSTILE],
-    "flavors import": lambda site: ["flavors", "import", "--dry-run", str(site.flavors)],
+    "mix": lambda _: ["mix"],
+    "flavor list": lambda _: ["flavor", "list"],
+    "flavor set": lambda _: ["flavor", "set", "m1.small", "resources=VCPU:1", "--description", "[red]"],
+    "flavor show": lambda _: ["flavor", "show", HOSTILE],
+    "flavor import": lambda site: ["flavor", "import", "--dry-run", str(site.flavors)],
     "whatif": lambda _: ["whatif", "--copy", f"{HOSTILE}=1", "--", "headroom", "resources=VCPU:1"],
     "plan drain": lambda _: ["plan", "drain", HOSTILE],
     "claim": lambda site: ["claim", "resources=VCPU:1", "--project", HOSTILE, "--user", HOSTILE],
     "release": lambda site: ["release", site.released],
+    "ps": lambda _: ["ps"],
+    "kill": lambda _: ["kill", f"no {HOSTILE}"],
+    "run": lambda _: ["run", "-r", "VCPU:1", f"no {HOSTILE}"],
     "watch": lambda site: ["watch", "--once", "--since", site.token],
     "topology dump": lambda site: ["topology", "dump"],
     "topology apply": lambda site: ["topology", "apply", "--dry-run", str(site.described)],
     "audit": lambda site: (spoil(site), ["audit", "--config-file", str(site.configuration)])[1],
+    "alias set": lambda _: ["alias", "set", "u-1", HOSTILE],
+    "doctor": lambda site: ["doctor", "--config-file", str(site.configuration)],
     "config show": lambda site: ["config", "show", "--config-file", str(site.configuration)],
     "token list": lambda site: ["token", "list", "--config-file", str(site.configuration)],
     "db version": lambda site: ["db", "version", "--config-file", str(site.configuration)],
@@ -126,16 +135,20 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
     "token revoke": lambda site: ["token", "revoke", HOSTILE, "--config-file", str(site.configuration)],
 }
 UNNAMED = {
+    "mix",
     "completion",
-    "flavors list",
-    "flavors set",
-    "flavors show",
+    "flavor list",
+    "flavor set",
+    "flavor show",
     "watch",
     "token list",
     "db version",
     "db check",
     "release",
+    "run",
+    "kill",
     "token revoke",
+    "doctor",
 }
 """Commands that show nothing that has a name of a client's choice, if all is well."""
 
@@ -160,6 +173,19 @@ def test_no_command_steers_the_terminal(
     elif command not in UNNAMED:
         assert "evil" in said.out
         assert "[red]" in said.out
+
+
+@pytest.mark.parametrize("output", ["yaml", "csv", "name"])
+@pytest.mark.parametrize("command", ["tree", "provider list", "consumer list", "usage", "candidates"])
+def test_no_format_steers_the_terminal(
+    site: Site, command: str, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--url", site.url, "--token", "admin", *COMMANDS[command](site), "-o", output]) == 0
+    out = capsys.readouterr().out
+    assert out
+    assert out.replace("\n", "").isprintable()
+    if output == "yaml":
+        assert any("[red]host" in text and "\x1b[2J\x9b" in text for text in texts(yaml.safe_load(out)))
 
 
 def test_each_command_is_among_them_or_shows_no_name() -> None:

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.text import Text
+from rich.text import Text as RichText
 
 from stead.cli.candidates import Candidate, Row, draw_candidates, draw_explanation
 from stead.cli.forest import draw_forest, plant, walk
 from stead.cli.local.audit import _lines as draw_findings
 from stead.cli.terminal import PIPE_WIDTH, draw_list, number, shorten, wrapped
-from stead.domain.names import printable
+from stead.cli.text import Text
+from stead.printing import printable
 from stead.store.audit.checks import Fault, Finding
 from tests.rooms.cli.test_explain_command import explanation
 from tests.rooms.cli.test_tree_command import UNLIMITED, can_site, lines, listing, record, site
@@ -138,9 +139,7 @@ def test_a_deep_tree_leaves_room_for_its_names(width):
 def test_amounts_stay_on_the_line_of_their_class(width):
     of_memory = [line for line in drawn("tree", width) if "MEMORY_MB" in line]
     assert len(of_memory) == len(list(walk(awkward_forest()))) + 1
-    assert all(
-        re.search(r"MEMORY_MB .*524,288 / 7\d\d,\d\d\d .* % *(65,536 reserved)?$", line) for line in of_memory[:-1]
-    )
+    assert all(re.search(r"MEMORY_MB .*512 GiB / 7\d\d GiB .* % *(64 GiB reserved)?$", line) for line in of_memory[:-1])
 
 
 @pytest.mark.parametrize("width", TERMINALS)
@@ -247,7 +246,7 @@ def test_a_terminal_gets_lines_of_its_own_width(server, columns, tmp_path):
         os.close(theirs)
         written = _all_of(ours)
         assert running.stderr.read() == b""
-    assert Text.from_ansi(written).plain.splitlines() == lines(site(), columns)
+    assert RichText.from_ansi(written).plain.splitlines() == lines(site(), columns)
 
 
 def _all_of(terminal):
@@ -289,4 +288,4 @@ def test_a_terminal_gets_what_is_longer_than_the_screen_through_the_pager(server
         assert running.stderr.read() == b""
     assert running.returncode == 0
     expected = [f"paged:{line}" if is_paged else line for line in lines(site(), 100)]
-    assert Text.from_ansi(written).plain.splitlines() == expected
+    assert RichText.from_ansi(written).plain.splitlines() == expected

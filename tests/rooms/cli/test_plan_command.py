@@ -121,6 +121,15 @@ def test_consumers_of_several_hosts_do_not_move_to_one_of_them(real):
     assert {host for name in ("vm-2", "vm-3", "vm-4", "other") for host in hosts_of(real, name)} == {"host-3"}
 
 
+def test_consumers_move_where_an_order_says(real):
+    claim(real, "other", "resources=VCPU:4&in_tree=name:host-2")
+    for order, host in (("spread", "host-3"), ("pack", "host-2")):
+        assert f"host-1 → {host}: 3 VCPU" in real("plan", "drain", "host-1", "--order", order)[1]
+    code, out, err = real("plan", "drain", "host-1", "--order", "best")
+    assert (code, out) == (2, "")
+    assert "'best' is no order" in err
+
+
 def test_consumers_without_a_place_stop_a_plan_that_is_not_partial(real):
     claim(real, "gpu", "resources=VGPU:1")
     code, out, err = real("plan", "drain", "host-1")
@@ -171,6 +180,26 @@ def test_room_that_cannot_be_made_is_an_answer(real):
 def test_room_is_made_for_a_flavor(real):
     assert real("flavors", "set", "large", "resources=VCPU:5")[0] == 0
     assert same_host(real("plan", "room", "--flavor", "large", "--times", "3")[1]) == ROOM
+
+
+IMPROVED = f"""\
+Value for the mix 34 now, and 39 (+14.71 %) after 1 move.
+
+move  consumer                              from → to
+   1  {uuid_of("vm-4")}  host-1 → HOST: 3 VCPU
+"""
+
+
+def test_moves_that_improve_the_mix_are_shown_and_made(real):
+    none = "stead: the site has no flavors; `stead flavor set` stores one\n"
+    assert real("plan", "improve") == (1, "", none)
+    assert real("flavors", "set", "large", "resources=VCPU:5")[0] == 0
+    code, out, err = real("plan", "improve")
+    assert (code, same_host(out), err) == (0, IMPROVED, "")
+    code, out, err = real("plan", "improve", "--moves", "1", "--execute", "--json")
+    assert (code, json.loads(out)["made"], err) == (0, 1, "")
+    assert hosts_of(real, "vm-4") <= {"host-2", "host-3"}
+    assert real("plan", "improve")[1] == "Value for the mix 39 now. No move raises it.\n"
 
 
 def test_a_host_that_does_not_exist_is_refused(real):

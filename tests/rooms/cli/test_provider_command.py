@@ -1,6 +1,7 @@
 """``stead provider``: one provider shown and changed, on a real server, and drawn at every usual width."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.cells import cell_len
@@ -125,6 +126,68 @@ def test_a_provider_is_moved_below_another_and_to_the_top(stead, host):
     assert stead("provider", "move", numa, "--below", f"{host}-othr")[2].endswith(f"Did you mean {host}-other?\n")
 
 
+def states(stead, pattern):
+    code, out, err = stead("provider", "list", pattern, "--json")
+    assert (code, err) == (0, "")
+    return {each["name"]: each["disabled"] for each in json.loads(out)["providers"]}
+
+
+@pytest.fixture
+def rack(stead):
+    """Three hosts, each with a node below it, of which the last two are in an aggregate."""
+    for number in range(3):
+        inside = ["--aggregate", AGGREGATE, "--trait", "CUSTOM_RACK"] if number else []
+        name = f"rack-{number}"
+        if stead("provider", "show", name)[0]:
+            stead("provider", "create", name, "--inventory", "VCPU=8", *inside)
+            stead("provider", "create", f"{name}-numa", "--below", name, "--inventory", "PCPU=8", *inside)
+    yield
+    assert stead("provider", "enable", "rack-*", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("selected", "disabled"),
+    [
+        (["rack-0", "rack-2"], {0, 2}),
+        (["rack-[12]"], {1, 2}),
+        (["rack-*"], {0, 1, 2}),
+        (["--aggregate", AGGREGATE], {1, 2}),
+        (["--trait", "CUSTOM_RACK", "rack-1*"], {1}),
+        (["rack-0", "rack-0*"], {0}),
+    ],
+)
+def test_several_providers_are_disabled_at_once(stead, rack, selected, disabled):
+    code, out, err = stead("provider", "disable", *selected, "--reason", "r", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out == "".join(f"would be disabled: rack-{number} and 1 below it\n" for number in sorted(disabled))
+    refused = stead("provider", "disable", *selected, "--reason", "r")
+    assert refused[:2] == (2, "")
+    assert refused[2].startswith("stead: changing several providers without a terminal requires --yes")
+    assert not any(states(stead, "rack-?").values())
+    code, out, err = stead("provider", "disable", *selected, "--reason", "r", "--yes")
+    assert (code, out.count("\n"), err) == (0, len(disabled), "")
+    assert states(stead, "rack-?") == {f"rack-{number}": number in disabled for number in range(3)}
+    told = json.loads(stead("provider", "enable", *selected, "--yes", "--json")[1])
+    assert {each["name"] for each in told["providers"]} == {f"rack-{number}" for number in disabled}
+    assert told["failed"] == []
+
+
+@pytest.mark.parametrize(
+    ("selected", "code", "reason"),
+    [
+        ([], 2, "give a PROVIDER, --trait or --aggregate"),
+        (["rack-0", "rack-x"], 1, "no resource provider 'rack-x'"),
+        (["none-*"], 1, "no resource provider matches 'none-*'"),
+        (["rack-0", "--trait", "CUSTOM_RACK"], 1, "no resource provider matches 'rack-0'"),
+    ],
+)
+def test_a_selection_that_misses_changes_nothing(stead, rack, selected, code, reason):
+    ran = stead("provider", "disable", *selected, "--reason", "r", "--yes")
+    assert ran[:2] == (code, "")
+    assert ran[2].startswith(f"stead: {reason}")
+    assert not any(states(stead, "rack-?").values())
+
+
 def test_a_disabled_provider_says_why_gives_nothing_and_gives_again_when_it_is_enabled(stead, host):
     query = f"resources=VCPU:1&in_tree={shown(stead, host)['uuid']}"
     reason = ("--reason", "new memory", "--until", "2131-01-01T00:00:00Z")
@@ -138,7 +201,14 @@ def test_a_disabled_provider_says_why_gives_nothing_and_gives_again_when_it_is_e
     assert stead("provider", "enable", host)[0] == 0
     assert "disabled" not in shown(stead, host)
     assert stead("candidates", query)[0] == 0
-    assert stead("provider", "disable", host, "--reason", "x", "--until", "soon")[0] == 2
+    for dry_run in ((), ("--dry-run",)):
+        code, _, err = stead("provider", "disable", host, "--reason", "x", "--until", "soon", *dry_run)
+        assert code == 2
+        assert err.startswith("stead: --until: 'soon' is not a span such as 90s, 30m, 12h or 7d, or a time with a zone")
+    assert stead("provider", "disable", host, "--reason", "x", "--until", "12h")[0] == 0
+    until = datetime.fromisoformat(shown(stead, host)["disabled"]["until"])
+    assert timedelta(hours=11) < until - datetime.now(UTC) <= timedelta(hours=12)
+    assert stead("provider", "enable", host)[0] == 0
 
 
 def test_a_provider_with_children_or_allocations_is_deleted_only_on_request_or_not_at_all(stead, host):

@@ -56,6 +56,13 @@ def test_a_frame_has_the_fullest_and_the_emptiest_hosts_and_the_latest_changes()
     assert "18:59:01" not in text
 
 
+def test_a_frame_has_what_the_flavors_cannot_use():
+    shown = frame()
+    shown.stranded = {"VCPU": 0, "VGPU": 1200}
+    lines = [line.plain for line in draw_frame(shown, View(), 120, 40)]
+    assert "stranded for the flavors: 1,200 VGPU" in lines
+
+
 def test_one_view_of_a_large_site_is_short(tmp_path, capsys):
     hosts = "".join(f"- {{name: host-{number:03}, inventories: {{VCPU: 8}}}}\n" for number in range(100))
     (tmp_path / "site.yaml").write_text(f"providers:\n{hosts}")
@@ -107,6 +114,13 @@ def test_without_a_terminal_one_view_is_printed(address, capsys):
     out = capsys.readouterr().out
     assert "8 hosts, 8 providers" in out
     assert "8 / 64" in out
+    assert "stranded" not in out  # without flavors
+    assert run([*address, "flavors", "set", "large", "resources=VCPU:5"]) == 0
+    capsys.readouterr()
+    assert run([*address, "top"]) == 0
+    assert "stranded for the flavors: 21 VCPU" in capsys.readouterr().out  # 3 of each of seven hosts
+    assert run([*address, "flavors", "delete", "large"]) == 0
+    capsys.readouterr()
     assert run([*address, "top", "--filter", "host-1", "--json"]) == 0
     assert re.findall('"name": "(.*)"', capsys.readouterr().out) == ["host-1"]
     assert run([*address, "release", "a"]) == 0

@@ -7,6 +7,7 @@ import pytest
 from stead.cli.app import run
 from stead.topology.document import load
 from tests.checkout import ROOT
+from tests.servers.placements import stead_itself
 
 SAMPLES = ROOT / "samples"
 SMALL = str(SAMPLES / "site" / "small.xml")
@@ -130,3 +131,155 @@ def test_a_provider_in_two_files_is_refused(capsys):
     code, _, err = stead(capsys, "topology", "apply", site, site)
     assert code == 2
     assert "is described twice" in err
+
+
+BOARDS = "name,parent,CUSTOM_BOARD\nrack-1,,\nboard-1,rack-1,1\n"
+
+
+@pytest.mark.one_database
+def test_a_table_and_a_machine_are_applied_and_again_without_a_change(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    boards = tmp_path / "boards.csv"
+    boards.write_text(BOARDS, encoding="utf-8")
+    machine = ROOT / "samples/site/gpu.xml"
+    with stead_itself(tmp_path) as (url, token):
+        monkeypatch.setenv("STEAD_URL", url)
+        monkeypatch.setenv("STEAD_TOKEN", token)
+        for command in (["csv", str(boards)], ["hwloc", str(machine), "--name", "gpu"]):
+            assert run(["topology", *command, "--apply"]) == 0
+            assert "providers created" in capsys.readouterr().out
+            assert run(["topology", *command, "--apply"]) == 0
+            assert "0 changes: none; the server already matches" in capsys.readouterr().out
+        boards.write_text(BOARDS.replace("board-1", "board-2") + "board-3,rack-1,many\n", encoding="utf-8")
+        assert run(["topology", "csv", str(boards), "--apply"]) == 2
+        assert "boards.csv:4: provider 'board-3': inventories: CUSTOM_BOARD must be a whole" in capsys.readouterr().err
+        assert run(["topology", "dump"]) == 0
+        dumped = load(capsys.readouterr().out).providers
+        assert {"rack-1", "board-1"} <= dumped.keys()
+        assert "board-2" not in dumped
+
+
+GPU_BOX = SAMPLES / "gpu-box"
+
+
+@pytest.mark.one_database
+def test_gpus_are_applied_below_their_host_and_again_without_a_change(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in
+    "-q -x") cat {GPU_BOX}/mig.xml;;
+    "-L") cat {GPU_BOX}/mig.txt;;
+    *) printf '\\tGPU0\\tGPU1\\nGPU0\\t X \\tSYS\\nGPU1\\tSYS\\t X \\n';;
+esac
+""",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    site = tmp_path / "host.yaml"
+    site.write_text(
+        "providers:\n- name: rack\n  children:\n  - name: box\n    inventories: {VCPU: 8}\n"
+        "    children: [{name: 'box_GPU_0000:d8:00.0', inventories: {PGPU: 1}}]\n",
+        encoding="utf-8",
+    )
+    command = ["topology", "nvidia-smi", "--name", "box", "--apply"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert stead(capsys, *command)[::2] == (2, "stead: no nvidia-smi on this machine; give files with its output\n")
+    with stead_itself(tmp_path) as (url, token):
+        monkeypatch.setenv("STEAD_URL", url)
+        monkeypatch.setenv("STEAD_TOKEN", token)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        assert stead(capsys, "topology", "apply", str(site))[0] == 0
+        assert stead(capsys, *command)[0] == 0
+        assert "0 changes: none; the server already matches" in stead(capsys, *command)[1]
+        providers = load(stead(capsys, "topology", "dump")[1]).providers
+        assert providers["box"].parent == "rack"
+        assert providers["box"].inventories["VCPU"].total == 8
+        assert providers["box_GPU_0000:3b:00.0"].parent == "box"
+        assert sum("CUSTOM_MIG" in each.inventories for each in providers.values()) == 3
+        program.write_text("#!/bin/sh\necho 'driver not loaded' >&2; exit 9\n", encoding="utf-8")
+        code, _, err = stead(capsys, *command)
+        assert (code, err) == (2, "stead: nvidia-smi -q -x ended with 9: driver not loaded\n")
+        assert stead(capsys, "topology", "nvidia-smi", str(GPU_BOX / "smi.xml"))[0] == 2  # no name
+
+
+RACK = """
+providers:
+- name: rack
+  children:
+  - name: node-1
+    inventories: {VCPU: 8}
+    traits: [CUSTOM_MINE]
+    aggregates: [5ead0000-0000-4000-8000-000000000001]
+    children: [{name: card, uuid: 5ead0000-0000-4000-8000-000000000002, inventories: {PGPU: 1}}]
+  - {name: node-2, inventories: {VCPU: 8}}
+"""
+ADDED = """
+meta: {schema_version: '1.0'}
+providers:
+- identification: {uuid: $COMPUTE_NODE}
+  inventories: {additional: [CUSTOM_LICENSE: {total: 22, reserved: 2}, CUSTOM_SLOT: {total: 4}]}
+  traits: {additional: [CUSTOM_FAST, CUSTOM_OLD]}
+"""
+CARD = "- identification: {uuid: 5ead0000-0000-4000-8000-000000000002}\n  traits: {additional: [CUSTOM_COOLED]}\n"
+
+
+@pytest.mark.one_database
+def test_what_leaves_a_provider_yaml_leaves_its_host_and_nothing_else_changes(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    file, site = tmp_path / "provider.yaml", tmp_path / "site.yaml"
+    file.write_text(ADDED + CARD, encoding="utf-8")
+    site.write_text(RACK, encoding="utf-8")
+    command = ["topology", "provider-yaml", str(file), "--host"]
+    with stead_itself(tmp_path) as (url, token):
+        monkeypatch.setenv("STEAD_URL", url)
+        monkeypatch.setenv("STEAD_TOKEN", token)
+        assert stead(capsys, "topology", "apply", str(site))[0] == 0
+        before = stead(capsys, "topology", "dump")[1]
+
+        for faulty, complaint in (
+            (ADDED.replace("$COMPUTE_NODE", "$HOST"), ":4: identification: uuid: '$HOST'"),
+            (ADDED + CARD.replace("uuid: 5ead", "name: 5ead"), ":7: no resource provider 5ead"),
+            (ADDED + "- identification: {name: node-1}\n", ":7: provider 'node-1' is described twice; first in"),
+        ):
+            file.write_text(faulty, encoding="utf-8")
+            code, _, err = stead(capsys, *command, "node-1", "--apply")
+            assert (code, err.count("\n")) == (2, 1)
+            assert f"{file}{complaint}" in err
+        file.write_text(ADDED + CARD, encoding="utf-8")
+        code, _, err = stead(capsys, *command, "node-3", "--apply")
+        assert (code, f"{file}:4: no resource provider node-3, for $COMPUTE_NODE; name" in err) == (2, True)
+        code, out, _ = stead(capsys, *command, "node-1")
+        assert (code, "a dry run" in out, "+CUSTOM_LICENSE total 22" in out) == (0, True, True)
+        assert stead(capsys, "topology", "dump")[1] == before
+
+        assert stead(capsys, *command, "node-1", "--apply")[0] == 0
+        assert "2 providers described" in stead(capsys, *command, "node-2", "--apply")[1]
+        for host in ("node-1", "node-2"):
+            assert "0 changes: none; the server already matches" in stead(capsys, *command, host, "--apply")[1]
+        providers = load(stead(capsys, "topology", "dump")[1]).providers
+        assert providers["node-1"].inventories["CUSTOM_LICENSE"].reserved == 2
+        assert providers["node-1"].traits >= {"CUSTOM_MINE", "CUSTOM_FAST", "CUSTOM_OLD"}
+        assert "CUSTOM_COOLED" in providers["card"].traits
+
+        consumer = "5ead0000-0000-4000-8000-000000000003"
+        claim = ["claim", "resources=CUSTOM_LICENSE:3&in_tree=name:rack&required=CUSTOM_MINE", "--consumer", consumer]
+        assert stead(capsys, *claim, "--project", "p", "--user", "u")[0] == 0
+        file.write_text(ADDED.replace("total: 22", "total: 3"), encoding="utf-8")
+        code, _, err = stead(capsys, *command, "node-1", "--apply")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "CUSTOM_LICENSE of provider node-1: 3 used" in err
+        assert "release claims first" in err
+
+        file.write_text("meta: {schema_version: '1.0'}\n", encoding="utf-8")
+        code, out, _ = stead(capsys, *command, "node-1", "--apply")
+        assert (code, "kept inventory of CUSTOM_LICENSE of provider node-1: 3 in use" in out) == (1, True)
+        providers = load(stead(capsys, "topology", "dump")[1]).providers
+        assert providers["node-1"].inventories.keys() == {"VCPU", "CUSTOM_LICENSE"}
+        assert providers["node-2"].inventories.keys() == {"VCPU", "CUSTOM_LICENSE", "CUSTOM_SLOT"}
+        assert stead(capsys, "release", consumer, "--yes")[0] == 0
+        for host in ("node-1", "node-2"):
+            assert stead(capsys, *command, host, "--apply")[0] == 0
+        assert stead(capsys, "topology", "dump")[1] == before

@@ -1,9 +1,9 @@
 import pytest
-from rich.text import Text
 
 from stead import Provider
 from stead.cli.forest import draw_forest, natural, plant, prune, sort_trees, sums_of, walk
-from stead.cli.terminal import PIPE_WIDTH
+from stead.cli.terminal import PIPE_WIDTH, amount_text
+from stead.cli.text import Text
 
 AGGREGATE = "d004302c-7a16-4304-9958-993c19403760"
 UNLIMITED = {"reserved": 0, "min_unit": 1, "max_unit": 2147483647, "step_size": 1, "allocation_ratio": 1.0}
@@ -78,18 +78,18 @@ def test_a_provider_whose_parent_was_not_listed_stands_at_the_top():
 def test_the_picture_of_a_site_with_traits():
     assert lines(site(), traits=True) == [
         "host ⊂1          COMPUTE_NODE CUSTOM_RACK_A",
-        "├── numa0        PCPU          ███████░░░░░░░      8 / 16        50 %",
-        "│   │            MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 65,536     1 %",
-        "│   └── nic      SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8          0 %",
-        "└── numa1        PCPU          ░░░░░░░░░░░░░░      0 / 16         0 %",
-        "                 MEMORY_MB     ░░░░░░░░░░░░░░      0 / 65,536     0 %",
-        "pool ⇄ ⊂1        DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
+        "├── numa0        PCPU          ███████░░░░░░░      8 / 16         50 %",
+        "│   │            MEMORY_MB     █░░░░░░░░░░░░░  1 GiB / 64 GiB      1 %",
+        "│   └── nic      SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8           0 %",
+        "└── numa1        PCPU          ░░░░░░░░░░░░░░      0 / 16          0 %",
+        "                 MEMORY_MB     ░░░░░░░░░░░░░░      0 / 64 GiB      0 %",
+        "pool ⇄ ⊂1        DISK_GB       ░░░░░░░░░░░░░░      0 / 39.1 TiB    0 %  100 GiB reserved",
         "                 MISC_SHARES_VIA_AGGREGATE",
         "",
-        "all 2 trees      PCPU          ████░░░░░░░░░░      8 / 32        25 %",
-        "                 MEMORY_MB     █░░░░░░░░░░░░░  1,024 / 131,072    0 %",
-        "                 DISK_GB       ░░░░░░░░░░░░░░      0 / 40,000     0 %  100 reserved",
-        "                 SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8          0 %",
+        "all 2 trees      PCPU          ████░░░░░░░░░░      8 / 32         25 %",
+        "                 MEMORY_MB     █░░░░░░░░░░░░░  1 GiB / 128 GiB     0 %",
+        "                 DISK_GB       ░░░░░░░░░░░░░░      0 / 39.1 TiB    0 %  100 GiB reserved",
+        "                 SRIOV_NET_VF  ░░░░░░░░░░░░░░      0 / 8           0 %",
         "",
         "⇄  shares with the trees of its aggregates",
         f"⊂1 aggregate {AGGREGATE}",
@@ -157,8 +157,49 @@ def test_what_is_reserved_is_shown_beside_the_capacity_that_it_lowers():
     (top,) = forest_of(host=None)
     top.inventories = {"MEMORY_MB": {**UNLIMITED, "total": 4096, "reserved": 512}, "VCPU": {**UNLIMITED, "total": 8}}
     cpus, memory = lines([top])
-    assert memory.endswith("0 / 3,584    0 %  512 reserved")
-    assert cpus.endswith("0 / 8        0 %")
+    assert memory.endswith("0 / 3.5 GiB    0 %  512 MiB reserved")
+    assert cpus.endswith("0 / 8          0 %")
+
+
+def test_one_long_cell_does_not_cost_the_others_their_bars():
+    tops = forest_of(a=None, **{"b" * 60: None})
+    for top, reserved in zip(tops, (0, 123_456_789), strict=True):
+        record = {**UNLIMITED, "total": 987_654_321, "reserved": reserved}
+        top.inventories = {"VCPU": {**UNLIMITED, "total": 8}, "CUSTOM_A_CLASS": record}
+    drawn = lines(tops, width=80)
+    assert max(map(len, drawn)) <= 80
+    assert all("░" in line for line in drawn if " / 8 " in line)
+
+
+def test_each_host_is_one_line_at_depth_0(server, stead, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    can_site(server)
+    out = stead("tree", "--depth", "0").out.splitlines()
+    assert [line.split()[0] for line in out[:3]] == ["host", "host", "pool"]
+    assert "8 / 32  25 %" in out[1]
+    assert "1 GiB / 128 GiB   0 %" in out[1]
+    assert out[4].startswith("all 2 trees")
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "text"),
+    [
+        ("MEMORY_MB", 0, "0"),
+        ("MEMORY_MB", 1, "1 MiB"),
+        ("MEMORY_MB", 1023, "1,023 MiB"),
+        ("MEMORY_MB", 1024, "1 GiB"),
+        ("MEMORY_MB", 1500, "1.46 GiB"),
+        ("MEMORY_MB", 65024, "63.5 GiB"),
+        ("MEMORY_MB", 262_144_000, "250 TiB"),
+        ("DISK_GB", 100, "100 GiB"),
+        ("DISK_GB", 40_000, "39.1 TiB"),
+        ("CUSTOM_HBM_GB", 2048, "2 TiB"),
+        ("VCPU", 1024, "1,024"),
+        ("MEMORY_MB", -512, "-512 MiB"),
+    ],
+)
+def test_memory_and_disk_have_units(name, amount, text):
+    assert amount_text(name, amount) == text
 
 
 def test_an_empty_site_says_so():
@@ -240,7 +281,7 @@ def test_a_refusal_half_way_ends_the_command(server, stead):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_large_site_shows_its_progress_on_a_terminal_and_never_on_stdout(server, stead, monkeypatch, is_terminal):
+def test_a_slow_site_shows_its_progress_on_a_terminal_and_never_on_stdout(server, stead, monkeypatch, is_terminal):
     if is_terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
     records = [record(f"host-{number}") for number in range(60)]
@@ -249,6 +290,7 @@ def test_a_large_site_shows_its_progress_on_a_terminal_and_never_on_stdout(serve
         path = f"GET /resource_providers/{listed.uuid}"
         for part, empty in (("inventories", {}), ("traits", []), ("aggregates", [])):
             server.can(f"{path}/{part}", {part: empty, "resource_provider_generation": 0})
+    server.seconds["GET /resource_providers"] = 0.6
     ran = stead("tree", "--json")
     assert [top["name"] for top in ran.json["roots"]] == [f"host-{number}" for number in range(60)]
     assert ("reading providers" in ran.err) == is_terminal

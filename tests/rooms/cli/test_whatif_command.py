@@ -139,7 +139,7 @@ def test_candidates_and_explanations_are_those_of_the_planned_site(stead_whatif)
         "",
         "stead: nothing fits; `stead whatif` with the question explain says why\n",
     )
-    assert "fail only disabled=false (host-2, host:1)" in stead_whatif(*away, "--", "explain", "resources=VCPU:5")[1]
+    assert "2 are disabled only (host-2, host:1)" in stead_whatif(*away, "--", "explain", "resources=VCPU:5")[1]
 
 
 @pytest.mark.parametrize(

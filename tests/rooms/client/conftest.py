@@ -39,13 +39,19 @@ class Loop:
 
 
 class Synchronous:
-    """An asynchronous site or claim, called as its twin is."""
+    """An asynchronous site, hold or claim, called as its twin is."""
 
     def __init__(self, subject: Any, loop: Loop) -> None:
         self.__dict__.update(subject=subject, _loop=loop)
 
     def __repr__(self) -> str:
         return repr(self.subject)
+
+    def __enter__(self) -> Any:
+        return self._wrapped(self._loop.run(self.subject.__aenter__()))
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.run(self.subject.__aexit__(*error))
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self.subject, name)
@@ -56,7 +62,7 @@ class Synchronous:
     def _awaited(self, returned: Any) -> Any:
         if hasattr(returned, "__anext__"):
             return self._iterate(returned)
-        return self._wrapped(self._loop.run(returned)) if iscoroutine(returned) else returned
+        return self._wrapped(self._loop.run(returned) if iscoroutine(returned) else returned)
 
     def _iterate(self, iterator: Any) -> Iterator[Any]:
         try:
@@ -71,7 +77,8 @@ class Synchronous:
     def _wrapped(self, returned: Any) -> Any:
         if isinstance(returned, list):
             return [self._wrapped(each) for each in returned]
-        return Synchronous(returned, self._loop) if isinstance(returned, stead.aio.Claim) else returned
+        is_wrapped = isinstance(returned, stead.aio.Claim) or hasattr(returned, "__aenter__")
+        return Synchronous(returned, self._loop) if is_wrapped else returned
 
 
 def _unwrapped(argument: Any) -> Any:

@@ -19,6 +19,7 @@ THIS = RECORDED / f"{stead.__version__}.json"
 MAPS = frozenset(
     {
         "allocations",
+        "free",
         "from",
         "inventories",
         "mappings",
@@ -162,6 +163,10 @@ CALLS = {
     "providers": (lambda site: list(site.providers(name="host")), True, True),
     "headroom": (lambda site: site.headroom(JOB), False, False),
     "headroom as an order": (lambda site: site.claim(Request(Group(VCPU=1), order="headroom"), "job"), False, False),
+    "a lease": (lambda site: site.claim(JOB, "job", lease=60), False, False),
+    "hold": (lambda site: site.hold(JOB, "job").__enter__(), False, False),
+    "renew": (lambda site: site.renew(["job"], 60), False, False),
+    "claims that end": (lambda site: list(site.claims(expires_before="1d")), False, False),
     "a weight": (lambda site: site.put_flavor("job", JOB, weight=2), False, False),
     "explain": (lambda site: site.explain(JOB), True, False),
     "claim": (lambda site: site.claim(JOB, "job"), True, False),
@@ -174,6 +179,8 @@ CALLS = {
     "allocate": (lambda site: site.allocate(site.candidates(JOB)[0], "job"), True, True),
     "allocations": (lambda site: site.allocations("host"), True, True),
     "delete_provider": (lambda site: site.delete_provider("host"), True, True),
+    "delete": (lambda site: site.delete("host"), True, True),
+    "wait_for_room": (lambda site: site.wait_for_room(JOB), True, True),
     "traits": (lambda site: site.traits(), True, True),
     "resource_classes": (lambda site: site.resource_classes(), True, True),
     "changes": (lambda site: site.changes(), True, False),
@@ -202,6 +209,19 @@ def test_an_older_server_does_it_or_is_said_to_lack_it(name, has_own):
                 call(site)
             assert refused.value.status in (404, 405, 406)
             assert not site.supports("1.1")
+
+
+def test_a_lease_of_a_chosen_candidate_needs_a_server_with_leases():
+    for has_own in (True, False):
+        with testing.site(project="lab", upstream_only=not has_own) as live:
+            live.request("POST", "/resource_providers", {"name": "host", "uuid": str(stead.uuid_of("host"))})
+            inventory = {"resource_class": "VCPU", "total": 8}
+            live.request("POST", f"/resource_providers/{stead.uuid_of('host')}/inventories", inventory)
+            site = Site(Older(live.faults, has_own=has_own), "admin", project="lab", timeout=5)
+            (candidate,) = site.candidates(JOB)
+            with pytest.raises(stead.Unsupported, match=r"1\.0 at most|lease requires Stead 1\.2"):
+                site.allocate(candidate, "job", lease=60)
+            assert site.find("job") is None
 
 
 def test_trees_and_claims_of_placement_are_read_provider_by_provider():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import stead
 from stead.client.errors import InvalidRequest
 from stead.client.request import Group, Request, encoded
 from stead.domain.errors import InvalidQuery
@@ -137,6 +138,28 @@ def test_groups_are_written_with_their_suffixes():
     )
 
 
+def test_a_group_is_repeated_with_numbers_and_all_groups_are_near():
+    gpu = Group("gpu", PGPU=1, required="CUSTOM_A100", in_tree="host")
+    first, second = gpu.times(2)
+    assert (first, second.name, gpu.name) == (
+        Group("gpu0", PGPU=1, required="CUSTOM_A100", in_tree="host"),
+        "gpu1",
+        "gpu",
+    )
+    assert gpu.times(0) == ()
+    names = ["cpu", "gpu0", "gpu1"]
+    near = Request(Group("cpu", PCPU=8), Group(MEMORY_MB=1), *gpu.times(2), near=True)
+    assert near == Request(Group("cpu", PCPU=8), Group(MEMORY_MB=1), first, second, near=names)
+    assert Request(Group("cpu", PCPU=8), near=False) == Request(Group("cpu", PCPU=8))
+
+
+def test_the_name_of_a_rack_is_the_same_uuid_always():
+    uuid = stead.rack("r7")
+    assert uuid == stead.rack("r7") == stead.rack(uuid.upper()) != stead.uuid_of("r7")
+    assert Group(VCPU=1, member_of=stead.rack("r7")).member_of == {frozenset([uuid])}
+    assert uuid == "2317c17d-0b34-5ac6-9703-691536dc7440"
+
+
 def test_the_limit_of_a_call_replaces_that_of_the_request():
     job = Request(Group(VCPU=1), limit=5)
     assert job.query(limit=2).endswith("limit=2")
@@ -155,7 +178,11 @@ def test_the_limit_of_a_call_replaces_that_of_the_request():
         (lambda: Group(VCPU=1, required="!HW_A"), "no name of a trait"),
         (lambda: Group(VCPU=1, required={"HW_A": 1}, forbidden="HW_A"), "both required and forbidden"),
         (lambda: Group(VCPU=1, required=[[]]), "no names"),
-        (lambda: Group(VCPU=1, member_of="rack-1"), "no uuid of an aggregate"),
+        (lambda: Group(VCPU=1, member_of="rack-1"), r"no uuid of an aggregate; stead[.]rack[(]'rack-1'[)]"),
+        (lambda: Group(VCPU=1).times(2), "only a group with a name"),
+        (lambda: Group("gpu", PGPU=1).times(-1), "negative"),
+        (lambda: Request(Group(VCPU=1), near=True), "near=True needs groups with a name"),
+        (lambda: stead.rack(""), "an aggregate needs a name"),
         (lambda: Group(VCPU=1, in_tree=""), "needs a uuid or a name"),
         (lambda: Group("a"), "requests nothing"),
         (lambda: Group("gpu", PGPU=2, split=True), "only the group without a name"),

@@ -1,8 +1,11 @@
 """What a site does, over HTTP and in the process, synchronously and asynchronously: one suite for all four."""
 
+import pickle
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
@@ -53,6 +56,19 @@ def test_another_claim_of_the_same_consumer_is_stale(site, hosts):
     assert (refused.value.status, refused.value.code) == (409, "placement.concurrent_update")
     assert refused.value.request_id.startswith("req-")
     assert refused.value.advice
+    name = {uuid: name for name, uuid in hosts.items()}[refused.value.holding.providers[0]]
+    assert str(refused.value) == (
+        f"train-1 has another claim: VCPU:2 of {name}. Repeat the request of that claim, move it with "
+        "site.find('train-1').move(request), or release it with site.release('train-1')"
+    )
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), again.consumer) == (str(refused.value), "train-1")
+    (candidate, *_) = site.candidates(Request(Group(VCPU=3)))
+    with pytest.raises(stead.Stale, match=f"train-1 has another claim: VCPU:2 of {name}"):
+        site.allocate(candidate, "train-1")
+    site.claim(TWO_CORES, "train-3-1")
+    with pytest.raises(stead.Stale, match="train-3-1 has another claim"):
+        site.claim_all([Request(Group(VCPU=1))] * 2, "train-3")
 
 
 def test_a_claim_moves_and_is_released(site, hosts):
@@ -88,7 +104,7 @@ def test_a_claim_for_a_claim_takes_its_place_in_one_step(site, hosts):
     claim = site.claim("resources=VCPU:8", "train-1", type="JOB")
     with pytest.raises(stead.NothingFits) as refused:
         site.claim("resources=VCPU:9", claim, explain=False)
-    assert refused.value.explanation is None
+    assert (refused.value.explanation.summary, refused.value.explanation.steps) == (refused.value.detail, [])
     larger = site.claim("resources=VCPU:8,MEMORY_MB:1024", claim)
     assert (larger.consumer, larger.type, larger.tries) == (claim.consumer, "JOB", 1)
     assert site.usages()["JOB"].amounts == {"VCPU": 8, "MEMORY_MB": 1024}
@@ -134,11 +150,19 @@ def test_a_consumer_without_a_type_has_none_after_a_move(site, hosts):
 def test_a_claim_that_another_client_changed_is_stale(site, hosts):
     claim = site.claim(TWO_CORES, "train-1")
     site.find("train-1").move(Request(Group(VCPU=4)))
-    with pytest.raises(stead.Stale):
+    changed = (
+        r"train-1 was changed by another client, and has VCPU:4 of host\d now; site.find\('train-1'\) reads it again"
+    )
+    with pytest.raises(stead.Stale, match=changed):
         claim.move(Request(Group(VCPU=1)))
-    with pytest.raises(stead.Stale):
+    with pytest.raises(stead.Stale, match=changed):
         claim.release()
+    with pytest.raises(stead.Stale, match=changed):
+        site.claim(Request(Group(VCPU=1)), claim)
     assert site.usages()["INSTANCE"].amounts == {"VCPU": 4}
+    site.release(claim)
+    with pytest.raises(stead.Stale, match="train-1 was changed by another client, and has nothing now"):
+        claim.move(TWO_CORES)
 
 
 def test_a_gang_is_placed_on_distinct_hosts_or_not_at_all(site, hosts):
@@ -160,6 +184,9 @@ def test_nothing_fits_with_its_explanation(site, hosts):
     with pytest.raises(stead.NothingFits) as refused:
         site.claim(Request(Group(VCPU=9)), "big")
     explanation = refused.value.explanation
+    reason = "No provider has 9 VCPU free; the largest has 8. With 8, there are 2 candidates."
+    assert (str(refused.value), explanation.summary) == (f"no place for big: {reason}", reason)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
     assert explanation.candidates == 0
     assert "would help: with resources=VCPU:8 instead of VCPU:9: 2 candidates" in str(explanation)
     assert str(site.explain(Request(Group(VCPU=9)))) == str(explanation)
@@ -193,6 +220,21 @@ def test_flavors_are_stored_listed_counted_and_deleted(site, hosts):
     for call in (site.flavor, site.delete_flavor):
         with pytest.raises(stead.NotFound, match=r"No such flavor m1[.]two"):
             call("m1.two")
+
+
+def test_weights_of_flavors_are_the_mix(site, hosts):
+    assert site.put_flavor("m1.two", TWO_CORES, weight=3).weight == 3
+    site.put_flavor("m1.one", Request(Group(VCPU=1)), weight=1)
+    assert site.flavor("m1.two").weight is None  # also of servers that have none
+    assert site.flavor("m1.two", weight=True).weight == 3
+    assert [flavor.weight for flavor in site.flavors(weights=True)] == [1, 3]
+    site.forget_mix()
+    mix = site.mix()
+    assert (mix.source, [(form.flavor, form.share) for form in mix.forms]) == (
+        "weights",
+        [("m1.two", 0.75), ("m1.one", 0.25)],
+    )
+    assert mix.forms[1].request == Request(Group(VCPU=1))
 
 
 def test_all_flavors_are_read_in_pages(site, hosts):
@@ -335,7 +377,7 @@ def test_a_claim_waits_until_another_one_is_released(site, hosts):
     assert waiting.providers == full[0].providers or waiting.allocations
     with pytest.raises(stead.NothingFits) as refused:
         site.claim(Request(Group(VCPU=8)), "impatient", wait=0.2)
-    assert refused.value.explanation is not None
+    assert refused.value.explanation.steps
 
 
 def test_waiting_for_room_needs_no_right_to_see_changes(site, hosts):
@@ -560,3 +602,135 @@ def test_a_claim_needs_a_project(site):
         site.claim(TWO_CORES, "train-1")
     with pytest.raises(stead.InvalidRequest, match="needs a project"):
         site.usages()
+
+
+@pytest.mark.parametrize("asked", [Group(VCPU=2), {"VCPU": 2}, "resources=VCPU:2", Request(Group(VCPU=2))])
+def test_a_group_amounts_and_a_text_are_requests(site, hosts, asked):
+    assert site.claim(asked, "train-1").amounts == {"VCPU": 2}
+    assert len(site.candidates(asked)) == 2
+    assert site.headroom(asked).at_least == 7
+    assert site.explain(asked).candidates == 2
+    assert site.what_if(headroom=asked).headroom.at_least == 7
+
+
+def test_what_is_no_request_is_refused_before_it_is_sent(site):
+    with pytest.raises(stead.InvalidRequest, match=r"'m1[.]large' is not a query .* Request\(flavor='m1[.]large'\)"):
+        site.headroom("m1.large")
+    with pytest.raises(stead.InvalidRequest, match="expected a Request, a Group, amounts by class"):
+        site.candidates(4)
+    assert site.faults.requests == []
+
+
+def test_a_claim_is_released_at_the_end_of_its_block(site, hosts):
+    with site.claim(TWO_CORES, "train-1") as claim:
+        assert site.usages()["INSTANCE"].amounts == {"VCPU": 2}
+    assert (site.usages(), claim.allocations) == ({}, {})
+    with pytest.raises(ZeroDivisionError), site.claim(TWO_CORES, "train-1"):
+        1 / 0  # noqa: B018
+    assert site.usages() == {}
+    with site.claim(TWO_CORES, "train-1") as claim:
+        claim.release()
+
+
+def test_a_claim_that_was_moved_is_released_at_the_end_and_a_new_one_of_the_name_is_not(site, hosts):
+    with site.claim(TWO_CORES, "train-1"):
+        site.find("train-1").move(Request(Group(VCPU=4)))
+    assert site.usages() == {}
+
+    def replaced():
+        with site.claim(TWO_CORES, "train-1") as claim:
+            claim.move(Request(Group(VCPU=4)))
+            site.release("train-1")
+            site.claim(Request(Group(VCPU=1)), "train-1")
+
+    with pytest.raises(stead.Stale):
+        replaced()
+    assert site.usages()["INSTANCE"].amounts == {"VCPU": 1}
+
+
+def test_a_claim_and_a_candidate_show_the_names_that_the_site_has_read(site, hosts):
+    site.disable("host1", "repair")
+    assert repr(site.claim(TWO_CORES, "train-1")) == "<Claim of train-1 (lab): VCPU:2 of host0>"
+    (candidate,) = site.candidates(TWO_CORES)
+    assert repr(candidate) == "<Candidate VCPU:2 of host0>"
+    assert candidate == pickle.loads(pickle.dumps(candidate))
+
+
+def test_a_pickled_claim_is_connected_again_by_find(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    stored = pickle.loads(pickle.dumps(getattr(claim, "subject", claim)))
+    assert (repr(stored), stored.allocations, stored.generation) == (repr(claim), claim.allocations, 1)
+    assert set(stored._names) == set(stored.providers)
+    for call in (site.find, lambda stored: site.claim(TWO_CORES, stored)):
+        call(stored).move(Request(Group(VCPU=4)))
+        stored = getattr(found := site.find("train-1"), "subject", found)
+        stored = pickle.loads(pickle.dumps(stored))
+    site.release(stored)
+    assert site.usages() == {}
+
+
+def test_a_closed_site_raises_and_may_be_closed_again(site, hosts):
+    claim = site.claim(TWO_CORES, "train-1")
+    site.close()
+    site.close()
+    for call in (
+        site.usages,
+        claim.release,
+        lambda: site.claim(TWO_CORES),
+        lambda: list(site.trees()),
+        lambda: next(site.watch()),
+        lambda: site.wait_for_room(TWO_CORES),
+    ):
+        with pytest.raises(stead.SiteClosed, match=r"was closed, so (GET|POST|PUT|DELETE) /"):
+            call()
+
+
+def test_a_host_is_deleted_with_all_below_it_or_not_at_all(site):
+    site.apply(
+        Node("host", VCPU=4, children=[Node("numa", children=[Node("gpu", PGPU=1)]), Node("nic", SRIOV_NET_VF=4)])
+    )
+    with site.claim({"PGPU": 1}, "train-1"), pytest.raises(stead.InUse, match="gpu has allocations: PGPU:1"):
+        site.delete("host")
+    assert len(site.tree("host")) == 4
+    site.delete("numa")
+    assert [provider.name for provider in site.tree("host")] == ["host", "nic"]
+    site.delete("name:host")
+    assert list(site.providers()) == []
+    with pytest.raises(stead.NotFound):
+        site.delete("host")
+
+
+def test_waiting_for_room_ends_when_a_claim_is_released(site, hosts):
+    claims = site.claim_all([Request(Group(VCPU=8))] * 2, "all")
+    with pytest.raises(stead.NothingFits) as refused:
+        site.wait_for_room(TWO_CORES, timeout=0)
+    assert str(refused.value) == refused.value.explanation.summary != ""
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(site.wait_for_room, TWO_CORES)
+        claims[0].release()
+        (candidate,) = waiting.result(50)
+    assert candidate.allocations.keys() == set(site.candidates(TWO_CORES)[0].allocations)
+    assert list(site.claims(project="lab", provider=next(iter(candidate.allocations)))) == []
+
+
+def test_a_span_or_a_time_ends_a_disabled_state(site, hosts):
+    for until in (timedelta(hours=12), "12h"):
+        state = site.disable("host0", "repair", until=until)
+        assert timedelta(hours=11) < datetime.fromisoformat(state.until) - datetime.now(UTC) <= timedelta(hours=12)
+    assert site.disable("host0", "repair", until=datetime(2099, 1, 1, tzinfo=UTC)).until == "2099-01-01T00:00:00Z"
+    for until in ("tomorrow", "2099-01-01", datetime(2099, 1, 1)):
+        with pytest.raises(
+            stead.InvalidRequest, match=r"2099-01-01T00:00:00|'(tomorrow|2099-01-01)' is not a span such as"
+        ):
+            site.disable("host0", "repair", until=until)
+
+
+def test_an_unknown_name_says_how_to_make_it(site, hosts):
+    with pytest.raises(stead.Invalid, match=r"unknown trait CUSTOM_A100; apply\(…, create_names=True\) creates it"):
+        site.apply(Node("host0", traits="CUSTOM_A100"))
+    with pytest.raises(
+        stead.Invalid, match=r"unknown resource class BOARDS[.] Names of your own begin with CUSTOM_, as CUSTOM_BOARDS"
+    ):
+        site.apply(Node("host0", BOARDS=1), create_names=True)
+    with pytest.raises(stead.Invalid, match=r"No such resource class BOARDS[.] Names of your own begin with CUSTOM_"):
+        site.claim({"BOARDS": 1})

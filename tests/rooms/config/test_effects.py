@@ -206,6 +206,13 @@ def first_roots(site: Site) -> object:
     return len({each["root_provider_uuid"] for each in answer.provider_summaries.values()})
 
 
+def first_root(site: Site) -> object:
+    full, _empty = site.hosts(2)
+    site.api.claim((full, {"VCPU": 1}))
+    answer = site.api.get("/allocation_candidates?resources=VCPU:1&limit=1").expect(200)
+    return list(answer.provider_summaries) == [full.uuid]
+
+
 def drawn(site: Site) -> object:
     site.hosts(10)
     query = "/allocation_candidates?resources=VCPU:1&limit=1"
@@ -221,6 +228,15 @@ def offered_write(site: Site) -> object:
     """What a session may do through the web interface. The cookie is that of the user admin of `noauth2`."""
     form = {"Cookie": "stead-session=YWRtaW4=", "X-Stead-CSRF": csrf_token("admin")}
     return wsgi_door(site.app)("DELETE", "/ui/api/traits/CUSTOM_X", list(form.items()), None)[0]
+
+
+def name_of_project(site: Site) -> object:
+    """Whether the Consumers page names the project ``demo``. The cookie is that of the user admin of `noauth2`."""
+    (host,) = site.hosts(1)
+    body = {"allocations": {host.uuid: {"resources": {"VCPU": 1}}}, "project_id": "demo", "user_id": "u"}
+    site.api.at("1.28").put(f"/allocations/{fresh_uuid()}", {**body, "consumer_generation": None}).expect(204)
+    page = wsgi_door(site.app)("GET", "/ui/consumers", [("Cookie", "stead-session=YWRtaW4=")], None)
+    return b"the demo project" in page[2]
 
 
 def owner(site: Site) -> object:
@@ -258,11 +274,14 @@ def attempts(site: Site) -> object:
     messages: list[str] = []
     listener = logging.Handler()
     listener.emit = lambda record: messages.append(record.getMessage().rpartition(";")[2])  # type: ignore[method-assign]  # a handler of this test
-    logging.getLogger(application.__name__).addHandler(listener)
+    logger = logging.getLogger(application.__name__)
+    logger.setLevel(logging.INFO)
+    logger.disabled = False  # whatever ran before in this test
+    logger.addHandler(listener)
     try:
         assert site.refusal() == "Unavailable"
     finally:
-        logging.getLogger(application.__name__).removeHandler(listener)
+        logger.removeHandler(listener)
     return messages
 
 
@@ -331,6 +350,12 @@ def two_claims(site: Site) -> object:
         "consumer_generation": None,
     }
     return site.api.at(OWN).post("/claims", {"claims": [{**wish, "consumer_uuid": fresh_uuid()} for _ in "12"]}).status
+
+
+def lease_of_a_minute(site: Site) -> object:
+    (host,) = site.hosts(1)
+    body = {**holding((host, {"VCPU": 1})), "lease": 60}
+    return site.api.at(f"{NEWEST}, stead 1.2").put(f"/allocations/{fresh_uuid()}", body).status
 
 
 def forwarded(site: Site) -> object:
@@ -426,6 +451,8 @@ ROWS: dict[str, Row] = {
     "stead.reconcile_interval": Row(
         lambda site: (site.service, "reconcile" in {thread.name for thread in threading.enumerate()})[1], ("0", "30")
     ),
+    "stead.max_lease": Row(lease_of_a_minute, ("59", "60")),
+    "stead.expiry_interval": Row(lambda site: site.service._expiry_interval, ("0.5", "2")),
     "stead.snapshot_dir": Row(snapshot_file, ("", "{dir}")),
     "stead.snapshot_interval": Row(
         lambda site: site.service._snapshot_file and site.service._snapshot_file.interval,
@@ -463,6 +490,7 @@ ROWS: dict[str, Row] = {
     ),
     "stead.max_allocations": Row(two_allocations, ("1", "2")),
     "stead.max_candidate_work": Row(number_found, ("1", "0")),
+    "stead.default_order": Row(first_root, ("pack", "spread")),
     "stead.max_concurrent_requests": Row(while_streaming, ("1", "2")),
     "stead.metrics": Row(scraped, (str(free_port()), ""), {"stead.metrics_directory": "{dir}"}),
     "stead.metrics_directory": Row(
@@ -480,6 +508,7 @@ ROWS: dict[str, Row] = {
     "stead.compress_responses": Row(compressed, ("true", "false")),
     "stead.ui": Row(lambda site: site.status("GET", "/ui/sign-in"), ("true", "false")),
     "stead.ui_writes": Row(offered_write, ("true", "false")),
+    "stead.ui_aliases": Row(name_of_project, ("", str(Path(__file__).parent / "aliases.json"))),
     "stead.ui_hosts": Row(
         lambda site: site.status("GET", "/ui/sign-in", Host="one.example"), ("one.example", "two.example")
     ),

@@ -88,6 +88,8 @@ def test_a_file_says_all_that_it_says(conf_file):
         max_claims = 8
         max_tree_providers = 11
         max_answer_size = 12
+        max_lease = 3600
+        expiry_interval = 2.5
         max_watchers = 9
         max_watcher_threads = 3
         kept_changes = 10
@@ -106,7 +108,8 @@ def test_a_file_says_all_that_it_says(conf_file):
     assert settings.cors.allowed_origins == ("https://a.example", "https://b.example")
     assert settings.cors.allow_credentials is False
     assert settings.limits == LimitSettings(6, 7, 9, 3)
-    assert settings.request_limits == RequestLimits(1, 2, 3, 4, 5, 8, 11, 12)
+    assert settings.request_limits == RequestLimits(1, 2, 3, 4, 5, 8, 11, 12, 3600)
+    assert settings.database.expiry_interval == 2.5
     assert settings.database.require_durable_commits is True
     assert settings.database.reconcile_interval == 30.0
     assert settings.database.kept_changes == 10
@@ -238,6 +241,19 @@ def test_sql_may_be_logged_as_much_as_anybody_wants(conf_file, number):
 def test_an_unknown_auth_strategy_is_refused(conf_file):
     path = conf_file("[placement_database]\nconnection = sqlite:///a.db\n[api]\nauth_strategy = trust\n")
     with pytest.raises(ConfigError, match="auth_strategy"):
+        load([path])
+
+
+@pytest.mark.parametrize(("word", "order"), [("off", None), ("pack", "pack"), ("headroom", "headroom")])
+def test_the_default_order_is_one_of_order_by(conf_file, word, order):
+    path = conf_file(f"[placement_database]\nconnection = sqlite:///a.db\n[stead]\ndefault_order = {word}\n")
+    assert load([path]).candidates.order == order
+
+
+@pytest.mark.parametrize("word", ["", "best", "PACK", "random", "VCPU:asc"])
+def test_an_unknown_default_order_is_refused(conf_file, word):
+    path = conf_file(f"[placement_database]\nconnection = sqlite:///a.db\n[stead]\ndefault_order = {word}\n")
+    with pytest.raises(ConfigError, match="default_order"):
         load([path])
 
 

@@ -48,7 +48,7 @@ def scraped(service: Service) -> Samples:
 
 
 def expected(api: Api) -> Samples:
-    """What GET /headroom says; a query with ``root_member_of`` stands for a zone."""
+    """What GET /headroom says, also of what is stranded; a query with ``root_member_of`` stands for a zone."""
     told: Samples = {}
     for name in FLAVORS:
         for zone, uuid in {"": "", **ZONES}.items():
@@ -57,6 +57,9 @@ def expected(api: Api) -> Samples:
             labels = frozenset({("flavor", name), *([("aggregate", zone)] if zone else [])})
             told["stead_headroom", labels] = headroom["at_least"]
             told["stead_headroom_at_most", labels] = headroom["at_most"]
+    stranded = api.at(f"{NEWEST}, stead 1.2").get("/headroom").expect(200).json["headroom"]["stranded"]
+    assert stranded.keys() == {"VCPU", "DISK_GB"}
+    told |= {("stead_stranded", frozenset({("resource_class", name)})): amount for name, amount in stranded.items()}
     return told
 
 

@@ -21,6 +21,7 @@ from stead.serve.supervisor import Step, Supervisor
 from tests.conftest import write_configuration
 from tests.rooms.observe.test_scraping import Scraped
 from tests.rooms.serve.supervised import GOOD, Batch, Expected, Simulated, live, processes
+from tests.selection import examples
 from tests.servers.stead import started
 from tests.system.deploy.servers import free_port
 from tests.waiting import wait_until
@@ -35,7 +36,7 @@ LONG_SECONDS = 120
 
 class TestDecisions:
     @given(st.integers(1, 5), st.integers(0, 2**32))
-    @settings(max_examples=max(500, CASES))
+    @settings(max_examples=max(examples(500), CASES))
     def test_those_whom_the_model_names_serve(self, count: int, seed: int) -> None:
         choices = random.Random(seed)
         live(Simulated(count), count, [Batch.drawn(choices, count) for _ in range(8)], choices)

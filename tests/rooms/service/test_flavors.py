@@ -12,9 +12,9 @@ from stead.candidates.headroom.keeping import HeadroomByTree
 from stead.candidates.work import Work
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot
-from stead.domain.request import CandidateRequest, RequestGroup
+from stead.domain.request import CandidateRequest, RequestGroup, Wanted
 from stead.service import flavors
-from stead.service.flavors import FlavorHeadrooms
+from stead.service.flavors import FlavorHeadrooms, StrandedAmounts
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.catalog.pictures import Picture
 
@@ -79,6 +79,24 @@ def test_a_flavor_that_is_replaced_or_at_fault_is_answered_as_it_is_now() -> Non
     assert found_in(site, headrooms, {"m": ask(8)}) == {"m": HOSTS}
     assert "CUSTOM_NONE" in str(found_in(site, headrooms, {"m": ask(1, "CUSTOM_NONE")})["m"])
     assert found_in(site, headrooms, {"m": ask(1)}) == {"m": 8 * HOSTS}
+
+
+def test_the_course_of_what_is_stranded_has_an_entry_per_five_minutes_of_a_day() -> None:
+    site, now = Site(), 1_000_000.0
+    form = Wanted(ask(5), 1)
+    amounts = StrandedAmounts(lambda: mix, lambda: now)
+    mix: list[Wanted] = []
+    assert amounts.now(site.snapshot, str(site.state), None).course == ()  # nothing is counted
+    mix = [form]
+    for turn in range(600):
+        site.use(turn % HOSTS, turn % 4)
+        stranded = amounts.now(site.snapshot, str(site.state), None)
+        now += 150
+    assert [entry.time for entry in stranded.course] == [int(now) - 300 * back for back in range(288, 0, -1)]
+    assert [*stranded.stranded.values()] == [amount - 5 * HOSTS for amount in stranded.free.values()]
+    site.use(0, 8)
+    latest = amounts.now(site.snapshot, str(site.state), None)
+    assert latest.course[-1] == (int(now), {"VCPU": next(iter(latest.stranded.values()))})
 
 
 @pytest.mark.parametrize("is_empty", [False, True])

@@ -108,19 +108,25 @@ class Books:
         names.project_ids(self.store, {PROJECT})
         names.user_ids(self.store, {USER})
         while True:
-            with self.store.writer.connect() as connection, connection.begin() as transaction:
-                about: dict[str, Any] = {"p": provider, "c": resource_class_id, "a": amount, "consumer": consumer}
-                id_, generation = connection.execute(
-                    sa.text("SELECT id, generation FROM resource_providers WHERE uuid = :p"), about
-                ).one()
-                about |= {"id": id_, "g": generation}
-                if connection.execute(sa.text(FREE), about).scalar_one() < amount:
-                    return False
-                for statement in TAKEN_ELSEWHERE:
-                    connection.execute(sa.text(statement), about)
-                if connection.execute(sa.text(RAISED_ELSEWHERE), about).rowcount == 1:
-                    return True
-                transaction.rollback()
+            try:
+                with self.store.writer.connect() as connection, connection.begin() as transaction:
+                    about: dict[str, Any] = {"p": provider, "c": resource_class_id, "a": amount, "consumer": consumer}
+                    id_, generation = connection.execute(
+                        sa.text("SELECT id, generation FROM resource_providers WHERE uuid = :p"), about
+                    ).one()
+                    about |= {"id": id_, "g": generation}
+                    if connection.execute(sa.text(FREE), about).scalar_one() < amount:
+                        return False
+                    for statement in TAKEN_ELSEWHERE:
+                        connection.execute(sa.text(statement), about)
+                    if connection.execute(sa.text(RAISED_ELSEWHERE), about).rowcount == 1:
+                        return True
+                    transaction.rollback()
+            except sa.exc.DBAPIError as error:
+                if not self.store.dialect.is_undone(
+                    error
+                ):  # the database ended this one of two that waited in a circle
+                    raise
 
     def release_elsewhere(self, consumer: str) -> None:
         """By a service that knows nothing of ours; no generation rises."""

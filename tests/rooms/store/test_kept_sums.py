@@ -20,6 +20,7 @@ from tests.rooms.store.books import Books, claim_of, faults, fresh_custom, fresh
 from tests.rooms.store.protocol.interleaving import outcome
 from tests.rooms.store.protocol.storm import storm
 from tests.rooms.store.protocol.test_clock import id_of
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +109,9 @@ class Site:
                 self.hosts[number % 3] = books.provider(VCPU=20, DISK_GB=20)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12, quick=5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.tuples(st.sampled_from(WRITES), st.integers(0, 60)), min_size=5, max_size=16))
 def test_the_sums_are_those_of_the_allocations_whatever_happens(books: Books, steps: list[tuple[str, int]]) -> None:
     site = Site(books)
@@ -182,8 +185,10 @@ def test_a_stale_sum_is_written_over_even_of_a_class_that_nobody_holds_any_more(
     assert sums_of(books, [id_of(books, host)]) == {(id_of(books, host), VCPU): 4}
 
 
-def test_what_another_service_released_is_missed_until_it_claims_but_never_over_commits(database_url: str) -> None:
-    books = Books(database_url)
+def test_what_another_service_released_is_missed_until_it_claims_but_never_over_commits(
+    ready_database_url: str,
+) -> None:
+    books = Books(ready_database_url)
     host, consumer = books.provider(VCPU=4), fresh_uuid()
     books.claim(consumer, {host: {"VCPU": 3}})
     books.release_elsewhere(consumer)

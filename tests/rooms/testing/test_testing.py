@@ -12,6 +12,7 @@ import pytest
 import stead
 from stead import Group, Node, Request, testing
 from tests.checkout import ROOT
+from tests.waiting import wait_until
 
 USERS_TESTS = """
 import stead
@@ -117,3 +118,26 @@ def test_the_uuids_of_providers_that_were_applied_are_the_same_in_every_run():
             return site.apply(Node("host", VCPU=1, children=[Node("gpu", PGPU=1)])).uuids
 
     assert uuids() == uuids()
+
+
+def test_time_passes_for_leases_on_demand():
+    with testing.placement() as url, testing.site() as here:
+        for placement, site in ((url, url.site()), (here, here)):
+            site.apply(Node("host", VCPU=8))
+            for name, lease in (("short", 30), ("long", 3600)):
+                site.claim(Request(Group(VCPU=1)), name, lease=lease)
+            site.claim(Request(Group(VCPU=1)), "marked", lease=30, on_expiry="mark")
+            placement.pass_time(25)
+            assert {claim.amounts["VCPU"] for claim in site.claims(expires_before="1h")} == {1}
+            assert site.find("short") is not None
+            placement.pass_time(20)
+            assert (site.find("short"), site.find("long") is None) == (None, False)
+            assert site.find("marked").expires_at < site.find("long").expires_at
+
+
+def test_a_hold_notices_that_its_time_has_passed():
+    with testing.placement() as url:
+        site = url.site()
+        site.apply(Node("host", VCPU=8))
+        with pytest.raises(stead.LeaseLost), site.hold(Request(Group(VCPU=1)), lease=2) as claim:
+            wait_until(lambda: url.pass_time(10) or claim.lost.is_set())

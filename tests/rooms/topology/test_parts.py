@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stead.domain.names import printable
+from stead.printing import printable
 from stead.topology.document import as_data, dump, load
 from stead.topology.site import Description, Site, halves, parts_of, site_of, write_allocations, write_inventories
 from tests.rooms.topology.sites import any_names, sites

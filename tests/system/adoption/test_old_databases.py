@@ -50,6 +50,8 @@ def require_same_answers(directory: Path, answers: dumps.Answers) -> None:
     assert {question: found[question] for question in answers} == answers
 
 
+@pytest.mark.costly
+@pytest.mark.every_database
 @pytest.mark.parametrize("release", DUMPED)
 def test_an_upgrade_makes_the_tables_of_the_newest_release_and_keeps_what_is_in_them(
     database_server: Server,
@@ -76,6 +78,8 @@ def test_an_upgrade_makes_the_tables_of_the_newest_release_and_keeps_what_is_in_
     assert layout(database_url) == layout_of_the_last
 
 
+@pytest.mark.costly
+@pytest.mark.every_database
 @pytest.mark.parametrize("release", DUMPED[:-1])
 def test_the_statements_do_the_same_when_somebody_else_runs_them(
     database_server: Server,

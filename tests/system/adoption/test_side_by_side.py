@@ -1,6 +1,10 @@
 """While instances are replaced one by one, the released service and Stead write the same database; both end up right.
 
 STEAD_TEST_MIXED_SECONDS says for how long they write on each database: 60 is the whole test, 6 what CI has time for.
+
+On PostgreSQL, several processes of the released service sometimes over-commit, also without Stead: with four clients on
+two hosts, two processes did so 2 times in 176 claims, and four processes 8 times in 199. So a trigger in the database
+records which service wrote more than there is. Stead never may.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ import random
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from stead.cli.app import run
@@ -33,6 +38,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["venv"]  # a fixture
+
+OVERCOMMITS = """
+CREATE TABLE overcommits (provider_id integer, service text);
+CREATE FUNCTION note_overcommit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF (SELECT sum(used) FROM allocations WHERE resource_provider_id = NEW.resource_provider_id
+      AND resource_class_id = NEW.resource_class_id) > 24 THEN
+    INSERT INTO overcommits VALUES (NEW.resource_provider_id, current_setting('application_name'));
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER note_overcommit AFTER INSERT OR UPDATE ON allocations DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION note_overcommit();
+"""
+"""The service that exceeds the total when it commits. It holds the provider's row then, so no other one commits."""
 
 SECONDS = float(os.environ.get("STEAD_TEST_MIXED_SECONDS", "6"))
 RECONCILE_SECONDS = 0.5
@@ -157,12 +176,20 @@ def until_none(differences: Callable[[], list[str]]) -> None:
     wait_until(lambda: not differences(), lambda: "\n".join(differences()[:3]), seconds=PATIENCE_SECONDS)
 
 
+def named(url: str) -> str:
+    """The URL with which Stead connects, by whose name a trigger distinguishes it from the other service."""
+    if not url.startswith("postgresql"):
+        return url
+    return f"{url}{'&' if '?' in url else '?'}application_name=stead"
+
+
 @contextmanager
 def both(directory: Path, url: str) -> Iterator[tuple[int, str]]:
     """The port of the released service and the URL of Stead with two workers, on one database."""
-    configuration = released.configure(directory, released.connection_of(url))
-    with configuration.open("a") as file:
-        file.write(f"[stead]\nreconcile_interval = {RECONCILE_SECONDS}\n")
+    theirs = released.configure(directory, released.connection_of(url)).read_text()
+    configuration = directory / "stead.conf"
+    ours = theirs.replace(released.connection_of(url), named(url))
+    configuration.write_text(f"{ours}[stead]\nreconcile_interval = {RECONCILE_SECONDS}\n")
     with released.serving(directory) as port:
         assert run(["db", "upgrade", "--config-file", str(configuration)]) == 0
         with serving(configuration) as stead:
@@ -177,6 +204,7 @@ def test_both_services_write_one_database_and_answer_alike_in_the_end(database_u
         ports = [port, int(stead_url.rpartition(":")[2])] * 2
         sides = [Side(doors.enter_context(opened_door(port))) for port in ports]
         prepare(sides[1], hosts)
+        note_overcommits(database_url)
         writers = [Writer(side, seed, hosts) for seed, side in enumerate(sides)]
         stop = threading.Event()
         threads = [threading.Thread(target=writer.work, args=(stop,)) for writer in writers]
@@ -208,12 +236,29 @@ def has_met_everything(writers: list[Writer]) -> bool:
     return succeeded >= {"claim", "release", "restock", "dress", "join", "make"}
 
 
+def note_overcommits(url: str) -> None:
+    if url.startswith("postgresql"):
+        with closing(psycopg.connect(url.replace("+psycopg", ""), autocommit=True)) as connection:
+            connection.execute(OVERCOMMITS)
+
+
+def overcommits(url: str) -> Counter[str]:
+    """How many allocations each service wrote above the total, on PostgreSQL."""
+    if not url.startswith("postgresql"):
+        return Counter()
+    with closing(psycopg.connect(url.replace("+psycopg", ""))) as connection:
+        return Counter(service for (service,) in connection.execute("SELECT service FROM overcommits"))
+
+
 def require_right_books(url: str) -> None:
-    """Nothing is over-committed, no row refers to nothing, and no kept sum is wrong."""
+    """Stead has over-committed nothing, no row refers to nothing, and no kept sum is wrong."""
+    written = overcommits(url)
+    assert not written["stead"], written
     store = Store(Database(url))
     try:
         found = store.read(audit, lambda _done, _all: None)
     finally:
         store.close()
     # The released service keeps rows of consumers that hold nothing any more.
-    assert [finding for finding in found if finding.fault is not Fault.CONSUMER_WITHOUT_ALLOCATIONS] == []
+    expected = {Fault.CONSUMER_WITHOUT_ALLOCATIONS} | ({Fault.OVERCOMMITTED} if written else set())
+    assert [finding for finding in found if finding.fault not in expected] == []

@@ -119,6 +119,17 @@ def give_trait(rack: Rack, host: Provider) -> None:
     )
 
 
+def test_since_stead_1_2_new_places_are_the_best_of_the_order(rack: Rack) -> None:
+    for host, amount in zip(rack.hosts, (1, 3, 5), strict=True):
+        rack.claim(host, amount)
+    query = f"/advice?resources={rack.lamp}:8&member_of={rack.aggregate}&make_room_for=1&order_by="
+    newest = rack.own.at(f"{NEWEST}, stead 1.2")
+    for api, order, chosen in ((newest, "spread", 1), (newest, "pack", 2), (rack.own, "spread", 2)):
+        [move] = api.get(query + order).expect(200).advice["moves"]
+        assert list(move["allocations"]) == [rack.hosts[chosen].uuid]
+    assert b"order_by" in newest.get(f"{query}packed").expect(400).body
+
+
 def test_a_flavor_stands_for_its_query(rack: Rack) -> None:
     name = f"lamps.{fresh_uuid()[:8]}"
     rack.own.put(f"/flavors/{name}", {"query": f"resources={rack.lamp}:8"}).expect(201)
@@ -127,6 +138,68 @@ def test_a_flavor_stands_for_its_query(rack: Rack) -> None:
     found = rack.own.get(f"/advice?flavor={name}&member_of={rack.aggregate}&make_room_for=1").expect(200).advice
     assert found == advice(rack, 8, 1)
     assert rack.own.get("/advice?flavor=nobody.has.it&make_room_for=1").refused(400, "No such flavor nobody.has.it")
+
+
+class TestImproving:
+    """``improve=mix``: the moves that raise the value of the site for its flavors most. It requires stead 1.2."""
+
+    @pytest.fixture
+    def newest(self, rack: Rack) -> Api:
+        """The API, with a flavor of seven lamps that outweighs all others."""
+        newest = rack.own.at(f"{NEWEST}, stead 1.2")
+        query = f"resources={rack.lamp}:7"
+        newest.put(f"/flavors/lamps.{rack.lamp}", {"query": query, "weight": 1_000_000_000}).expect(201)
+        return newest
+
+    def test_the_moves_raise_the_value_and_can_be_made(self, rack: Rack, newest: Api) -> None:
+        first, second, third = rack.hosts
+        blocking = rack.claim(first, 2)
+        for _ in range(2):
+            rack.claim(second, 2)
+        rack.claim(third, 1)
+        found = newest.get("/advice?improve=mix&moves=1").expect(200).advice
+        [move] = found["moves"]
+        # Two lamps that leave the first host make room for seven. The second host has no such room to lose.
+        assert move["consumer_uuid"] == blocking
+        assert list(move["allocations"]) == [second.uuid]
+        assert (found["improve"], found["reason"]) == ("mix", None)
+        assert move["gain"] > 0
+        assert found["after"]["value"] == pytest.approx(found["before"]["value"] + move["gain"], abs=1e-4)
+        several = newest.get("/advice?improve=mix&moves=3").expect(200).advice["moves"]
+        assert several[0] == move
+        assert [list(each["allocations"]) for each in several] == [[second.uuid]] * 2
+        claim_moves(rack.own, [{key: value for key, value in each.items() if key != "gain"} for each in several])
+        query = f"/headroom?flavor=lamps.{rack.lamp}&member_of={rack.aggregate}"
+        assert newest.get(query).expect(200).headroom["at_least"] == 2
+        newest.delete(f"/flavors/lamps.{rack.lamp}").expect(204)
+
+    @pytest.mark.parametrize(
+        ("query", "text"),
+        [
+            ("improve=mix", "improve requires moves."),
+            ("improve=mix&moves=0", "moves"),
+            ("improve=mix&moves=1001", "moves is at most 1000."),
+            ("improve=mix&moves=x", "moves"),
+            ("improve=best&moves=1", "best"),
+            ("improve=mix&moves=1&moves=2", "moves"),
+            ("improve=mix&moves=1&resources=VCPU:1", "improve and resources cannot be used together."),
+            ("improve=mix&moves=1&make_room_for=1", "improve and make_room_for cannot be used together."),
+            ("moves=1&make_room_for=1&resources=VCPU:1", "moves requires improve=mix."),
+            ("resources=VCPU:1", "'make_room_for' is a required property"),
+            ("improve=mix&moves=1&same_traits=yes", "yes"),
+        ],
+    )
+    def test_a_faulty_query_is_refused(self, own: Api, query: str, text: str) -> None:
+        refused = own.at(f"{NEWEST}, stead 1.2").get(f"/advice?{query}").expect(400)
+        assert text.encode() in refused.body
+
+    def test_older_versions_do_not_know_it(self, own: Api) -> None:
+        assert b"improve" in own.get("/advice?improve=mix&moves=1").expect(400).body
+
+
+def test_without_flavors_there_is_nothing_to_improve(empty_api: Api) -> None:
+    found = empty_api.at(f"{NEWEST}, stead 1.2").get("/advice?improve=mix&moves=1").expect(200).advice
+    assert (found["moves"], found["reason"]) == (None, "no_mix")
 
 
 def test_it_changes_nothing(rack: Rack) -> None:

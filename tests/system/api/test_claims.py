@@ -503,6 +503,21 @@ class TestRaces:
         assert (givers(answers[0]), answers[0].tries) == ([[host.uuid]], 1)
         assert answers[1].refused(409, "claims[0]", code=NOTHING_FITS)
 
+    def test_for_the_last_place_it_waits_for_who_came_first(self, own: Api, rack: Rack) -> None:
+        host = rack.host()
+        answers: list[Answer] = []
+        second = threading.Thread(target=lambda: answers.append(claim(own, wish(rack.query("VCPU:3")))))
+
+        def come_second() -> None:
+            second.start()
+            second.join(0.1)  # it would have claimed by then
+
+        with while_claiming(come_second):
+            first = claim(own, wish(rack.query("VCPU:3")))
+        second.join()
+        assert (givers(first), first.tries) == ([[host.uuid]], 1)
+        assert answers[0].refused(409, "claims[0]", code=NOTHING_FITS)
+
     def test_nor_does_a_claim_that_is_over_keep_a_place(self, own: Api, rack: Rack, hosts: list[Provider]) -> None:
         taken = claim(own, wish(rack.query("VCPU:3", order_by="pack"))).expect(200).claims[0]
         own.delete(f"/allocations/{taken['consumer_uuid']}").expect(204)

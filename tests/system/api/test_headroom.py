@@ -257,3 +257,44 @@ class TestMixes:
     )
     def test_a_faulty_mix_is_refused(self, own: Api, mix: str, text: str) -> None:
         assert text in own.get(f"{PATH}?mix={mix}").expect(400).error.detail
+
+
+class TestStranded:
+    """GET ``/headroom`` without a query: what the flavors of the site cannot use. It requires stead 1.2."""
+
+    @pytest.fixture
+    def newest(self, api: Api) -> Api:
+        return api.at(f"{NEWEST}, stead 1.2")
+
+    def test_it_is_the_mean_of_what_the_flavors_leave_by_what_they_request(self, rack: Rack, newest: Api) -> None:
+        names = {amount: f"lamps.{amount}.{rack.lamp}" for amount in (3, 1)}
+        newest.put(f"/flavors/{names[3]}", {"query": f"resources={rack.lamp}:3", "weight": 2}).expect(201)
+        found = newest.get(PATH).expect(200).headroom
+        assert (found["free"][rack.lamp], found["stranded"][rack.lamp]) == (13, 4)
+        newest.put(f"/flavors/{names[1]}", {"query": f"resources={rack.lamp}:1", "weight": 2}).expect(201)
+        assert newest.get(PATH).expect(200).headroom["stranded"][rack.lamp] == 3
+        newest.put(f"/flavors/{names[1]}", {"query": f"resources={rack.lamp}:1", "weight": 18}).expect(200)
+        assert newest.get(PATH).expect(200).headroom["stranded"][rack.lamp] == 1
+        newest.delete(f"/flavors/{names[1]}").expect(204)
+        # Two lamps are free everywhere, so nothing fits and all of them are stranded.
+        for host, amount in zip(rack.hosts[1:], ((2,), (3, 2)), strict=True):
+            for each in amount:
+                allocations = {host.uuid: {"resources": {rack.lamp: each}}}
+                body = {"allocations": allocations, "consumer_generation": None, "project_id": "p", "user_id": "u"}
+                newest.put(f"/allocations/{fresh_uuid()}", {**body, "consumer_type": "INSTANCE"}).expect(204)
+        found = newest.get(PATH).expect(200)
+        assert (found.headroom["free"][rack.lamp], found.headroom["stranded"][rack.lamp]) == (6, 6)
+        assert found.headroom["counted"] <= found.headroom["forms"]
+        newest.get(f"/changes?timeout=0&since={found.headroom['generation']}").expect(200)
+        newest.delete(f"/flavors/{names[3]}").expect(204)
+        assert rack.lamp not in newest.get(PATH).expect(200).headroom["stranded"]
+
+    def test_a_flavor_of_a_class_that_does_not_exist_is_not_counted(self, empty_api: Api) -> None:
+        newest = empty_api.at(f"{NEWEST}, stead 1.2")
+        assert newest.get(PATH).expect(200).headroom["forms"] == 0
+        newest.put("/flavors/none", {"query": "resources=CUSTOM_OF_NOTHING:1"}).expect(201)
+        found = newest.get(PATH).expect(200).headroom
+        assert (found["forms"], found["counted"], found["stranded"]) == (1, 0, {})
+
+    def test_before_stead_1_2_a_request_is_required(self, own: Api) -> None:
+        assert b"There must be at least one resources" in own.get(PATH).expect(400).body

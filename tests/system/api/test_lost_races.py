@@ -6,6 +6,7 @@ Source: "Writing allocations", "Errors", docs/api.md.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +17,10 @@ from tests.conftest import open_door
 from tests.system.api.client import CONCURRENT_UPDATE, Api, Provider, fresh_uuid, holding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.system.api.client import Answer
+    from tests.system.api.client import Answer, Door
 
 SHORT, FOR_EVER = "0.1", "100000"
 AGAIN = "Another thread concurrently updated the resource provider data. Please retry your update"
@@ -92,33 +93,43 @@ def generation(api: Api, host: Provider) -> int:
     return int(api.get(host.path).json["generation"])
 
 
-@pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Api]]:
-    """An API with these options, on a database of its own."""
-    doors = []
+class Patience:
+    """Opens the API with some options, on a database of its own, where a host and a consumer exist."""
 
-    def opened(**options: str) -> Api:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._directory = directory
+        self._monkeypatch = monkeypatch
+        self._doors = ExitStack()
+        # With the patience of every server: a busy machine may take longer than a short one for a single write.
+        with self._opened() as door:
+            api = Api(door)
+            self._host = api.create_provider(inventories={"VCPU": 8}, traits=["COMPUTE_NODE"])
+            self._consumer = api.claim((self._host, {"VCPU": 1}))
+
+    def ends(self, ask: Any, error: Exception, **options: str) -> Answer:
+        """The answer with these options, where every attempt ends with *error*."""
         for name, value in options.items():
-            monkeypatch.setenv(f"OS_STEAD__{name.upper()}", value)
-        doors.append(open_door(tmp_path, f"sqlite:///{tmp_path}/stead.db"))
-        return Api(doors[-1].__enter__())
+            self._monkeypatch.setenv(f"OS_STEAD__{name.upper()}", value)
+        api = Api(self._doors.enter_context(self._opened()))
 
-    yield opened
-    for door in doors:
-        door.__exit__(None, None, None)
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        self._monkeypatch.setattr(Store, "_attempt", fail)
+        return ask(api, self._host, self._consumer)
+
+    def close(self) -> None:
+        self._doors.close()
+
+    def _opened(self) -> AbstractContextManager[Door]:
+        return open_door(self._directory, f"sqlite:///{self._directory}/stead.db")
 
 
-def ends(api: Api, ask: Any, error: Exception, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """The answer, where every attempt ends with *error*."""
-    host = api.create_provider(inventories={"VCPU": 8}, traits=["COMPUTE_NODE"])
-    consumer = api.claim((host, {"VCPU": 1}))
-    api.claim((host, {"VCPU": 1}))  # its project, user and type are known from here on
-
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(Store, "_attempt", fail)
-    return ask(api, host, consumer)
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Patience]:
+    patience = Patience(tmp_path, monkeypatch)
+    yield patience
+    patience.close()
 
 
 BUSY = sqlite3.OperationalError("database is locked")
@@ -132,35 +143,28 @@ WAITED = sa.exc.OperationalError("BEGIN IMMEDIATE", {}, BUSY)
 @pytest.mark.parametrize("lost", LOST, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("ask", CLAIMS)
 def test_a_claim_whose_races_are_lost_until_claim_timeout_is_a_conflict(
-    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any, lost: Exception
+    patience: Patience, ask: Any, lost: Exception
 ) -> None:
-    api = patience(claim_timeout=SHORT, write_timeout=FOR_EVER)
-    answer = ends(api, ask, lost, monkeypatch)
+    answer = patience.ends(ask, lost, claim_timeout=SHORT, write_timeout=FOR_EVER)
     assert answer.refused(409, CLAIMS[ask], code=CONCURRENT_UPDATE)
     assert answer.header("retry-after") is None
 
 
 @pytest.mark.parametrize("ask", OTHERS)
-def test_another_write_whose_races_are_lost_until_write_timeout_is_a_conflict_too(
-    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any
-) -> None:
-    api = patience(claim_timeout=FOR_EVER, write_timeout=SHORT)
-    assert ends(api, ask, LOST[0], monkeypatch).refused(409, OTHERS[ask], code=CONCURRENT_UPDATE)
+def test_another_write_whose_races_are_lost_until_write_timeout_is_a_conflict_too(patience: Patience, ask: Any) -> None:
+    answer = patience.ends(ask, LOST[0], claim_timeout=FOR_EVER, write_timeout=SHORT)
+    assert answer.refused(409, OTHERS[ask], code=CONCURRENT_UPDATE)
 
 
 @pytest.mark.parametrize("ask", WITHOUT_WORDS)
-def test_where_a_conflict_would_mean_something_else_the_service_is_busy(
-    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any
-) -> None:
-    answer = ends(patience(write_timeout=SHORT), ask, LOST[0], monkeypatch)
+def test_where_a_conflict_would_mean_something_else_the_service_is_busy(patience: Patience, ask: Any) -> None:
+    answer = patience.ends(ask, LOST[0], write_timeout=SHORT)
     assert answer.refused(503)
     assert answer.header("retry-after") == "1"
 
 
 @pytest.mark.parametrize("ask", [*CLAIMS, *OTHERS, *WITHOUT_WORDS])
-def test_a_database_that_lets_everybody_wait_is_no_conflict(
-    patience: Callable[..., Api], monkeypatch: pytest.MonkeyPatch, ask: Any
-) -> None:
-    answer = ends(patience(claim_timeout=SHORT, write_timeout=SHORT), ask, WAITED, monkeypatch)
+def test_a_database_that_lets_everybody_wait_is_no_conflict(patience: Patience, ask: Any) -> None:
+    answer = patience.ends(ask, WAITED, claim_timeout=SHORT, write_timeout=SHORT)
     assert answer.refused(503)
     assert answer.header("retry-after") == "1"

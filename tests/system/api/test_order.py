@@ -1,11 +1,24 @@
-"""``order_by`` of allocation candidates: its grammar, and that it reaches the engine.
+"""``order_by`` of allocation candidates: its grammar, and that it reaches the engine. And ``[stead] default_order``.
 
 Source: "Order", docs/stead-api.md. What the orders mean is the subject of tests/rooms/candidates/test_order.py.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.system.api.client import NEWEST, Api, Provider, fresh_uuid
+from stead import application
+from stead.config import load
+from tests.configuration import write_configuration
+from tests.system.api.client import NEWEST, Api, Provider, fresh_uuid, wsgi_door
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.system.api.client import Answer
 
 pytestmark = [pytest.mark.differs("it has nothing of Stead's own"), pytest.mark.one_database]
 
@@ -95,3 +108,118 @@ def test_without_stead_there_is_no_order(api: Api) -> None:
 def test_an_amount_beyond_all_numbers_is_no_fault(own: Api, rack: tuple[str, list[Provider]], order: str) -> None:
     """Somebody could give a part of it, so trees are measured before it is found that all together is too little."""
     assert asked(own, rack[0], order, resources=f"VCPU:{'9' * 400}", can_split="VCPU") == []
+
+
+def devices(answer: Answer) -> list[str]:
+    """The provider of each candidate, at any microversion."""
+    found = []
+    for each in answer.expect(200).allocation_requests:
+        given = each["allocations"]
+        (only,) = given if isinstance(given, dict) else [part["resource_provider"]["uuid"] for part in given]
+        found.append(only)
+    return found
+
+
+class TestDefaultOrder:
+    """Two hosts with two devices of four parts each. The devices have 4, 3, 2 and 1 parts free."""
+
+    PARTS = "VGPU"
+    EVERY_VERSION = (*(f"1.{minor}" for minor in range(10, 40)), OWN, f"{NEWEST}, stead 1.2")
+
+    @pytest.fixture(params=["off", "pack", "spread", "headroom"])
+    def order(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def ordered(self, order: str, tmp_path: Path) -> Iterator[Api]:
+        file = write_configuration(tmp_path, f"sqlite:///{tmp_path}/placement.db")
+        with file.open("a") as more:
+            # What the order replaces.
+            more.write(f"[placement]\nrandomize_allocation_candidates = true\n[stead]\ndefault_order = {order}\n")
+        settings = load([file])
+        service = application.build_service(settings)
+        yield Api(wsgi_door(application.assemble(service, settings)))
+        service.close()
+
+    @pytest.fixture
+    def parts(self, ordered: Api) -> list[str]:
+        """The devices, the fullest last. They are on two hosts."""
+        made = []
+        for used in ((0, 2), (1, 3)):
+            host = ordered.create_provider(inventories={"VCPU": 8})
+            for amount in used:
+                device = ordered.create_provider(parent=host, inventories={self.PARTS: 4})
+                if amount:
+                    ordered.claim((device, {self.PARTS: amount}))
+                made.append(device.uuid)
+        return [made[0], made[2], made[1], made[3]]
+
+    def test_candidates_come_in_it_at_every_microversion(self, ordered: Api, order: str, parts: list[str]) -> None:
+        # A flavor of two parts: the device with one part left can serve none, so to use this part loses nothing. Only
+        # there, and where three are left, does a claim of one part keep the number of times that the flavor fits.
+        flavor = {"query": f"resources={self.PARTS}:2", "weight": 1}
+        ordered.at(f"{NEWEST}, stead 1.2").put("/flavors/two", flavor).expect(201)
+        whole, three, two, one = parts
+        expected = {
+            # All of the host that is the best, then all of the other.
+            "pack": [one, three, two, whole],
+            "spread": [whole, two, three, one],
+            "headroom": [one, three, whole, two],
+        }.get(order)
+        for version in self.EVERY_VERSION:
+            api = ordered.at(version)
+            query = {"resources": f"{self.PARTS}:1"}
+            found = devices(api.get("/allocation_candidates", query))
+            assert sorted(found) == sorted(parts)
+            if expected is None:
+                continue
+            assert found == expected, version
+            # The same again, which is the answer of before.
+            assert devices(api.get("/allocation_candidates", query)) == expected
+            if version >= "1.16":
+                limited = api.get("/allocation_candidates", {**query, "limit": "2"})
+                assert devices(limited) == expected[:2], version
+
+    def test_a_query_with_an_order_has_that_order(self, ordered: Api, parts: list[str]) -> None:
+        query = {"resources": f"{self.PARTS}:1", "limit": "1"}
+        own = ordered.at(OWN)
+        assert devices(own.get("/allocation_candidates", {**query, "order_by": "spread"})) == parts[:1]
+        assert devices(own.get("/allocation_candidates", {**query, "order_by": "pack"})) == parts[-1:]
+        drawn = {devices(own.get("/allocation_candidates", {**query, "order_by": "random"}))[0] for _ in range(40)}
+        assert len(drawn) > 1
+
+    def test_claims_take_the_best(self, ordered: Api, order: str, parts: list[str]) -> None:
+        best = {"pack": parts[-1], "spread": parts[0], "headroom": parts[0]}.get(order)  # without flavors, as `spread`
+        consumers = [fresh_uuid() for _ in range(2)]
+        claims = [
+            {
+                "consumer_uuid": consumer,
+                "query": query,
+                "project_id": "p",
+                "user_id": "u",
+                "consumer_type": "INSTANCE",
+                "consumer_generation": None,
+            }
+            for consumer, query in zip(consumers, (f"resources={self.PARTS}:1", "resources=VCPU:1"), strict=True)
+        ]
+        granted = ordered.at(OWN).post("/claims", {"claims": claims}).expect(200).claims[0]["allocations"]
+        if best is not None:
+            assert granted.keys() == {best}
+
+    @pytest.mark.parametrize("order", ["headroom"], indirect=True)
+    def test_an_answer_follows_the_mix(self, ordered: Api, parts: list[str]) -> None:
+        newest = ordered.at(f"{NEWEST}, stead 1.2")
+        query = {"resources": f"{self.PARTS}:1"}
+
+        def first() -> str:
+            return devices(ordered.get("/allocation_candidates", query))[0]
+
+        assert first() == first() == parts[0]
+        newest.put("/flavors/two", {"query": f"resources={self.PARTS}:2"}).expect(201)
+        assert first() == parts[3]
+        newest.put("/flavors/four", {"query": f"resources={self.PARTS}:4", "weight": 1}).expect(201)
+        newest.put("/flavors/two", {"query": f"resources={self.PARTS}:2", "weight": 0}).expect(200)
+        assert first() != parts[0]
+        newest.delete("/flavors/two").expect(204)
+        newest.delete("/flavors/four").expect(204)
+        assert first() == parts[0]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.system.api.client import NEWEST, Api, fresh_name
 
-OWN = f"{NEWEST}, stead 1.1"
+OWN = f"{NEWEST}, stead 1.2"
 DUPLICATE_KEY = "placement.query.duplicate_key"
 SOME, OTHER = "5a000000-0000-4000-8000-000000000001", "5a000000-0000-4000-8000-000000000002"
 
@@ -63,6 +63,7 @@ class TestOfThePolicy:
         ("/consumers", "provider", (SOME, OTHER)),
         ("/consumers", "in_tree", (SOME, OTHER)),
         ("/consumers", "totals", ("true", "false")),
+        ("/consumers", "expires_before", ("2030-01-01T00:00:00Z", "2031-01-01T00:00:00Z")),
         ("/consumers", "limit", ("1", "2")),
         ("/consumers", "marker", (SOME, OTHER)),
         ("/resource_providers", "limit", ("1", "2")),

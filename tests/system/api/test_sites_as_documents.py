@@ -22,6 +22,7 @@ from stead.topology.document import dump, load
 from stead.topology.site import Description, Site, site_of
 from tests.rooms.client.test_other_versions import newer
 from tests.rooms.topology.sites import sites
+from tests.selection import examples
 from tests.system.api.client import NEWEST, Api
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.differs("it has nothing of Stead's own"), pytest.mark.timeout(300)]  # hundreds of requests
 
-examples = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+some = settings(
+    max_examples=examples(15, quick=4),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 EVERYTHING = Manner(prune_all=True)
 
@@ -114,7 +117,7 @@ def with_uuids(site: Site) -> Site:
     )
 
 
-@examples
+@some
 @given(before=rounded_sites, after=rounded_sites, size=st.integers(1, 9))
 def test_one_site_after_another_is_the_second(commands: stead.Site, before: Site, after: Site, size: int) -> None:
     apply(commands, before, EVERYTHING)
@@ -124,7 +127,7 @@ def test_one_site_after_another_is_the_second(commands: stead.Site, before: Site
     assert without_uuids(read(commands)) == expected
 
 
-@examples
+@some
 @given(before=rounded_sites, after=rounded_sites)
 def test_pruned_trees_are_as_described_and_others_stay(commands: stead.Site, before: Site, after: Site) -> None:
     apply(commands, before, EVERYTHING)
@@ -139,7 +142,7 @@ def test_pruned_trees_are_as_described_and_others_stay(commands: stead.Site, bef
         assert site[name] == without_uuids(before)[name]
 
 
-@examples
+@some
 @given(site=sites(), size=st.integers(1, 9))
 def test_what_was_applied_and_dumped_changes_nothing_when_it_is_applied_again(
     commands: stead.Site, site: Site, size: int
@@ -154,7 +157,7 @@ def test_what_was_applied_and_dumped_changes_nothing_when_it_is_applied_again(
     assert commands.response("GET", "/provider_trees", stead="1.1").headers["etag"] == tag
 
 
-@examples
+@some
 @given(before=rounded_sites, after=rounded_sites)
 def test_a_dry_run_plans_what_is_done_then(commands: stead.Site, before: Site, after: Site) -> None:
     apply(commands, before, EVERYTHING)
@@ -183,7 +186,7 @@ def _sorted(said: dict[str, Any]) -> dict[str, Any]:
     return {key: sorted(value) if isinstance(value, list) else value for key, value in said.items()}
 
 
-@examples
+@some
 @given(site=rounded_sites.map(with_uuids), size=st.integers(1, 9))
 def test_a_site_in_documents_is_the_site_of_single_calls(commands: stead.Site, site: Site, size: int) -> None:
     """Its generations too."""

@@ -184,6 +184,44 @@ def test_the_options_of_a_drain_restrict_the_new_places(rack: Rack) -> None:
     assert rack.ask({**drain, "same_traits": True}).moves == []
 
 
+def in_newest(rack: Rack) -> Api:
+    """The API with the orders of plans, and a flavor of seven lamps that outweighs all others."""
+    newest = rack.own.at(f"{NEWEST}, stead 1.2")
+    query = f"resources={rack.lamp}:7"
+    newest.put(f"/flavors/lamps.{rack.lamp}", {"query": query, "weight": 1_000_000_000}).expect(201)
+    return newest
+
+
+def test_the_moves_of_a_drain_take_the_best_places_of_an_order(rack: Rack) -> None:
+    first, second, third = rack.hosts
+    for _ in range(2):
+        rack.claim(first, 1)
+    rack.claim(third, 4)
+    newest = in_newest(rack)
+    drain = change("drain", provider=first.uuid)
+    for order, chosen in (("spread", second), ("pack", third), (f"{rack.lamp}:asc", third), ("headroom", third)):
+        planned = newest.post("/whatif", {"changes": [{**drain, "order_by": order}]}).expect(200)
+        assert [list(move["allocations"]) for move in planned.moves] == [[chosen.uuid]] * 2
+    newest.delete(f"/flavors/lamps.{rack.lamp}").expect(204)
+
+
+@pytest.mark.parametrize("order", ["packed", "", 7, "VCPU:0", "CUSTOM_OF_NOTHING:asc"])
+def test_a_malformed_order_of_a_drain_is_refused_with_its_place(rack: Rack, order: Any) -> None:
+    newest = rack.own.at(f"{NEWEST}, stead 1.2")
+    rack.claim(rack.hosts[0], 1)
+    drain = change("drain", provider=rack.hosts[0].uuid, order_by=order)
+    refused = newest.post("/whatif", {"changes": [drain]}).expect(400)
+    assert b"order_by" in refused.body
+
+
+def test_only_drains_have_an_order_and_only_since_stead_1_2(rack: Rack) -> None:
+    host = rack.hosts[0].uuid
+    disable = {"changes": [change("disable", provider=host, order_by="pack")]}
+    refused = rack.own.at(f"{NEWEST}, stead 1.2").post("/whatif", disable).expect(400)
+    assert b"changes[0].order_by: disable does not accept it" in refused.body
+    rack.own.post("/whatif", {"changes": [change("drain", provider=host, order_by="pack")]}).expect(400)
+
+
 def test_it_equals_making_the_changes(rack: Rack) -> None:
     rng = random.Random(7)
     for _ in range(30):

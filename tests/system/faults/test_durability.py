@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +27,14 @@ LOGGER = "stead.store.protocol.connections"
 
 
 @pytest.fixture
-def warnings_at_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
+def warnings_at_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    # Directly, since a server in another thread of this process may configure the handlers of the root.
+    monkeypatch.setattr(logging.getLogger(LOGGER), "handlers", [caplog.handler])
+    monkeypatch.setattr(logging.getLogger(LOGGER), "propagate", False)
+    monkeypatch.setattr(logging.getLogger(LOGGER), "disabled", False)
+
     def start(url: str, more: str = "") -> list[str]:
         file = write_configuration(tmp_path, url)
         file.write_text(file.read_text().replace("[api]", f"{more}\n[api]"))

@@ -132,8 +132,8 @@ def audit(configuration: Path) -> tuple[int, str]:
 
 
 @pytest.fixture
-def configuration(tmp_path: Path, database_url: str) -> Path:
-    file = write_configuration(tmp_path, database_url)
+def configuration(tmp_path: Path, ready_database_url: str) -> Path:
+    file = write_configuration(tmp_path, ready_database_url)
     with file.open("a") as more:  # how long a busy machine takes is not what is tested
         more.write(f"[stead]\nwrite_timeout = {PATIENCE_SECONDS}\n")
     return file
@@ -180,14 +180,14 @@ def refuses(url: str) -> bool:
     return False
 
 
-def test_a_service_that_is_stopped_finishes_what_it_has_begun(configuration: Path, database_url: str) -> None:
+def test_a_service_that_is_stopped_finishes_what_it_has_begun(configuration: Path, ready_database_url: str) -> None:
     with started(configuration) as server:
         load = Load(server.url, hosts_of(server), seed=1)
         with load.running():
             load.wait_for(20)
-            with nobody_can_write(database_url):
+            with nobody_can_write(ready_database_url):
                 # Who was done has his answer, so all others wait, and have said what they want.
-                wait_until(lambda: in_the_database(database_url) == load.known(), seconds=PATIENCE_SECONDS)
+                wait_until(lambda: in_the_database(ready_database_url) == load.known(), seconds=PATIENCE_SECONDS)
                 wait_until(lambda: requests_read(server.url) == CLIENTS, seconds=PATIENCE_SECONDS)
                 answered = load.answered
                 server.process.terminate()
@@ -195,10 +195,12 @@ def test_a_service_that_is_stopped_finishes_what_it_has_begun(configuration: Pat
             assert server.process.wait(PATIENCE_SECONDS) == 0
     assert (load.refusals, load.unanswered) == ([], [])
     assert load.answered == answered + CLIENTS
-    assert in_the_database(database_url) == load.known()
+    assert in_the_database(ready_database_url) == load.known()
 
 
-def test_a_service_that_is_killed_leaves_books_that_need_no_repair(configuration: Path, database_url: str) -> None:
+def test_a_service_that_is_killed_leaves_books_that_need_no_repair(
+    configuration: Path, ready_database_url: str
+) -> None:
     chance = random.Random()
     with started(configuration) as server:
         hosts = hosts_of(server)
@@ -207,11 +209,11 @@ def test_a_service_that_is_killed_leaves_books_that_need_no_repair(configuration
             load.wait_for(chance.randint(10, 60))
             server.kill()
     assert load.refusals == []
-    require_explained(in_the_database(database_url), load.held, load.unanswered)
+    require_explained(in_the_database(ready_database_url), load.held, load.unanswered)
     code, said = audit(configuration)
     assert code == 0, said
     with started(configuration, workers=1) as server:
-        api, found = Api(http_door(server.url)), in_the_database(database_url)
+        api, found = Api(http_door(server.url)), in_the_database(ready_database_url)
         for host in hosts:
             used = sum(amounts.get(host.uuid, {}).get("VCPU", 0) for amounts in found.values())
             assert api.used(host) == {"VCPU": used, "MEMORY_MB": 2 * used}

@@ -91,7 +91,7 @@ def probe(operation: APIOperation[Any, Any, Any, Any], examples: int, statuses: 
                     case.path_parameters[parameter] = names.draw(st.sampled_from(known))
             if operation.path == "/allocation_candidates" and names.draw(st.booleans()):
                 case.query = dict(names.draw(st.sampled_from(QUERIES)))
-            version = f"placement {NEWEST}, stead 1.1"  # what the document is of
+            version = f"placement {NEWEST}, stead 1.2"  # what the document is of
             response = case.call(headers={**HEADERS, "OpenStack-API-Version": version})
             statuses[response.status_code] += 1
             case.validate_response(response, checks=CHECKS)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.system.api.client import Headers
 
 NEWEST = 39
-OWN = f"placement 1.{NEWEST}, stead 1.1"
+OWN = f"placement 1.{NEWEST}, stead 1.2"
 ODD_VERSIONS = [
     "placement 1.40", "placement 2.0", "placement 0.9", "placement 1", "placement 1.2.3", "placement LATEST",
     "placement",

@@ -104,7 +104,7 @@ def _figures_of(table: sa.Table) -> sa.Subquery:
 
 @contextmanager
 def site(directory: Path, url: str, *, everything_on: bool) -> Iterator[Site]:
-    """A site on the empty database at *url*; with all the layers that may be switched on, or without."""
+    """A site on the database at *url*; with all the layers that may be switched on, or without."""
     file = write_configuration(directory, url)
     with file.open("a") as more:
         more.write(EVERYTHING_ON if everything_on else "")

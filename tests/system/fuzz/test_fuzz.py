@@ -48,15 +48,15 @@ ROUTES = [
 
 
 @pytest.fixture
-def fuzzed(tmp_path: Path, database_url: str) -> Iterator[Site]:
-    with site(tmp_path, database_url, everything_on=False) as opened:
+def fuzzed(tmp_path: Path, ready_database_url: str) -> Iterator[Site]:
+    with site(tmp_path, ready_database_url, everything_on=False) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("everything_on", [False, True])
-def test_no_request_is_a_bug(tmp_path: Path, database_url: str, everything_on: bool) -> None:
+def test_no_request_is_a_bug(tmp_path: Path, ready_database_url: str, everything_on: bool) -> None:
     tally = Tally()
-    with site(tmp_path, database_url, everything_on=everything_on) as opened:
+    with site(tmp_path, ready_database_url, everything_on=everything_on) as opened:
         fuzz(opened, seed=int(everything_on), number=REQUESTS, tally=tally)
     assert tally.faults == []
 

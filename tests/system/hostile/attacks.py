@@ -6,6 +6,7 @@ All are clients of this machine, bounded in number; each ends with its block.
 from __future__ import annotations
 
 import itertools
+import json
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from tests.system.api.client import NEWEST
 
@@ -287,6 +289,37 @@ def long_headers(target: Target, count: int) -> AbstractContextManager[None]:
     return _clients(count, ask, target)
 
 
+def moves_of_a_tree(target: Target, count: int) -> AbstractContextManager[None]:
+    """A body of 60 bytes moves a tree of *count* providers: out of a chain, whose end it hangs on, and back again.
+
+    The trees are created before the attack. They stay, since the target has nothing else that counts providers.
+    """
+    chain, top = [str(uuid4()) for _ in range(max(1, count // 10))], str(uuid4())
+    parents = itertools.pairwise([None, *chain, top])
+    in_chain = [{"uuid": uuid, "name": uuid, "parent_provider_uuid": parent} for parent, uuid in parents]
+    leaves = [
+        {"name": str(uuid4()), "parent_provider_uuid": top, "inventories": {"FPGA": {"total": 1}}}
+        for _ in range(count - len(in_chain))
+    ]
+    connection = HTTPConnection(target.host, target.port, timeout=120)
+    document = json.dumps({"provider_trees": [{"providers": [*in_chain, *leaves]}]})
+    headers = {**HEADERS, "OpenStack-API-Version": f"placement {NEWEST}, stead 1.1", "Content-Type": "application/json"}
+    connection.request("PUT", "/provider_trees", document, headers)
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    connection.close()
+    moves = itertools.cycle((None, chain[-1]))
+
+    def ask(connection: HTTPConnection) -> int:
+        body = json.dumps({"name": top, "parent_provider_uuid": next(moves)})
+        connection.request("PUT", f"/resource_providers/{top}", body, headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    return _clients(1, ask, target)
+
+
 ATTACKS = {
     "silent connections": (silent, 100, 4200),
     "idle connections": (idle, 100, 10_000),
@@ -299,6 +332,7 @@ ATTACKS = {
     "bad bodies": (bad_bodies, 4, 64),
     "nearly good bodies": (nearly_good_bodies, 4, 64),
     "long headers": (long_headers, 4, 64),
+    "moves of a tree": (moves_of_a_tree, 500, 10_000),
     "asking again at once": (asking_again, 1500, 9500),
 }
-"""By name: the attack, how many clients in a run of the tests, and how many in a long run."""
+"""By name: the attack, how many clients (or providers) in a run of the tests, and how many in a long run."""

@@ -32,6 +32,9 @@ PROBE_SECONDS = 0.05
 IDLE_LOOKS, IDLE_TICKS = 60, 4
 """A worker that used so few ticks of its processor in so many looks has read what was sent."""
 
+DESCRIPTORS_KEPT = 8
+"""Descriptors beside those of connections that a worker may have opened meanwhile."""
+
 
 def query_for(groups: str) -> str:
     """A query whose answer has as many candidates as CHILDREN to the power of the number of *groups*."""
@@ -50,6 +53,7 @@ WORK_OF_100_MB = 15_000_000
 class Report:
     """What one attack did. Times are seconds, ``memory`` is bytes above rest, at most.
 
+    ``waited``: of the event loop, for a processor; on a busy machine, it explains slow answers.
     ``attackers``: connections that they had open at most, or answers by status.
     """
 
@@ -59,6 +63,7 @@ class Report:
     memory: int = 0
     descriptors: int = 0
     recovered: float = 0.0
+    waited: float = 0.0
     attackers: str = ""
 
     def __str__(self) -> str:
@@ -66,8 +71,13 @@ class Report:
             f"health at worst {max(self.health, default=0):.2f} s, small query {max(self.query, default=0):.2f} s, "
             f"{len(self.query)} probes, {len(self.failures)} failed, memory + {self.memory / 1e6:.0f} MB, "
             f"{self.descriptors} descriptors, well after {self.recovered:.1f} s; "
+            f"the loop waited {self.waited:.1f} s for a processor; "
             f"attackers: {self.attackers or 'nothing'}"
         )
+
+
+class WorkerEnded(AssertionError):
+    """The worker under attack has ended, so its main process has replaced it."""
 
 
 class Victim:
@@ -84,8 +94,26 @@ class Victim:
         ]
 
     def memory(self) -> int:
-        lines = Path(f"/proc/{self._worker}/status").read_text().splitlines()
-        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+        """Resident bytes of the worker.
+
+        Raises:
+            WorkerEnded
+        """
+        try:
+            lines = Path(f"/proc/{self._worker}/status").read_text().splitlines()
+        except FileNotFoundError:
+            lines = []
+        resident = next((line.split()[1] for line in lines if line.startswith("VmRSS")), None)
+        if resident is None:  # it is gone, or its parent has not noticed yet
+            raise WorkerEnded(f"worker {self._worker} ended")
+        return 1024 * int(resident)
+
+    def waited(self) -> float:
+        """Seconds that the event loop of the worker has waited for a processor that ran something else."""
+        try:
+            return int(Path(f"/proc/{self._worker}/task/{self._worker}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError):
+            return 0.0
 
     def _processor_time(self) -> int:
         """Clock ticks that the worker has used."""
@@ -93,7 +121,8 @@ class Victim:
         return int(fields[11]) + int(fields[12])
 
     def memory_with(self, kind: str, count: int) -> tuple[int, int]:
-        """What the worker has in memory with *count* connections that sent a *kind* of pieces, and after their end."""
+        """What the worker has in memory with *count* connections that sent a *kind* of pieces, and after all end."""
+        before = self.descriptors()
         command = [sys.executable, pieces.__file__, kind, str(self.target.port), str(count)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
             assert sender.stdin is not None
@@ -101,8 +130,9 @@ class Victim:
             assert sender.stdout.readline()
             with_them = self._memory_when_idle()
             sender.stdin.close()
-        wait_until(lambda: self.descriptors() < count, seconds=60)
-        return with_them, self._memory_when_idle()
+        wait_until(lambda: self.descriptors() <= before + DESCRIPTORS_KEPT, seconds=60)
+        self._memory_when_idle()
+        return with_them, self.memory()
 
     def _memory_when_idle(self) -> int:
         """The most that the worker has in memory until it has read everything that clients sent."""
@@ -145,7 +175,7 @@ class Victim:
     def attacked(self, attack: AbstractContextManager[None], seconds: float) -> Report:
         """Probe all the time, during the attack and afterwards, until it is well again."""
         self.target.done.clear()
-        report, rest = Report(), self.memory()
+        report, rest, waited = Report(), self.memory(), self.waited()
         with attack:
             until = time.monotonic() + seconds
             while time.monotonic() < until:
@@ -153,6 +183,7 @@ class Victim:
                 report.memory = max(report.memory, self.memory() - rest)
                 report.descriptors = max(report.descriptors, self.descriptors())
                 time.sleep(PROBE_SECONDS)
+        report.waited = self.waited() - waited
         report.attackers = ", ".join(f"{what} {count}" for what, count in sorted(self.target.done.items()))
         ended = time.monotonic()
         after = Report()

@@ -34,7 +34,7 @@ def calls() -> Iterator[tuple[str, str, str]]:
 
 CALLS = [*calls()]
 EVERYTHING = {rule for rule, _, _ in CALLS}
-VERSION = f"placement {NEWEST}, stead 1.1"
+VERSION = f"placement {NEWEST}, stead 1.2"
 
 
 def allowed(api: Api, project: str) -> set[str]:

@@ -178,6 +178,7 @@ def _body(method: str, template: str) -> Json:
         ("PATCH", "/provider_trees/{uuid}"): {"disabled": {"reason": "broken fan", "until": None}},
         ("PUT", "/flavors/{name}"): {"query": "resources=VCPU:1"},
         ("POST", "/whatif"): {"changes": [], "ask": {"totals": True}},
+        ("PUT", "/leases"): {"leases": [{"consumer_uuid": consumer, "lease": 60}]},
         ("POST", "/claims"): {"claims": [{**CLAIM, "consumer_uuid": consumer, "query": "resources=VCPU:1"}]},
     }
     return bodies.get((method, template), {})

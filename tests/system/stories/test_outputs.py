@@ -53,7 +53,13 @@ class Shop:
             os.close(write)
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
-        return {**os.environ, "STEAD_URL": self.url, "STEAD_TOKEN": "admin", **more}
+        return {
+            **os.environ,
+            "STEAD_ALIASES": str(self.directory / "aliases.json"),
+            "STEAD_URL": self.url,
+            "STEAD_TOKEN": "admin",
+            **more,
+        }
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +86,16 @@ def test_a_command_that_changes_something_finishes_without_a_reader(shop: Shop) 
         ("provider", "create", "host", "--inventory", "VCPU=8"),
         ("provider", "create", "other", "--inventory", "VCPU=8"),
         ("provider", "set", "host", "--inventory", "VCPU=16"),
-        ("flavors", "set", "small", "resources=VCPU:1"),
-        ("flavors", "import", "flavors.json"),
+        ("flavor", "set", "small", "resources=VCPU:1"),
+        ("flavor", "import", "flavors.json"),
+        ("mix", "--forget"),
+        ("alias", "set", consumer, "web-1"),
         ("topology", "apply", "site.yaml"),
         ("claim", "--flavor", "small", "--project", "p", "--user", "u", "--consumer", consumer),
         ("release", "--project", "p", "--yes"),
+        ("run", "-r", "VCPU:1", "--", "true"),
+        ("claim", "--flavor", "small", "--project", "job", "--user", "u", "--type", "RUN"),
+        ("kill", "job"),
         ("plan", "drain", "host", "--execute"),
         ("token", "create", "ci", "--role", "admin", *own),
         ("db", "upgrade", *own),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import shlex
+import time
 from base64 import urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from wsgiref.util import setup_testing_defaults
 
 import pytest
+import sqlalchemy as sa
 
 from stead import application
 from stead.auth import tokens
@@ -24,11 +28,13 @@ from stead.store.extensions import ended_sessions
 from stead.ui.sessions import csrf_token
 from tests.system.api.client import NEWEST, Api, fresh_uuid, wsgi_door
 from tests.system.ui.wsgi_browser import Browser
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from stead.store.protocol.store import Transaction
     from tests.system.ui.wsgi_browser import Page
 
 pytestmark = pytest.mark.one_database
@@ -81,6 +87,49 @@ def test_a_page_of_a_site_of_nothing_has_its_heading(browser: Browser, path: str
     page = browser.get(path)
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<h1>" in page.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/ui/ask?resources=VCPU",
+            "/ui/ask?query=m1.large",
+            "/ui/ask?resources=VCPU:1&colour=red",
+            "/ui/?required=",
+            "/ui/?in_tree=x",
+        ),
+        *(
+            "/ui/consumers?older_than=x",
+            "/ui/consumers?consumer=x",
+            "/ui/activity?since=x",
+            "/ui/providers/x",
+            "/ui/?limit=x",
+        ),
+    ],
+)
+def test_no_words_of_a_validator_are_on_a_page(browser: Browser, path: str) -> None:
+    text = unescape(browser.get(path).text)
+    assert not re.search(
+        r"[Ff]ailed validating|does not validate|in schema|On instance|Additional properties|Value error", text
+    )
+    assert not re.search("required property|Invalid query string parameters", text)
+
+
+def test_pages_show_the_names_of_aliases_beside_uuids(start: Callable[..., Browser], tmp_path: Path) -> None:
+    aliases, consumer, aggregate = tmp_path / "aliases.json", fresh_uuid(), fresh_uuid()
+    browser = start(ui_aliases=str(aliases))
+    browser.sign_in("admin")
+    host = Api(wsgi_door(browser.app)).create_provider("host", inventories={"VCPU": 4}, aggregates=[aggregate]).uuid
+    hold(browser, consumer, {host: {"VCPU": 1}})
+    of_host = f"/ui/providers/{host}"
+    paths = ["/ui/consumers", f"/ui/consumers?consumer={consumer}", of_host, f"{of_host}/drain"]
+    assert not [path for path in paths if "<b>web" in unescape(browser.get(path).text)]
+    aliases.write_text(json.dumps({consumer: "<b>web-1", aggregate: "rack 7"}))
+    assert [path for path in paths if '<bdi class="quiet">&lt;b&gt;web-1</bdi>' in browser.get(path).text] == paths
+    assert "rack 7" in browser.get(of_host).text
+    aliases.write_text("[")
+    assert browser.get("/ui/consumers").status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/ui/", "/ui/sign-in", "/ui/static/stead.css", "/ui/nothing"])
@@ -258,6 +307,23 @@ def hold(browser: Browser, holder: str, allocations: dict[str, dict[str, int]]) 
     Api(wsgi_door(browser.app)).put(f"/allocations/{holder}", body).expect(204)
 
 
+def test_consumers_show_the_ends_of_leases(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app)).at(f"{NEWEST}, stead 1.2")
+    host, holder = api.create_provider("host", inventories={"VCPU": 8}), fresh_uuid()
+    owner = {"consumer_generation": None, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    body = {"allocations": {host.uuid: {"resources": {"VCPU": 1}}}, "lease": 3600, "on_expiry": "mark", **owner}
+    api.put(f"/allocations/{holder}", body).expect(204)
+    end = api.get(f"/allocations/{holder}").expires_at
+    for page in ("/ui/consumers", f"/ui/providers/{host.uuid}"):
+        assert f"<div>ends {end}</div>" in browser.get(page).text
+    browser.service.write(aged, 7200)
+    wait_until(lambda: "<div>overdue since " in browser.get("/ui/consumers").text)
+
+
+def aged(tx: Transaction, seconds: int) -> None:
+    tx.connection.execute(sa.text("UPDATE stead_lease SET expires_at = expires_at - :seconds"), {"seconds": seconds})
+
+
 def drained(browser: Browser, host: str, query: str = "") -> Page:
     """The page of a drain; the same drain by the API has the same moves, in the same order, and the same rest."""
     page = browser.get(f"/ui/providers/{host}/drain{query}")
@@ -337,6 +403,19 @@ def test_a_drain_of_a_device_is_that_of_its_host(browser: Browser) -> None:
     assert "Its consumer has a place" in drained(browser, host.uuid).text
 
 
+def test_a_drain_takes_the_places_that_an_order_prefers(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    old, *others = [api.create_provider(name, inventories={"VCPU": 8}) for name in ("old", "one", "two")]
+    hold(browser, fresh_uuid(), {old.uuid: {"VCPU": 1}})
+    hold(browser, fresh_uuid(), {others[1].uuid: {"VCPU": 4}})
+    for order, host in (("pack", others[1]), ("spread", others[0])):
+        text = browser.get(f"/ui/providers/{old.uuid}/drain?order_by={order}").text
+        assert f'<span class="share"><a href="/ui/providers/{host.uuid}">' in text
+        assert f'<option value="{order}" selected>' in text
+        assert f"<code>stead plan drain old --order {order}</code>" in text
+    assert browser.get(f"/ui/providers/{old.uuid}/drain?order_by=nonsense").status == 200
+
+
 def test_a_drain_that_cannot_be_planned_says_why(start: Callable[..., Browser]) -> None:
     browser = start()
     browser.sign_in("admin")
@@ -382,6 +461,111 @@ def test_only_users_who_may_ask_what_if_see_a_drain(start: Callable[..., Browser
     assert browser.get(f"/ui/providers/{host.uuid}/drain").status == 403
 
 
+def test_several_devices_asked_of_one_are_offered_as_groups_of_one(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("host", inventories={"VCPU": 8})
+    for number in range(2):
+        api.create_provider(f"card{number}", parent=host, inventories={"PGPU": 1})
+    page = browser.get("/ui/ask?resources=VCPU:1,PGPU:2").text
+    assert "With 2 groups of 1, there are 2 candidates." in unescape(page)
+    query = "resources=VCPU%3A1&resources_1=PGPU%3A1&resources_2=PGPU%3A1&group_policy=none"
+    assert f'href="/ui/ask?{query}"' in unescape(page)
+    assert "2 candidates" in browser.get(f"/ui/ask?{query}").text
+
+
+def parts_of(text: str) -> list[list[tuple[str, float, float, str]]]:
+    """Of each bar of a drawing its parts: class, start and width in percent, and words."""
+    part = r'<rect class="(\S+?(?: marked)?)" x="([\d.]+)%" width="([\d.]+)%" height="100%"><title>(.*?)</title>'
+    drawing = text[text.index('<div class="machine">') : text.index("The same as a list")]
+    bars = re.findall(r'<svg class="bar".*?</svg>', drawing, re.DOTALL)
+    return [
+        [(name, float(start), float(width), said) for name, start, width, said in re.findall(part, bar)] for bar in bars
+    ]
+
+
+def test_a_host_is_drawn_with_what_each_consumer_holds(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("host", inventories={"VCPU": 8})
+    gpu = api.create_provider("host_gpu0", parent=host, inventories={"PGPU": 2})
+    first, second = sorted((api.claim((host, {"VCPU": 2}), (gpu, {"PGPU": 1})), api.claim((host, {"VCPU": 4}))))
+    is_first_small = len(api.held(first)) == 2
+    page = browser.get(f"/ui/providers/{host.uuid}").text
+    widths = [25.0, 50.0] if is_first_small else [50.0, 25.0]
+    cores, devices = parts_of(page)
+    assert [part[:3] for part in cores] == [("h0", 0.0, widths[0]), ("h1", widths[0], widths[1])]
+    assert [f"consumer {consumer}" in part[3] for consumer, part in zip((first, second), cores, strict=True)] == [
+        True
+    ] * 2
+    assert [part[:3] for part in devices] == [("h0" if is_first_small else "h1", 0.0, 50.0)]
+    assert ">gpu0</bdi>" in page
+    marked = browser.get(f"/ui/providers/{gpu.uuid}?holder={first if is_first_small else second}").text
+    assert [[part[0].endswith(" marked") for part in bar] for bar in parts_of(marked)] == [
+        [is_first_small, not is_first_small],
+        [True],
+    ]
+    assert marked.count("box marked") + marked.count("box device marked") == 2
+
+
+def test_more_used_than_there_is_fills_the_bar_and_no_more(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider(inventories={"VCPU": 8})
+    api.claim((host, {"VCPU": 8}))
+    api.put(host.inventories, inventories={"VCPU": {"total": 4}}, generation=2).expect(200)
+    ((part,),) = parts_of(browser.get(f"/ui/providers/{host.uuid}").text)
+    assert part[:3] == ("h0", 0.0, 100.0)
+
+
+def test_a_candidate_is_drawn_with_what_it_takes_beside_what_is_in_use(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("host", inventories={"VCPU": 8, "MEMORY_MB": 1024})
+    api.create_provider("host_gpu0", parent=host, inventories={"PGPU": 2})
+    api.claim((host, {"VCPU": 4}))
+    text = browser.get("/ui/ask?resources=VCPU:2&resources_G=PGPU:1").text
+    cores, devices = parts_of(text[: text.index("</ol>")] + "The same as a list")
+    assert [part[:3] for part in cores] == [("r", 0.0, 50.0), ("lit", 50.0, 25.0)]
+    assert [part[:3] for part in devices] == [("lit", 0.0, 50.0)]
+    assert '<span class="tag">_G</span>' in text
+
+
+def test_the_same_question_is_there_for_other_tools(browser: Browser) -> None:
+    """Whoever copies it asks the same, whatever characters the query has."""
+    Api(wsgi_door(browser.app)).create_provider("host's", inventories={"VCPU": 8})
+    query = {"resources": "VCPU:2", "in_tree": "name:host's"}
+    text = unescape(browser.get(f"/ui/ask?{urlencode(query)}").text)
+    command, curl, python = re.findall(r"<dd><code>(.*?)</code>", text)
+    assert dict(parse_qsl(shlex.split(command)[-1])) == query
+    assert dict(parse_qsl(urlsplit(shlex.split(curl)[-1]).query)) == query
+    assert dict(parse_qsl(ast.literal_eval(python[python.index("candidates(") + len("candidates(") : -1]))) == query
+    assert "same question" not in browser.get("/ui/ask").text
+
+
+def test_who_may_not_list_consumers_sees_what_is_used_without_names(
+    start: Callable[..., Browser], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"stead:consumers:list": "!"\n')
+    browser = start(more=f"[oslo_policy]\npolicy_file = {policy}\n")
+    browser.sign_in("admin")
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider(inventories={"VCPU": 8})
+    consumer = api.claim((host, {"VCPU": 2}))
+    page = browser.get(f"/ui/providers/{host.uuid}?holder={consumer}").text
+    assert [[part[:3] for part in bar] for bar in parts_of(page)] == [[("r", 0.0, 25.0)]]
+    assert consumer not in page
+
+
+def test_a_deep_tree_is_drawn(browser: Browser) -> None:
+    """Each box stands in the box of its parent, and all are closed."""
+    api = Api(wsgi_door(browser.app))
+    providers = [api.create_provider("level0", inventories={"VCPU": 1})]
+    for number in range(1, 60):
+        providers.append(api.create_provider(f"level{number}", parent=providers[-1], inventories={"VCPU": 1}))
+    page = browser.get(f"/ui/providers/{providers[30].uuid}").text
+    drawing = page[page.index('<div class="machine">') : page.index("<details><summary>The same as a list")]
+    assert drawing.count('<div class="box') == len(providers)
+    assert drawing.count("<div") == drawing.count("</div>")
+
+
 def flavors_of(page: Page) -> dict[str, list[str]]:
     """The texts of the cells of each flavor, in the order of the page."""
     found = {}
@@ -412,6 +596,14 @@ def test_the_site_shows_how_many_of_each_flavor_fit_the_scarcest_first(browser: 
     assert page.text.count('<small class="quiet"><bdi>&lt;b&gt;</bdi></small>') == 3  # the descriptions
     assert '<a href="/ui/ask?flavor=two"' in page.text
     assert "<h2>Flavors</h2>" not in browser.get("/ui/?name=a").text  # the numbers are of the whole site
+
+
+def test_what_is_stranded_is_shown_with_its_course(browser: Browser) -> None:
+    Api(wsgi_door(browser.app)).create_provider(inventories={"VCPU": 8})
+    store_flavor(browser, "three", "resources=VCPU:3")
+    text = browser.get("/ui/").text
+    (row,) = re.findall(r'<tr data-flavor="stranded VCPU" data-least="2" data-most="2" data-course="(\d+) 2 ">', text)
+    assert abs(int(row) - time.time()) < 60
 
 
 def test_open_pages_share_the_headroom_of_flavors(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

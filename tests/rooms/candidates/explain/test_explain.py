@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given, note, settings
 
-from stead.candidates.explain import MOST_COUNTED, MOST_TRIED, ROOM, explain, funnels, relaxations
+from stead.candidates.explain import EACH, MOST_COUNTED, MOST_TRIED, ROOM, explain, funnels, relaxations
 from stead.candidates.match import in_ids, match
 from stead.candidates.work import WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
@@ -83,6 +83,8 @@ def explained(case: Case, *, empty: bool = False) -> Iterator[tuple[Forest, Snap
             explanation = explain(snapshot, request)
             note(str(request))
             assert explanation.is_complete
+            words = ("There ",) if ways else ("No ", "In no tree ", "All ")
+            assert explanation.summary.startswith(words) or (" is disabled since " in explanation.summary and not ways)
             assert explanation.candidates == (min(len(ways), MOST_COUNTED), len(ways) > MOST_COUNTED)
             yield forest, snapshot, request, explanation
     assume(number)
@@ -182,6 +184,45 @@ def test_a_funnel_ends_with_those_whom_the_engine_matches(case: Case) -> None:
                 assert choice.steps[-1].left == np.count_nonzero(serving) if choice.steps else serving.all()
 
 
+HOST = PlainProvider(
+    "host", None, {"VCPU": PlainInventory(8, used=2), "VGPU": PlainInventory(8, max_unit=1)}, traits=frozenset({"T"})
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "summary"),
+    [
+        ({"resources": {"VCPU": 6}}, "There is 1 candidate."),
+        ({"resources": {"VCPU": 7}}, "No provider has 7 VCPU free; the largest has 6. With 6, there is 1 candidate."),
+        ({"resources": {"PGPU": 1}}, "No provider has PGPU."),
+        ({"resources": {"VCPU": 1, "PGPU": 1}}, "No provider has PGPU."),
+        ({"resources": {"VGPU": 4}}, "No provider allows 4 VGPU at once."),
+        ({"resources": {"VCPU": 1}, "traits": Terms((), frozenset({"T"}))}, "No provider lacks the trait T."),
+        (
+            {"resources": {"VCPU": 1}, "traits": Terms((frozenset({"U", "V"}),))},
+            "No provider has one of the traits U, V.",
+        ),
+        ({"resources": {"VCPU": 1}, "in_tree": "name:nix"}, "No provider has the name or uuid nix."),
+        (
+            {"resources": {"VCPU": 1}, "aggregates": Terms((frozenset({"a"}),))},
+            "No provider is in the aggregate a.",
+        ),
+    ],
+)
+def test_the_summary_is_the_cause(group: dict[str, Any], summary: str) -> None:
+    forest = Forest((HOST,), frozenset({"VCPU", "VGPU", "PGPU"}), frozenset({"T", "U", "V"}))
+    assert explain(snapshot_of(forest), ask(RequestGroup("_A", **group))).summary == summary
+
+
+def test_the_summary_of_groups_that_one_tree_cannot_serve_together() -> None:
+    other = PlainProvider("other", None, {"PGPU": PlainInventory(1)})
+    forest = Forest((HOST, other), frozenset({"VCPU", "VGPU", "PGPU"}), frozenset({"T"}))
+    both = ask(RequestGroup("", {"VCPU": 1}), RequestGroup("_A", {"PGPU": 1}))
+    assert explain(snapshot_of(forest), both).summary == "No tree has providers for VCPU and group _A."
+    twice = ask(RequestGroup("_A", {"VCPU": 4}), RequestGroup("_B", {"VCPU": 4}))
+    assert explain(snapshot_of(forest), twice).summary == "No tree has room for all groups together: they share VCPU."
+
+
 def test_what_is_asked_of_nobody_is_explained_too() -> None:
     forest = Forest((), frozenset({"VCPU"}), frozenset())
     told = explain(snapshot_of(forest), ask(RequestGroup("", {"VCPU": 1})))
@@ -215,6 +256,34 @@ def test_a_relaxation_counts_up_to_a_hundred_too() -> None:
     told = explain(snapshot_of(devices(101, PlainInventory(2))), ask(RequestGroup("1", {"VGPU": 3})))
     ((relaxation, count),) = told.relaxations
     assert (relaxation.instead, count) == (("resources1", "VGPU:2", None), (100, True))
+
+
+def test_groups_of_one_are_offered_where_no_provider_gives_more() -> None:
+    told = explain(snapshot_of(devices(3, PlainInventory(1))), ask(RequestGroup("1", {"VGPU": 2})))
+    (less, _), (split, count) = told.relaxations
+    assert (less.instead, split.instead, count) == (
+        ("resources1", "VGPU:1", None),
+        ("resources1", "VGPU:1", EACH),
+        (6, False),
+    )
+
+
+def test_so_they_are_for_the_group_without_a_suffix() -> None:
+    """It is how people ask first: four cards of one host, written as one amount."""
+    host = PlainProvider("host", None, {"VCPU": PlainInventory(8)})
+    cards = [PlainProvider(f"card {number}", "host", {"VGPU": PlainInventory(1)}) for number in range(3)]
+    forest = Forest((host, *cards), frozenset({"VCPU", "VGPU"}), frozenset())
+    told = explain(snapshot_of(forest), ask(RequestGroup("", {"VCPU": 2, "VGPU": 3})))
+    (split,) = [relaxation for relaxation, _ in told.relaxations if relaxation.instead and relaxation.instead.check]
+    assert (split.without, split.instead) == (("resources", "VGPU:3", None), ("resources", "VGPU:1", EACH))
+    assert [(group.suffix, group.resources) for group in split.request.groups] == [
+        ("", {"VCPU": 2}),
+        *((f"_{number}", {"VGPU": 1}) for number in (1, 2, 3)),
+    ]
+    assert "With 3 groups of 1, there are 6 candidates" in told.summary
+    conditional = RequestGroup("", {"VGPU": 3}, aggregates=Terms((), frozenset({"a"})))
+    told = explain(snapshot_of(forest), ask(conditional))
+    assert not any(each.instead and each.instead.check for each, _ in told.relaxations)
 
 
 @pytest.mark.timeout(120)  # not a measure: without a bound it would not end

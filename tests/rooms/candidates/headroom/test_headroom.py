@@ -287,6 +287,13 @@ class TestWhatIsLeft:
         names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
         assert {names[class_id]: amount for class_id, amount in found.stranded.items()} == {"VCPU": 7, "MEMORY_MB": 87}
 
+    def test_where_no_provider_has_room_all_that_is_free_is_stranded(self) -> None:
+        snapshot = snapshot_of(self.HOSTS)
+        found = headroom(snapshot, ask(RequestGroup("", {"VCPU": 1, "MEMORY_MB": 91})), Work())
+        names = {class_id: row.name for class_id, row in snapshot.class_names.by_id.items()}
+        assert found.at_most == 0
+        assert {names[class_id]: amount for class_id, amount in found.stranded.items()} == {"VCPU": 13, "MEMORY_MB": 93}
+
     def test_a_sum_of_groups_limits_where_each_alone_would_fit(self) -> None:
         forest = forest_of(PlainProvider("host", None, {"VCPU": PlainInventory(6)}))
         found = of(forest, ask(RequestGroup("_A", {"VCPU": 1}), RequestGroup("_B", {"VCPU": 1})))

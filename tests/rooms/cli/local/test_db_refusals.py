@@ -71,6 +71,14 @@ def test_a_url_that_can_not_be_used_is_one_line(url: str, tmp_path: Path, capsys
         prepare_database(load([configuration]))
 
 
+def test_check_refuses_an_unknown_word_of_an_option(configuration: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with configuration.open("a") as more:
+        more.write("[stead]\ndefault_order = best\n")
+    line = complaint(capsys, configuration, "check")
+    assert "default_order" in line
+    assert "off, pack, spread, headroom" in line
+
+
 def test_waiting_does_not_help_a_url_that_can_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stead.application.time.sleep", lambda _: pytest.fail("it is tried again"))
     configuration = configured(tmp_path, "oracle://me@127.0.0.1/name")

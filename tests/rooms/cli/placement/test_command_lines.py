@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,27 +32,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     return home
-
-
-@pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, hook = [*root.handlers], sys.excepthook
-    levels = {logger: logger.level for logger in all_loggers()}
-    yield
-    for handler in [*root.handlers]:
-        if handler not in handlers:
-            root.removeHandler(handler)
-            handler.close()
-    root.handlers[:] = handlers
-    for logger in all_loggers():
-        logger.setLevel(levels.get(logger, logging.NOTSET))
-    sys.excepthook = hook
-
-
-def all_loggers() -> list[logging.Logger]:
-    named = logging.root.manager.loggerDict.values()
-    return [logging.root, *(logger for logger in named if isinstance(logger, logging.Logger))]
 
 
 @pytest.fixture

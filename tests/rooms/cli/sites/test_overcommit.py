@@ -194,30 +194,38 @@ CONSUMER = "2f0f2d34-6d6d-4f3c-9d6e-0a1b2c3d4e5f"
 FILE = "providers: [{{name: numa, inventories: {{VCPU: {vcpu}, MEMORY_MB: 1024}}}}]"
 
 
-@pytest.fixture(params=[stead_itself, other_placement], ids=["stead", "released"])
-def stead(request, tmp_path, capsys, monkeypatch):
+@pytest.fixture(scope="module", params=[stead_itself, other_placement], ids=["stead", "released"])
+def server(request, tmp_path_factory):
+    """The URL and a token of a server."""
+    with request.param(tmp_path_factory.mktemp("server")) as (url, token):
+        yield url, token
+
+
+@pytest.fixture
+def stead(server, tmp_path, capsys, monkeypatch):
     """``stead.apply("4", "--dry-run")`` on a server where 6 of 8 VCPU are used."""
     for name in ("COLUMNS", "STEAD_URL", "STEAD_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    with request.param(tmp_path) as (url, token):
+    url, token = server
 
-        def call(*arguments):
-            code = run(["--url", url, "--token", token, *arguments])
-            out, err = capsys.readouterr()
-            return code, out, err
+    def call(*arguments):
+        code = run(["--url", url, "--token", token, *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
 
-        def apply_(vcpu, *arguments):
-            (tmp_path / "site.yaml").write_text(FILE.format(vcpu=vcpu))
-            return call("topology", "apply", str(tmp_path / "site.yaml"), *arguments)
+    def apply_(vcpu, *arguments):
+        (tmp_path / "site.yaml").write_text(FILE.format(vcpu=vcpu))
+        return call("topology", "apply", str(tmp_path / "site.yaml"), *arguments)
 
-        def claim(amount):
-            owner = ("--consumer", CONSUMER, "--project", "p", "--user", "u", "--replace")
-            assert call("claim", f"resources=VCPU:{amount}", *owner)[0] == 0
+    def claim(amount):
+        owner = ("--consumer", CONSUMER, "--project", "p", "--user", "u", "--replace")
+        assert call("claim", f"resources=VCPU:{amount}", *owner)[0] == 0
 
-        call.apply, call.claim, call.server = apply_, claim, (url, token)
-        assert apply_("8")[0] == 0
-        claim(6)
-        yield call
+    call.apply, call.claim, call.server = apply_, claim, (url, token)
+    call("release", CONSUMER)  # what the test before left
+    assert apply_("8")[0] == 0
+    claim(6)
+    return call
 
 
 @pytest.mark.one_database

@@ -95,8 +95,8 @@ def found(store: Store) -> list[Finding]:
 
 
 @pytest.fixture(scope="module")
-def module_site(module_database_url: str) -> Iterator[Site]:
-    site = Site(module_database_url)
+def module_site(module_ready_database_url: str) -> Iterator[Site]:
+    site = Site(module_ready_database_url)
     yield site
     site.books.close()
 
@@ -154,6 +154,7 @@ _NO_GHOSTS = (
 _IDLE = """INSERT INTO consumers (uuid, project_id, user_id, generation)
     SELECT 'idle', project_id, user_id, 0 FROM consumers WHERE uuid = '{consumer}'"""
 _CHANGE = "UPDATE stead_provider_change SET {what} WHERE provider_id = {{spare}}"
+_LEASE = "INSERT INTO stead_lease (expires_at, renewed_at, consumer_id, uuid, state) SELECT 9, 8, {values}"
 _SUM = "UPDATE stead_usage SET {what} WHERE provider_id = {{host}} AND class_id = 0"
 
 F = Fault
@@ -310,6 +311,19 @@ PLANTED = {
         F.KEPT_SUM,
         "provider unknown",
         ("INSERT INTO stead_usage (provider_id, class_id, used, generation) VALUES ({ghost}, 0, 1, 1)",),
+    ),
+    "lease of an unknown consumer": Planted(
+        F.LEASE_WITHOUT_CONSUMER, "consumer x", (_LEASE.format(values="{ghost}, 'x', 0"),), detail="consumer id 999999"
+    ),
+    "lease of a consumer that was replaced": Planted(
+        F.LEASE_WITHOUT_CONSUMER, "consumer x", (_LEASE.format(values="id, 'x', 0 FROM consumers"),)
+    ),
+    "lease without a known state": Planted(
+        F.LEASE_STATE,
+        "consumer ",
+        (_LEASE.format(values="id, uuid, 9 FROM consumers"),),
+        ("DELETE FROM stead_lease",),
+        detail="state 9",
     ),
 }
 

@@ -300,12 +300,13 @@ def processes(empty_books: Books, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
     another.close()
 
 
+@pytest.mark.property
 @pytest.mark.timeout(600)  # 40 histories of two processes
 def test_every_token_gets_everything_since_or_start_over(processes: tuple[Books, Books]) -> None:
     run_state_machine_as_test(
         lambda: Watching(processes),
         settings=settings(
-            max_examples=examples(40),
+            max_examples=examples(40, quick=8),
             stateful_step_count=25,
             deadline=None,
             phases=(Phase.reuse, Phase.generate, Phase.shrink),

@@ -134,6 +134,9 @@ SINCE = {
     "stead_part_change",
     "stead_flavor",
     "stead_ended_session",
+    "stead_asked_form",
+    "stead_learned_mix",
+    "stead_lease",
 }
 """Tables that it does not know."""
 
