@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.databases import Server
 
-pytest_plugins = ["tests.databases", "tests.logs", "tests.selection", "tests.statements", "tests.timeouts"]
+pytest_plugins = ["tests.databases", "tests.logs", "tests.selection", "tests.signals", "tests.statements", "tests.timeouts"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

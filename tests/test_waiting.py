@@ -33,6 +33,7 @@ MAY_SLEEP = {
     "system/torture/run.py": "clients and faults run beside each other for as long as the caller says",
     "system/torture/site.py": "a server is stopped for a time that is drawn: the fault is how long it takes",
     "system/torture/galera.py": "likewise a node",
+    "rooms/cli/conftest.py": "a server whose answers take as long as a test says",
     "rooms/serve/test_kept_connections.py": "half a millisecond between two segments; its length does not matter",
     "rooms/serve/test_serving.py": "`make torture` alone: a connection that was idle for 80 seconds",
 }

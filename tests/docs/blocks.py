@@ -47,6 +47,9 @@ NOT_RUN = {
         "stead-bench claims",
     ): "a benchmark of a minute; test_command_lines checks that its options exist",
     ("other-languages.md", "$ cd samples/clients/go"): "needs Go and Java: `make clients` runs these steps",
+    ("topology.md", "stead topology provider-yaml"): (
+        "needs the hosts of nova's files; tests/rooms/cli/test_topology_command.py runs it"
+    ),
 }
 """The page, how the block starts, and why no test of these pages can run it."""
 
